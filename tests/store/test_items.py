@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from cleave.ask.source import Options
-from cleave.ask.works import cells_of, cells_of_whole, rows_work
-from cleave.sql.plan import LocalPlan
+from cleave.ask.works import cells_of, rows_work
+from cleave.sql.parse import conditions_of_select
 from cleave.sums.stored import Stored
+from cleave.table.duck import tree_of
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned
 from tests.store.trial import World, check, truth
@@ -135,8 +136,9 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
     world.put("ward", "admitted")
     stored = world.stored()
     plan = planned(stored, f"SELECT MEDIAN(bill) FROM trial WHERE {where}")
-    whole = LocalPlan(f"SELECT bill FROM trial AS t WHERE {where}", "trial", (), (), {"trial": ()}, "", "")
-    for left in (cells_of(stored, plan.where), cells_of_whole(stored, whole)):
+    whole = f"SELECT bill FROM trial AS t WHERE {where}"
+    for conditions in (plan.conditions, conditions_of_select(tree_of(whole), whole, "trial")):
+        left = cells_of(stored, conditions)
         assert (left is not None) == CONJUNCTS[where]
         if left is not None:
             wanted = expected(where, stored)
@@ -163,8 +165,7 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
 )
 def test_what_is_not_surely_of_the_cells_leaves_all(world: World, sql: str) -> None:
     world.put("ward")
-    plan = LocalPlan(sql, "trial", (), (), {"trial": ()}, "", "")
-    assert cells_of_whole(world.stored(), plan) is None
+    assert cells_of(world.stored(), conditions_of_select(tree_of(sql), sql, "trial")) is None
 
 
 def test_padded_questions_read_everything(world: World) -> None:

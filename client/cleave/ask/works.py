@@ -10,7 +10,7 @@ nor does what cannot be evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
-from cleave.sql.functions import ABOUT_DATABASE, CLOCK, UNSTEADY
-from cleave.sql.nodes import Call, Column, Node, Operation, Other, write
+from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import LocalPlan
-from cleave.sql.read import Reader, Tree, expression_of, require_faithful
 from cleave.store.manifest import NUMBER
 from cleave.store.reading import Reading
 from cleave.store.rows import Read
@@ -30,11 +28,10 @@ from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import answer_of_scan, lanes_of_parts
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
-from cleave.table.duck import identifier, parts_of, tree_of
+from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind
 from cleave_shared import limits
-from cleave_shared.errors import QueryRefused
 
 Cells = NDArray[np.bool_]
 
@@ -74,13 +71,13 @@ def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
         if not plan.fetches:
             return []
         stored = tables[plan.table.lower()]
-        cells, ordered = None if pad else cells_of(stored, plan.where), not all(each.exact for each in plan.local)
+        cells, ordered = None if pad else cells_of(stored, plan.conditions), not all(each.exact for each in plan.local)
         return [Fetch(plan.table, stored, plan.fetched_columns, ordered, cells)]
     found = []
     for name, columns in plan.reads.items():
         if name.lower() in tables:
             stored = tables[name.lower()]
-            cells = cells_of_whole(stored, plan) if len(plan.reads) == 1 and not pad else None
+            cells = cells_of(stored, plan.conditions) if len(plan.reads) == 1 and not pad else None
             found.append(Fetch(name, stored, columns, True, cells))
     return found
 
@@ -216,81 +213,21 @@ class Way:
     reason: str
 
 
-_UNSTEADY = UNSTEADY | CLOCK | ABOUT_DATABASE
-
-
-def cells_of(stored: Stored, where: str | None) -> NDArray[np.bool_] | None:
-    """By number, the cells that WHERE, as a QueryPlan has it, leaves; None: all."""
-    return _left(stored, list(_conjuncts(expression_of(where))), ()) if where else None
-
-
-def cells_of_whole(stored: Stored, plan: LocalPlan) -> NDArray[np.bool_] | None:
-    """The same of a question answered as a whole, where it is one SELECT over the table alone."""
-    statements = tree_of(plan.sql).get("statements") or []
-    selects = [each for each in parts_of(statements) if str(each.get("type")).endswith("_NODE")]
-    if len(selects) != 1 or selects[0]["type"] != "SELECT_NODE" or not selects[0]["where_clause"]:
-        return None
-    source = selects[0]["from_table"]
-    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != plan.table.lower():
-        return None
-    if (
-        selects[0]["sample"]
-        or source["sample"]
-        or source["column_name_alias"]
-        or source["catalog_name"]
-        or source["at_clause"]
-    ):
-        return None
-    where = selects[0]["where_clause"]
-    trees = where["children"] if where["type"] == "CONJUNCTION_AND" else [where]
-    conjuncts = [each for tree in trees for each in _read(tree, plan.sql)]
-    return _left(stored, conjuncts, [(source["alias"] or plan.table).lower()])
-
-
-def _read(tree: Tree, sql: str) -> Sequence[Node]:
-    """A conjunct, or none where it is nothing that services could answer: then it rules nothing out."""
-    try:
-        node = Reader(sql).node(tree)
-        require_faithful([tree], [node])
-    except QueryRefused:
-        return []
-    return list(_conjuncts(node))
-
-
-def _left(stored: Stored, conjuncts: Sequence[Node], qualifiers: Collection[str]) -> NDArray[np.bool_] | None:
+def cells_of(stored: Stored, conditions: Sequence[Node]) -> Cells | None:
+    """By number, the cells with rows for which all `conditions` may be TRUE; None: all cells."""
     plain = {each.name for each in stored.schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.manifest.by if name in plain}
-    conjuncts = [each for each in conjuncts if _is_of_cells(each, by, qualifiers)]
-    if not conjuncts:
+    columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]
+    usable = {write(each): names for each, names in columns if by.keys() >= {*names}}
+    if not usable:
         return None
     left = np.ones(len(stored.cells), np.bool_)
-    table = stored.cell_table({by[column.name.lower()] for each in conjuncts for column in each.find(Column)})
-    for each in conjuncts:
-        alone = each.replaced(lambda node: Column((node.name,)) if isinstance(node, Column) else None)
+    table = stored.cell_table({by[name] for names in usable.values() for name in names})
+    for condition in usable:
         with suppress(duckdb.Error):  # then it rules nothing out
-            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({write(alone)}) IS TRUE"
-            found = table.connection.execute(statement).fetchnumpy()["number"]
-            kept = np.zeros(len(left), np.bool_)
-            kept[found.astype(np.int64)] = True
-            left &= kept
+            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({condition}) IS TRUE"
+            numbers = table.connection.execute(statement).fetchnumpy()["number"]
+            true = np.zeros(len(left), np.bool_)
+            true[numbers.astype(np.int64)] = True
+            left &= true
     return None if left.all() else left
-
-
-def _conjuncts(node: Node) -> Iterator[Node]:
-    if isinstance(node, Operation) and node.name == "AND":
-        for each in node.terms:
-            yield from _conjuncts(each)
-    else:
-        yield node
-
-
-def _is_of_cells(node: Node, by: Collection[str], qualifiers: Collection[str]) -> bool:
-    """Return whether it is the same for all rows of a cell."""
-    if node.has(Other) or any(call.name in _UNSTEADY for call in node.find(Call)):
-        return False
-    columns = list(node.find(Column))
-    return bool(columns) and all(
-        each.name.lower() in by
-        and (len(each.path) == 1 or (len(each.path) == 2 and each.path[0].lower() in qualifiers))
-        for each in columns
-    )

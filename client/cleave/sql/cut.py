@@ -15,7 +15,7 @@ from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import Call, Column, Node, Ordered, Place, write
-from cleave.sql.parse import Question
+from cleave.sql.parse import Question, conditions_of
 from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
     Argument,
@@ -140,6 +140,7 @@ class Cutter:
             offset=question.offset,
             sets=question.sets,
             groupings=tuple(self._groupings),
+            conditions=tuple(conditions_of(question.where)) if question.where is not None else (),
             local=local,
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:

@@ -39,7 +39,7 @@ class HasSums(Protocol):
         """Return the source of groups and their numbers of rows, where WHERE and the keys read `selecting`."""
         ...
 
-    def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         """Return the source of an aggregate over such groups. Arguments stand for all columns that are not plain,
         sealed ones too.
         """
@@ -162,8 +162,9 @@ class Judge:
             )
         if call.order:
             return OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
-        arguments = [replace(self.argument(each), counted=not declared.moments) for each in arguments_of(call)]
-        for each in arguments if declared.moments else ():
+        nodes = arguments_of(call)
+        arguments = [(each, replace(self.argument(each), counted=not declared.moments)) for each in nodes]
+        for _, each in arguments if declared.moments else ():
             if (reason := encodable(each.type)) is not None:
                 return reason
         lacking = self._kept.aggregate(declared, arguments, self._catalog.types) if self._kept is not None else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import duckdb
 
-from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, SET_RETURNING, TODAY, UNSTEADY
-from cleave.sql.nodes import Constant, Node, Ordered
+from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.read import Reader, Tree, require_faithful
 from cleave.sql.refusals import Uncut, no_service
 from cleave.table.duck import identifier, parts_of, tree_of
@@ -77,6 +78,45 @@ def parse(sql: str, table: str) -> Question:
     for name in (name for call in calls for name in called(call)):
         _refuse_function(name)
     return _Clauses(sql, table, alias, select, tuple(dict.fromkeys(_named(calls)))).question()
+
+
+def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
+    """The conjuncts of WHERE that depend on columns alone, which are named without their table.
+
+    `qualifiers`: names of the table, in lower case. Each conjunct is the same for all rows with equal values of its columns.
+    """
+    if isinstance(where, Operation) and where.name == "AND":
+        return [condition for term in where.terms for condition in conditions_of(term, qualifiers)]
+    columns = list(where.find(Column))
+    bare = all(len(each.path) == 1 or (len(each.path) == 2 and each.path[0].lower() in qualifiers) for each in columns)
+    if not (columns and bare) or where.has(Other) or any(call.name in _CHANGING for call in where.find(Call)):
+        return []
+    return [where.replaced(lambda node: Column((node.name,)) if isinstance(node, Column) else None)]
+
+
+_CHANGING = UNSTEADY | CLOCK | ABOUT_DATABASE
+
+
+def conditions_of_select(tree: Tree, sql: str, table: str) -> tuple[Node, ...]:
+    """The conditions of `sql`, whose tree is `tree`, if it is one SELECT over `table` alone; else none.
+
+    A conjunct that no service would understand is left out.
+    """
+    selects = [each for each in parts_of(tree["statements"]) if str(each.get("type")).endswith("_NODE")]
+    if len(selects) != 1 or selects[0]["type"] != "SELECT_NODE" or not selects[0]["where_clause"]:
+        return ()
+    source, where = selects[0]["from_table"], selects[0]["where_clause"]
+    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != table.lower() or selects[0]["sample"]:
+        return ()
+    if any(source[each] for each in ("sample", "column_name_alias", "catalog_name", "at_clause")):
+        return ()
+    found: list[Node] = []
+    for each in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
+        with suppress(QueryRefused):
+            node = Reader(sql).node(each)
+            require_faithful([each], [node])
+            found += conditions_of(node, [(source["alias"] or table).lower()])
+    return tuple(found)
 
 
 class _Clauses:

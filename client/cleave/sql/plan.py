@@ -22,6 +22,7 @@ from typing import Literal
 
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
+from cleave.sql.nodes import Node
 from cleave.table.types import range_of
 
 
@@ -145,7 +146,7 @@ class QueryPlan:
 
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
     set, of all keys. Whatever the sets, rows are grouped by all keys, and their groups put together here. `groupings`:
-    the keys of each GROUPING(...), column g0.. of the table of groups.
+    the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: see `cleave.sql.parse.conditions_of`.
     """
 
     sql: str
@@ -168,6 +169,7 @@ class QueryPlan:
     otherwise: QueryPlan | None = None  # where the rows of a group go to the plain service in several requests
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
+    conditions: tuple[Node, ...] = ()
 
     @property
     def domains(self) -> list[Domain]:
@@ -191,7 +193,7 @@ class LocalPlan:
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
-    themselves; `run`: the statement over them, "" for `sql`.
+    themselves; `run`: the statement over them, "" for `sql`. `conditions`: of one SELECT over `table` alone.
     """
 
     sql: str
@@ -203,6 +205,7 @@ class LocalPlan:
     hint: str
     inner: Mapping[str, QueryPlan] = field(default_factory=dict)
     run: str = ""
+    conditions: tuple[Node, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:

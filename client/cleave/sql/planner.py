@@ -22,7 +22,8 @@ from cleave.sql.allowed import Named, named, names_of
 from cleave.sql.catalog import Catalog, Described
 from cleave.sql.cut import Cutter
 from cleave.sql.judge import HasSums
-from cleave.sql.parse import Question, parse
+from cleave.sql.nodes import Node
+from cleave.sql.parse import Question, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import same
 from cleave.sql.refusals import Uncut, stays_here
@@ -129,7 +130,7 @@ class Planner:
         """
         if isinstance(self._named, QueryRefused):
             raise self._named if isinstance(refusal, Uncut) or isinstance(self._named, Uncut) else refusal
-        found, described = self._named
+        found, described, conditions = self._named
         reason = str(refusal)
         return LocalPlan(
             sql=self._sql,
@@ -139,6 +140,7 @@ class Planner:
             reads=self._reads(found),
             reason=reason,
             hint=refusal.hint or "",
+            conditions=conditions,
         )
 
     def over_answers(self, plan: LocalPlan, answered: Callable[[str, str], QueryPlan | None]) -> LocalPlan:
@@ -164,13 +166,14 @@ class Planner:
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
-    def _named(self) -> tuple[Named, Described] | QueryRefused:
-        """Return the names in the query, and its outputs; or why DuckDB does not answer it here."""
+    def _named(self) -> tuple[Named, Described, tuple[Node, ...]] | QueryRefused:
+        """Return the names in the query, its outputs and conditions; or why DuckDB does not answer it here."""
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
-            found = named(self._catalog.tree(self._sql), {name: each.names for name, each in self._tables.items()})
-            return found, self._catalog.describe(self._sql)
+            tree = self._catalog.tree(self._sql)
+            found = named(tree, {name: each.names for name, each in self._tables.items()})
+            return found, self._catalog.describe(self._sql), conditions_of_select(tree, self._sql, self._table)
         except QueryRefused as error:
             return error
 

@@ -22,7 +22,7 @@ from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.sql.judge import Types
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import Argument, QueryPlan
-from cleave.sql.read import expression_of, spellings
+from cleave.sql.read import spellings
 from cleave.sql.rejoin import Members, Texts
 from cleave.sql.split import Halves
 from cleave.store.lanes import Integers, columns_of_rows
@@ -217,12 +217,12 @@ class _SumsOf:
         self._known = {spelled: at for spelled, at in known.items() if parts is None or (at, "sum") in parts}
         self.sources: dict[str, Source] = {}
 
-    def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         several, unknown, more = self.words
-        name, argument = aggregate.names[0], arguments[0]
+        name, (node, argument) = aggregate.names[0], arguments[0]
         if len(arguments) != 1:
             return several.format(name)
-        source = self._source(argument, types)
+        source = self._source(node, argument, types)
         if source is None:
             return unknown.format(argument.sql)
         parts = source.needs(aggregate, self._measures)
@@ -233,8 +233,7 @@ class _SumsOf:
         self.sources[argument.sql] = source
         return ""
 
-    def _source(self, argument: Argument, types: Types) -> Source | None:
-        node = expression_of(argument.sql)
+    def _source(self, node: Node, argument: Argument, types: Types) -> Source | None:  # noqa: ARG002 - see KeptTotals
         value = source_of(node, self._known, self._measures, types)
         taken = None if value else filtered(node)
         if taken is None:
@@ -275,16 +274,15 @@ class KeptTotals(_SumsOf):
     def is_kept(self, column: str) -> bool:
         return column.lower() in self._columns
 
-    def aggregate(self, aggregate: Aggregate, arguments: Sequence[Argument], types: Types) -> str:
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         why = super().aggregate(aggregate, arguments, types)
-        needs = [] if why else self.sources[arguments[0].sql].needs(aggregate, self._measures)
+        needs = [] if why else self.sources[arguments[0][1].sql].needs(aggregate, self._measures)
         return why or (self._no_totals if needs else "")
 
-    def _source(self, argument: Argument, types: Types) -> Source | None:
-        node = expression_of(argument.sql)
+    def _source(self, node: Node, argument: Argument, types: Types) -> Source | None:
         if argument.counted and self._may_filter(node) and not source_of(node, self._known, self._measures, types):
             return Source(filter=f"({argument.sql}) IS NOT NULL")  # the rows of the cells where it is there
-        return super()._source(argument, types)
+        return super()._source(node, argument, types)
 
 
 class SummedRows(_SumsOf):
