@@ -7,6 +7,7 @@ from cleave.ask.session import Session, finished
 from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ask.stored import StoredSource
 from cleave.ask.stored_sums import stored_sums
+from cleave.ask.works import fetches
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
@@ -26,7 +27,8 @@ def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
     """`cloud_only`: no row is read for it."""
     plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options, Deadline(HANGS))
-    return finished(stored_sums(stored, plan, question, lambda _: None, lambda _: ()), question)
+    fetched = fetches({plan.table.lower(): stored}, plan, pad=options.pad)
+    return finished(stored_sums(stored, plan, question, fetched, lambda _: None, lambda _: ()), question)
 
 
 def chooser_of(session: Session) -> Chooser:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cleave.ask.session import finished
 from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ask.stored_sums import stored_sums
+from cleave.ask.works import fetches
 from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
@@ -111,7 +112,8 @@ def ask_by_scan(
 def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
     question = question_of(options, Deadline(HANGS))
     sums = stored_sums(
-        *(stored, plan, question, lambda _: None, lambda _: ()),
+        *(stored, plan, question, fetches({plan.table.lower(): stored}, plan, pad=options.pad)),
+        *(lambda _: None, lambda _: ()),
         lambda plan: scan(services, stored, plan, Silent()),
     )
     return finished(sums, question)

@@ -9,6 +9,7 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import add_scan, drop_scan
 from cleave.objects.locate import Folder
+from cleave.sums.scan import order_of
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.trial import World
@@ -24,7 +25,7 @@ def test_rows_for_scans_are_those_of_a_put_with_scan(tmp_path: Path, key: OwnerK
     for segment in stored.manifest.segments:
         assert segment.scan is not None
         assert len(segment.scan.lanes) == stored.row_lanes.count
-        assert sorted(stored.order(segment).tolist()) == list(range(segment.rows))
+        assert sorted(order_of(stored, segment).tolist()) == list(range(segment.rows))
     with pytest.raises(InputError, match="already"):
         add_scan(world.tables, "trial", Silent())
     dropped = drop_scan(world.tables, "trial")

@@ -19,6 +19,7 @@ from cleave.store import put as putting
 from cleave.store.manifest import Segment
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
+from cleave.sums import scan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
@@ -174,13 +175,13 @@ def test_small_groups_are_suppressed_and_cannot_be_had_by_subtraction(world: Wor
 def test_segments_without_a_selected_row_are_not_asked_about(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a column's least and largest values would rule out, and more: of these neither order nor lanes are read."""
     orders: list[str] = []
-    real = Stored.order
+    real = scan.order_of
 
-    def order(self: Stored, segment: Segment) -> object:
+    def order_of(stored: Stored, segment: Segment) -> object:
         orders.append(str(segment.contributor))
-        return real(self, segment)
+        return real(stored, segment)
 
-    monkeypatch.setattr(Stored, "order", order)
+    monkeypatch.setattr(scan, "order_of", order_of)
     for where, asked in (("ward = 'D'", ["south"]), ("ward = 'B'", ["None", "north", "south"]), ("ward = 'E'", [])):
         orders.clear()
         tables, stores = world.tables()

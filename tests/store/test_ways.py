@@ -19,6 +19,7 @@ from cleave.sql import planner
 from cleave.sql.parse import Question, parse
 from cleave.store import put as putting
 from cleave.store.memory import Memory
+from cleave.store.rows import Read
 from cleave.sums import scan
 from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
@@ -200,7 +201,11 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
 
 def test_padding_is_held_to_the_limit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """--pad reads all rows, which may be more than those that the plan was chosen by."""
-    monkeypatch.setattr(choice, "rows_work", lambda *_, pad: Work([choice.FETCH_LIMIT + 1 if pad else 1]))
+
+    def reads(fetch: works.Fetch) -> list[Read]:
+        return [Read(fetch.stored.manifest.secret, choice.FETCH_LIMIT + 1 if fetch.cells is None else 1)]
+
+    monkeypatch.setattr(works.Fetch, "reads", reads)
     with session:
         plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
         assert len(session.ask(plan).result.rows) == 1

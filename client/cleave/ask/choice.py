@@ -76,22 +76,13 @@ class Chooser:
                 return base
             scan = self._scanning(planner, cloud_only=cloud_only)
         if scan is None or self._fetched(scan) > self.fetch_limit:
-            self.require_within(base, pad=False, scan=scan)
-            raise TypeError("rows over the limit, and not")
+            how = "ask for less: a scan of it fetches rows as well" if scan else how_to_scan(self.services, self.scan)
+            raise over_limit(self._fetched(base), self.fetch_limit, how)
         return scan
 
-    def require_within(self, plan: Plan, *, pad: bool, scan: StoredPlan | None = None) -> None:
-        """Raises QueryRefused where `plan` fetches more than the limit."""
-        fetched = self._fetched(plan, pad=pad)
-        if fetched > self.fetch_limit:
-            raise QueryRefused(
-                f"it would fetch {sized(fetched)} of rows, and the limit is {sized(self.fetch_limit)}",
-                hint=f"raise --fetch-limit (fetch_limit= in Python) to {fetched}, or {self._how_to_scan(scan)}",
-            )
-
-    def _fetched(self, plan: Plan, *, pad: bool = False) -> int:
+    def _fetched(self, plan: Plan) -> int:
         """Bytes of rows that are fetched."""
-        return rows_work(self.tables, plan, pad=pad).bytes
+        return rows_work(self.tables, plan, pad=False).bytes
 
     def plans(self, sql: str) -> list[Plan]:
         """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
@@ -127,15 +118,6 @@ class Chooser:
         rows = self._planned(planner, cloud_only=False, no_totals=FEWER_BYTES)
         fetched = self._fetched(rows)
         return rows if fetched < most and fetched <= self.fetch_limit else None
-
-    def _how_to_scan(self, scan: StoredPlan | None) -> str:
-        if scan is not None:
-            return "ask for less: a scan of it fetches rows as well"
-        if not self.services:
-            return "name services that scan (--endpoint) for a table of `cleave put --scan`"
-        if not self.scan:
-            return "leave --no-scan out, for a table of `cleave put --scan`"
-        return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
 
     def _totals(self, planner: Planner, *, cloud_only: bool) -> Plan | None:
         """None where `cloud_only` and rows are needed."""
@@ -253,6 +235,22 @@ class Chooser:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"
+
+
+def over_limit(fetched: int, limit: int, how: str) -> QueryRefused:
+    """Refuse to fetch `fetched` bytes of rows; `how` to do without."""
+    return QueryRefused(
+        f"it would fetch {sized(fetched)} of rows, and the limit is {sized(limit)}",
+        hint=f"raise --fetch-limit (fetch_limit= in Python) to {fetched}, or {how}",
+    )
+
+
+def how_to_scan(services: bool, scan: bool) -> str:
+    if not services:
+        return "name services that scan (--endpoint) for a table of `cleave put --scan`"
+    if not scan:
+        return "leave --no-scan out, for a table of `cleave put --scan`"
+    return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
 
 
 def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.choice import FETCH_LIMIT, Chooser
+from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
 from cleave.ask.config import user
 from cleave.ask.describe import Description
 from cleave.ask.options import Access
@@ -21,7 +21,7 @@ from cleave.ask.session import finished
 from cleave.ask.source import ASKED, GroupSums, Loaded, Options, Question, Result, Source, Usage
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
-from cleave.ask.works import fetches
+from cleave.ask.works import Fetch, fetches
 from cleave.ckks.key_file import open_key
 from cleave.finish import ResultTable
 from cleave.objects.cache import open_cache
@@ -29,7 +29,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import answer_columns, names_in
+from cleave.sql.planner import names_in
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
@@ -240,20 +240,22 @@ class StoredSource(Source):
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
-        return self._job(self._mine(plan) if isinstance(plan, QueryPlan) else plan).stop()
+        if self._machine is None or isinstance(plan, LocalPlan) or not (mine := self._mine(plan)).scans:
+            raise _no_scan()
+        return self._job(mine, self._machine).stop()
 
-    def _job(self, plan: QueryPlan | LocalPlan) -> Job:
+    def _job(self, plan: StoredPlan, machine: Machine) -> Job:
         from cleave.sums.job import job_of  # noqa: PLC0415 - botocore takes 100 ms
 
-        if self._machine is None or not (isinstance(plan, StoredPlan) and plan.scans):
-            raise InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
-        folder = self._tables.folder(plan.table)
-        return job_of(self._stores.sensitive, folder, self._at(plan.table, whose=plan.whose), self._machine, plan.sql)
+        stored = self._at(plan.table, whose=plan.whose)
+        return job_of(self._stores.sensitive, self._tables.folder(plan.table), stored, machine, plan.sql)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
-        ways = self._chooser_of(mine).ways(mine, pad=options.pad)
-        return describe_stored(self._of(mine), mine, options, ways, services=self._services.there)
+        tables = self._of(mine)
+        joined = [name for name in tables if name != mine.table.lower()]
+        ways = self.chooser([mine.table, *joined], whose=_names_contributor(mine)).ways(mine, pad=options.pad)
+        return describe_stored(tables, mine, options, ways, services=self._services.there)
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
         if self._asked:
@@ -301,10 +303,9 @@ class StoredSource(Source):
     def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
         """The columns that the question reads, of every table one relation."""
         if self._machine:
-            self._job(plan)
-        self._require_within(plan, question)
+            raise _no_scan()
         tables = self._of(plan)
-        fetched = fetches(tables, plan, pad=question.options.pad)
+        fetched = self._fetches(tables, plan, question)
         readings = [each.reading(question.progress, question.deadline) for each in fetched]
         (first, own), *joined = zip(fetched, readings, strict=True)
         with read_whole(readings), contextlib.ExitStack() as stack:
@@ -320,7 +321,7 @@ class StoredSource(Source):
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():
-                    table.add_texts(name, _texts(answer_columns(name, plan.inner[name]), answer.result))
+                    table.add_texts(name, _texts(answer.result))
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
             asked = [each.usage for each in answers.values()]
@@ -348,46 +349,48 @@ class StoredSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = self._mine(plan)
-        self._require_within(mine, question)
         stored, deadline = self._at(mine.table, whose=mine.whose), question.deadline
-        job = self._job(mine) if self._machine else None
+        fetched = self._fetches({mine.table.lower(): stored}, mine, question)
+        if self._machine and not mine.scans:
+            raise _no_scan()
         stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
 
         def ask_scan(plan: StoredPlan) -> ScanAnswer:
             if remote is None:
                 raise TypeError("a plan that asks the services, where there are none")
-            if job is not None:
+            if self._machine is not None:
                 from cleave.sums.job import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
-                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
+                return scan_by_job(remote, stored, plan, self._job(plan, self._machine), question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
             return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
 
         try:
             ask_plain = remote.aggregate if remote else _no_plain
-            yield stored_sums(stored, mine, question, self._at_work, ask_plain, ask_scan)
+            yield stored_sums(stored, mine, question, fetched, self._at_work, ask_plain, ask_scan)
         finally:
             stored.stop()
             stored.remote = None
 
-    def _require_within(self, plan: StoredPlan | LocalPlan, question: Question) -> None:
+    def _fetches(self, tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, question: Question) -> list[Fetch]:
+        """The rows that `plan` reads. Raises QueryRefused where --pad makes them more than the limit."""
+        fetched = fetches(tables, plan, pad=question.options.pad)
         if question.options.pad:  # more rows than the plan was chosen by
-            self._chooser_of(plan).require_within(plan, pad=True)
+            size = sum(read.bytes for each in fetched for read in each.reads())
+            if size > self._fetch_limit:
+                raise over_limit(size, self._fetch_limit, how_to_scan(self._services.there, self._scan))
+        return fetched
 
     def _mine(self, plan: QueryPlan) -> StoredPlan:
-        """`plan`, made anew where a newer version of the table keeps other totals."""
+        """`plan`, whose totals the version in use has. Raises StoreError where it does not."""
         if not isinstance(plan, StoredPlan):
             raise TypeError("a plan over files is not one over a stored table")
-        if plan.measures == self._held[plan.table.lower()].manifest.measures:
-            return plan
-        again = self._chooser_of(plan).chosen(plan.sql, cloud_only=not plan.fetches)
-        if not isinstance(again, StoredPlan):
-            raise StoreError(f"table {plan.table!r} was changed meanwhile", hint="ask again")
-        return again
-
-    def _chooser_of(self, plan: StoredPlan | LocalPlan) -> Chooser:
-        joined = [name for name in self._of(plan) if name != plan.table.lower()]
-        return self.chooser([plan.table, *joined], whose=_names_contributor(plan))
+        measures = self._held[plan.table.lower()].manifest.measures
+        if measures[: len(plan.measures)] != plan.measures:  # `derive` only adds some
+            raise StoreError(
+                f"the sums kept of table {plan.table!r} were changed meanwhile", hint="run the query again"
+            )
+        return plan
 
     def _at_work(self, table: Table | None) -> None:
         """Return the work that `stop` interrupts."""
@@ -408,6 +411,10 @@ class StoredSource(Source):
             each.close()
 
 
+def _no_scan() -> InputError:
+    return InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
+
+
 def _names_contributor(plan: QueryPlan | LocalPlan) -> bool:
     if isinstance(plan, LocalPlan):
         return any(map(_names_contributor, plan.inner.values())) or any(
@@ -423,11 +430,11 @@ def _names_of(plan: QueryPlan | LocalPlan) -> list[str]:
     return [plan.table, *plan.reads, *(each.table for each in plan.inner.values())]
 
 
-def _texts(names: Sequence[str], result: ResultTable) -> list[tuple[str, str, list[str | None]]]:
+def _texts(result: ResultTable) -> list[tuple[str, str, list[str | None]]]:
     """Name, type and texts of each column."""
     return [
-        (name, type_, [None if row[place] is None else plain(row[place]) for row in result.rows])
-        for place, (name, type_) in enumerate(zip(names, result.types, strict=True))
+        (column.name, type_, [None if row[place] is None else plain(row[place]) for row in result.rows])
+        for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
     ]
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cleave.ask.session import within
 from cleave.ask.source import GroupSums, Question, Usage
-from cleave.ask.works import Fetch, fetches
+from cleave.ask.works import Fetch
 from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups, places_of
 from cleave.sql.split import Halves
@@ -32,17 +32,20 @@ def stored_sums(
     stored: Stored,
     plan: StoredPlan,
     question: Question,
+    fetched: Sequence[Fetch],
     seen: Callable[[Table | None], None],
     ask_plain: AskPlain,
     ask_scan: AskScan | None = None,
 ) -> GroupSums:
-    """`seen` is given the table that DuckDB is at work on. Raises CheckFailed where two sources report other groups."""
+    """`fetched`: rows of the table that are read, if any. `seen` is given the table that DuckDB is at work on.
+
+    Raises CheckFailed where two sources report other groups.
+    """
     selection = _selection(stored, plan) if plan.over_cells else None
-    (fetch,) = fetches({plan.table.lower(): stored}, plan, pad=question.options.pad) or (None,)
     rows, failure = None, None
     with question.clock.stage("rows"):
         try:
-            rows = _grouped(fetch, plan, question, seen) if fetch else None
+            rows = _grouped(fetched[0], plan, question, seen) if fetched else None
         except (InputError, QueryRefused) as error:  # which may depend on values: what is asked beside does not
             failure = error
     with question.clock.stage("ask"):

@@ -83,7 +83,7 @@ def parse(sql: str, table: str) -> Question:
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
     """The conjuncts of WHERE that depend on columns alone, which are named without their table.
 
-    `qualifiers`: names of the table, in lower case. Each conjunct is the same for all rows with equal values of its columns.
+    Each is the same for all rows with equal values of its columns. `qualifiers`: names of the table, in lower case.
     """
     if isinstance(where, Operation) and where.name == "AND":
         return [condition for term in where.terms for condition in conditions_of(term, qualifiers)]

@@ -146,7 +146,8 @@ class QueryPlan:
 
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
     set, of all keys. Whatever the sets, rows are grouped by all keys, and their groups put together here. `groupings`:
-    the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: see `cleave.sql.parse.conditions_of`.
+    the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
+    `cleave.sql.parse.conditions_of`.
     """
 
     sql: str

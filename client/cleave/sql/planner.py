@@ -147,8 +147,8 @@ class Planner:
         """`plan` with the SELECTs over one table that `answered` plans read as tables of their answers."""
         run, inner = taken_out(self._sql, answered)
         for name, each in inner.items():
-            types = [final.type for final in each.finals]
-            self._catalog.create(name, list(zip(answer_columns(name, each), types, strict=True)))
+            outputs = zip(each.outputs, each.finals, strict=True)
+            self._catalog.create(name, [(output.name, final.type) for output, final in outputs])
         tables = {name: each.names for name, each in self._tables.items()}
         found = named(self._catalog.tree(run), tables | dict.fromkeys(inner, ()))
         if not inner or tuple(type_ for _, type_ in self._catalog.describe(run)) != plan.types:
@@ -196,11 +196,11 @@ def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
 
 def taken_out(sql: str, answered: Callable[[str, str], QueryPlan | None]) -> tuple[str, dict[str, QueryPlan]]:
     """The statement in which each SELECT that `answered`, given its table and its text, has a plan for is a table; and
-    those plans by the names of their tables.
+    those plans by the names of their tables. The outputs of a plan are named after its table.
     """
     tree: dict[str, Any] = dict(tree_of(sql))
     given = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
-    names: dict[str, str] = {}  # by the text of a SELECT
+    tables: dict[str, str] = {}  # what is read in place of a SELECT, by its text
     found: dict[str, QueryPlan] = {}
 
     def table_of(node: dict[str, Any]) -> dict[str, Any] | None:
@@ -208,26 +208,22 @@ def taken_out(sql: str, answered: Callable[[str, str], QueryPlan | None]) -> tup
         if source["type"] != "BASE_TABLE" or source["table_name"].lower() in given:
             return None
         text = _text_of(node)
-        if text not in names:
+        if text not in tables:
             answer = answered(source["table_name"], text) if same(_node_of(text), node) else None
             name = f"totals {len(found)}"
             if answer is None or name in sql.lower():
                 return None
-            names[text], found[name] = name, answer
-        name = names[text]
-        outputs = zip(answer_columns(name, found[name]), found[name].outputs, strict=True)
-        items = [f"{identifier(column)} AS {identifier(output.name)}" for column, output in outputs]
-        return _node_of(f"SELECT {', '.join(items)} FROM {identifier(name)}")
+            outputs = tuple(replace(each, name=f"{name}.{place}") for place, each in enumerate(answer.outputs))
+            both = zip(outputs, answer.outputs, strict=True)
+            items = [f"{identifier(mine.name)} AS {identifier(given.name)}" for mine, given in both]
+            tables[text] = f"SELECT {', '.join(items)} FROM {identifier(name)}"
+            found[name] = replace(answer, outputs=outputs)
+        return _node_of(tables[text])
 
     (statement,) = tree["statements"]
     node = {key: _replaced(value, table_of) for key, value in statement["node"].items()}
     run = _text_of(node) if found else sql
     return (run, found) if same(_node_of(run), node) else (sql, {})
-
-
-def answer_columns(name: str, plan: QueryPlan) -> list[str]:
-    """Columns of the table `name` of the answer to `plan`."""
-    return [f"{name}.{place}" for place in range(len(plan.outputs))]
 
 
 def _replaced(tree: Any, table_of: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:

@@ -261,14 +261,6 @@ def facts(measure: Measure) -> Facts:
     return Facts(domain, centre)
 
 
-def reach(measure: Measure) -> Fraction:
-    """How far a value may be from the centre."""
-    domain = domain_of(measure)
-    if domain.is_exact:
-        return Fraction(domain.upper - domain.lower, domain.unit)
-    return Fraction(2) ** (BITS - measure.exponent)
-
-
 def part_of(moment: Moment) -> str | None:
     """Which part a moment of one argument is read from; None: none is stored for it."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None

@@ -67,14 +67,6 @@ class StoredPlan(QueryPlan):
         """SQL over by columns."""
         return list(dict.fromkeys(source.filter for source in self.sources if source.filter is not None))
 
-    def parts_by_filter(self) -> dict[str | None, list[Part]]:
-        """By filter, the parts of measures whose rows are added up where it holds; none where all that is counted."""
-        found: dict[str | None, dict[Part, None]] = {}
-        for source in self.sources:
-            of = {number for number, _ in source.terms}
-            found.setdefault(source.filter, {}).update(dict.fromkeys(part for part in self.parts if part[0] in of))
-        return {filter_: list(each) for filter_, each in found.items()}
-
     @property
     def tells_cells_apart(self) -> bool:
         """Return whether a query over cells needs anything but their totals; else all are in one group."""

@@ -373,12 +373,11 @@ def scan_by_job(
     remote: Remote, stored: Stored, plan: StoredPlan, job: Job, progress: Progress, deadline: Deadline
 ) -> ScanAnswer:
     """Raises what `Job.run` raises, CheckFailed."""
-    selected = select(remote, stored, plan)
-    found, scanned = Scan(stored, plan, selected), stored.scanned()
+    scanning = Scan(stored, plan, select(remote, stored, plan))
     linked = partial(remote.linked, seconds=LINK_SECONDS)  # for as long as a job may take
 
     def calls() -> Iterator[ScanCall]:
-        for call in found.calls(weights_of(len(found.rows))):
+        for call in scanning.calls(weights_of(len(scanning.rows))):
             yield ScanCall(call.segment.id, call.question, partial(request_of, call, linked, stored))
 
     key = (stored.manifest.profile, stored.manifest.table_id)
@@ -390,6 +389,6 @@ def scan_by_job(
         advance(now - done)
         done = now
 
-    for answer in job.run(calls, found.rows, SCAN_ROWS, key, deadline, show):
-        scanned.accept(answer.shape, answer.files, answer.asked)
-    return ScanAnswer(selected.responses, selected.keys, found.sums(scanned))
+    for answer in job.run(calls, scanning.rows, SCAN_ROWS, key, deadline, show):
+        scanning.sums.accept(answer.shape, answer.files, answer.asked)
+    return scanning.answer()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
@@ -194,17 +195,17 @@ def scan(
     require_few(stored, plan, 1)
     selected = select(asking, stored, plan, side_by_side)
     require_few(stored, plan, len(selected.counts))
-    found, scanned = Scan(stored, plan, selected), stored.scanned()
+    scanning = Scan(stored, plan, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
     left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
-    answers = sent(asking, stored, found.calls(), side_by_side)
+    answers = sent(asking, stored, scanning.calls(), side_by_side)
     for segment, about in groupby(answers, key=lambda each: each[0].segment.id):
         for call, totals in about:
             files = [blob for lane in totals for blob in lane]
-            scanned.accept(call.question.shape, files, [(segment, call.question)])
+            scanning.sums.accept(call.question.shape, files, [(segment, call.question)])
         advance(left.pop(segment))
     advance(sum(left.values()))
-    return ScanAnswer(selected.responses, selected.keys, found.sums(scanned))
+    return scanning.answer()
 
 
 class ManyGroupsError(QueryRefused):
@@ -270,7 +271,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 
 def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
     """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
-    filters = len(plan.parts_by_filter())
+    filters = len(parts_by_filter(plan))
     return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
@@ -280,8 +281,20 @@ def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
     return {lane for at, each in kept if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
 
 
+def parts_by_filter(plan: StoredPlan) -> dict[str | None, list[Part]]:
+    """By filter, the parts of measures whose rows are added up where it holds; none where all that is counted."""
+    found: dict[str | None, dict[Part, None]] = {}
+    for source in plan.sources:
+        of = {number for number, _ in source.terms}
+        found.setdefault(source.filter, {}).update(dict.fromkeys(part for part in plan.parts if part[0] in of))
+    return {filter_: list(each) for filter_, each in found.items()}
+
+
 class Scan:
-    """Scan of the rows that `selected` tells. Groups are numbered filter after filter, as in `wanted`."""
+    """Scan of the rows that `selected` names. Groups are numbered filter after filter, as in `_wanted`.
+
+    `sums`: takes in the answers to `calls`. `rows`: of each group.
+    """
 
     def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
         self._stored = stored
@@ -290,8 +303,9 @@ class Scan:
         self._groups = len(selected.counts)
         kept = enumerate(columns_of_rows(stored.manifest))
         self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
-        self._wanted = {filter_: parts for filter_, parts in plan.parts_by_filter().items() if parts}
+        self._wanted = {filter_: parts for filter_, parts in parts_by_filter(plan).items() if parts}
         self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
+        self.sums = Scanned(stored.row_lanes, stored.cipher)
 
     def calls(self, weights: Sequence[int] | None = None) -> Iterator[Call]:
         """All there are, segment after segment, whose order is read when its calls are taken.
@@ -306,26 +320,27 @@ class Scan:
                 numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue
-                order = self._stored.order(segment) if order is None else order
+                order = order_of(self._stored, segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
                 for each in cut(placed, self._groups, needed, SCAN_ROWS):
                     groups = tuple(place * self._groups + group for group in each.groups)
                     yield Call(segment, question(replace(each, groups=groups), weights))
 
-    def sums(self, scanned: Scanned) -> list[Sums]:
-        """By argument and group, in the order of the plain service's groups, once all answers are in `scanned`.
+    def answer(self) -> ScanAnswer:
+        """The sums by argument and group, in the order of the plain service's groups, once all answers are in.
 
         Raises CheckFailed where a group has more values than rows, or not all of its rows were added up.
         """
         totals = {
             (filter_, part): [
-                scanned.total(self._columns[part], group, self.rows[group])
+                self.sums.total(self._columns[part], group, self.rows[group])
                 for group in range(place * self._groups, (place + 1) * self._groups)
             ]
             for place, (filter_, parts) in enumerate(self._wanted.items())
             for part in parts
         }
-        return [self._of_argument(source, totals) for source in self._plan.sources]
+        sums = [self._of_argument(source, totals) for source in self._plan.sources]
+        return ScanAnswer(self._selected.responses, self._selected.keys, sums)
 
     def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
@@ -337,6 +352,16 @@ class Scan:
             raise CheckFailed("range", "a group has more values than rows")
         found[None] = rows if counted is None else found[counted, "count"]
         return found
+
+
+def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
+    """The row of the plain half that each row of a segment's ciphertexts is. Raises CheckFailed."""
+    if segment.scan is None:
+        raise CheckFailed("stored", "a segment has no rows for scans")
+    order = np.frombuffer(stored.tables.unseal(stored.vault, "rows", segment.scan.order), np.uint32)
+    if len(order) != segment.rows:
+        raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
+    return order
 
 
 def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:

@@ -28,7 +28,7 @@ ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of 
 @dataclass(frozen=True, slots=True)
 class Source:
     """`terms`: measures by number, and what each is multiplied with; `constant` is added. In the cells where `filter`
-    holds. `each`: what DuckDB's own arithmetic may round a value of it by.
+    holds.
 
     NULL where a term is, so of several terms none may be. No terms: a constant, or what is only counted.
     """
@@ -36,7 +36,6 @@ class Source:
     terms: tuple[tuple[int, Fraction], ...] = ()
     constant: Fraction = Fraction(0)
     filter: str | None = None  # SQL over by columns
-    each: Fraction = Fraction(0)
 
     def counted(self, measures: Sequence[Measure]) -> int | None:
         """The measure whose values are as many as this has; None: as many as there are rows."""
@@ -74,26 +73,16 @@ class Source:
                 for number, factor in self.terms
             )
             constant = self.constant if part == "sum" else Fraction(0)
-            readings[moment] = _Reading(terms, constant, self._rounded(part, measures))
+            readings[moment] = _Reading(terms, constant)
         return lambda total, count: {moment: each.estimate(total, count) for moment, each in readings.items()}
-
-    def _rounded(self, part: str, measures: Sequence[Measure]) -> Fraction:
-        """How far DuckDB's rounding of a single value may lead."""
-        if not self.each or part == "sum":
-            return self.each
-        reach = sum((abs(factor) * of_measures.reach(measures[number]) for number, factor in self.terms), Fraction(0))
-        return (2 * reach + self.each) * self.each
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Reading of one moment: totals, how each is read and what it is multiplied with; `constant`, `rounded` of each
-    value.
-    """
+    """Reading of one moment: totals, how each is read and what it is multiplied with; `constant` of each value."""
 
     terms: tuple[tuple[Part, Reading, Fraction], ...]
     constant: Fraction
-    rounded: Fraction
 
     def estimate(self, total: Mapping[Part, int], count: int) -> Estimate:
         """Fractions are slow, and most of these are 1 or 0."""
@@ -105,7 +94,7 @@ class _Reading:
             value, bound = (value + taken.value, bound + taken.bound) if place else (taken.value, taken.bound)
         if self.constant:
             value += self.constant * count
-        return Estimate(value, bound + self.rounded * count if self.rounded else bound)
+        return Estimate(value, bound)
 
 
 def source_of(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:

@@ -7,25 +7,22 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
 from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
 from cleave.store.lanes import Integers, Lanes, row_lanes
-from cleave.store.manifest import NUMBER, Object, Segment
+from cleave.store.manifest import NUMBER, Object
 from cleave.store.reader import Opened
 from cleave.store.resident import ResidentTables
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.remote import Remote
-from cleave.sums.scanned import Scanned
 from cleave.sums.sources import Part
 from cleave.sums.totals import TotalsReader
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 
@@ -107,13 +104,13 @@ class Stored:
         return PROFILES[self.manifest.profile]
 
     @cached_property
-    def _cipher(self) -> Cipher:
+    def cipher(self) -> Cipher:
         return Cipher(self.tables.secret(self.manifest))
 
     @property
     def secret_to_read(self) -> list[Object]:
         """The object of the table's CKKS secret, unless it was read already."""
-        return [] if "_cipher" in self.__dict__ else [self.manifest.secret]
+        return [] if "cipher" in self.__dict__ else [self.manifest.secret]
 
     @property
     def by_contributor(self) -> Stored:
@@ -131,7 +128,7 @@ class Stored:
         if self.parties:
             every = [tuple(each for each in every[0] if party_of(each) == party) for party in self.parties]
         of = [replace(self.opened, manifest=self.manifest.model_copy(update={"segments": each})) for each in every]
-        return [TotalsReader(self.tables, each, lambda: self._cipher) for each in of]
+        return [TotalsReader(self.tables, each, lambda: self.cipher) for each in of]
 
     def objects(self, parts: Sequence[Part]) -> list[Object]:
         """All that stands behind totals."""
@@ -165,23 +162,10 @@ class Stored:
     def rows(self) -> Rows:
         return Rows(self.tables, self.opened, self._session, self.parties)
 
-    def order(self, segment: Segment) -> NDArray[np.uint32]:
-        """The row of the plain half that each row of a segment's ciphertexts is."""
-        if segment.scan is None:
-            raise CheckFailed("stored", "a segment has no rows for scans")
-        order = np.frombuffer(self.tables.unseal(self.vault, "rows", segment.scan.order), np.uint32)
-        if len(order) != segment.rows:
-            raise CheckFailed("stored", "a segment's order has another number of rows than the table's manifest")
-        return order
-
     @cached_property
     def row_lanes(self) -> Lanes:
         """Where the rows for scans are in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
-
-    def scanned(self) -> Scanned:
-        """Return the receiver of a service's sums over the rows for scans."""
-        return Scanned(self.row_lanes, self._cipher)
 
     def stop(self) -> None:
         """End every wait for a service."""
