@@ -1,0 +1,1 @@
+"""SQL of a query: its text, its tree and its plan."""

@@ -1,0 +1,1 @@
+"""Requests to the services: carriers, frames, digests, limits and retries."""
