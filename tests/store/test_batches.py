@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import cleave
 from cleave_shared.errors import CleaveWarning, InputError
 from tests.cli.runner import Cli
 from tests.store.contributing import HEADER, SCHEMA
+from tests.store.made import filled
 
 FIRST = "A,f,61,12.50,60,Ada\nB,m,34,250.00,81.5,Bob\n"
 SUNDAY = "A,m,20,1.25,70,Cyd\n"
@@ -22,9 +24,11 @@ SUNDAY = "A,m,20,1.25,70,Cyd\n"
 class Loads:
     def __init__(self, root: Path, key: Path) -> None:
         self.root, self.key, self.cli = root, key, Cli(environment={"XDG_STATE_HOME": str(root / "state")})
-        (root / "first.schema.toml").write_text(SCHEMA)
-        (root / "daily").mkdir()
-        self.said = self.put(self.file("first.csv", FIRST), "--by", "ward")
+
+    def begin(self) -> None:
+        (self.root / "first.schema.toml").write_text(SCHEMA)
+        (self.root / "daily").mkdir()
+        self.put(self.file("first.csv", FIRST), "--by", "ward")
 
     def file(self, name: str, rows: str) -> Path:
         (self.root / name).write_text(HEADER + rows)
@@ -46,6 +50,8 @@ class Loads:
 @pytest.fixture
 def loads(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shutil.copytree(filled(("loads", key_file), lambda it: Loads(it, key_file).begin()), tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "state", ignore_errors=True)  # of the store that it is a copy of
     return Loads(tmp_path, key_file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
+from tests.store.made import filled
 
 BLOCK = 64
 QUESTION = "SELECT p, median(n) AS n FROM t GROUP BY p ORDER BY p"
@@ -58,14 +60,19 @@ class Elsewhere(Folder):
 class World:
     """A table of plain and sealed columns in a store elsewhere; by p, so that conditions on p choose blocks."""
 
-    def __init__(self, root: Path, key: OwnerKey, key_file: Path) -> None:
+    def __init__(self, root: Path, key: OwnerKey, key_file: Path, made: Path | None = None) -> None:
+        """`made`: folder of a world whose store is copied."""
         self.root, self.key, self.key_file = root, key, key_file
         store = Bounded(Elsewhere(root / "store"))
         self.stores = Stores(store, store)
         self.memory = Memory(root / "tables.json")
         self.folder = root / "cache" / "cleave" / "objects"
         (root / "t.schema.toml").write_text(SCHEMA)
-        self.put()
+        if made is None:
+            self.put()
+        else:
+            shutil.copytree(made / "store", root / "store")
+            self.tables(used=False).open("t")  # so that it is remembered
 
     def put(self, last: int = 400, *, append: bool = False, replace: bool = False) -> None:
         lines = [f"p{i % 3},{i}" for i in range(last)]
@@ -100,7 +107,8 @@ def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for module in (of_cells, reading, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
-    return World(tmp_path, key, key_file)
+    made = filled(("cache", key.key_id), lambda it: World(it, key, key_file))
+    return World(tmp_path, key, key_file, made)
 
 
 def test_what_was_read_is_not_read_again(world: World) -> None:

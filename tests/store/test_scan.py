@@ -11,7 +11,7 @@ import pytest
 from cleave.ask.source import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
-from tests.campaign import FACTOR
+from tests.campaign import FACTOR, sampled
 from tests.functional.processes import HANGS
 from tests.store.scan_asking import Harm, Replayed, Services, ask_by_scan, scan_plan
 from tests.store.trial import World, check, truth
@@ -96,7 +96,7 @@ def test_a_table_put_without_the_option_is_not_scanned(world: World) -> None:
 
 
 SUM = "SELECT ward, SUM(bill) FROM trial GROUP BY ward"
-TIMES = 15 * FACTOR  # CLEAVE_CAMPAIGN has more
+TIMES = sampled(4, 15, 15 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 def _keeping(kept: list[Any]) -> Harm:
@@ -125,11 +125,12 @@ def _harmed(name: str, rng: random.Random, reply: Any) -> Any:
     return reply.model_copy(update={"filters": [[each[:1] for each in reply.numbers]]})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "fault", ["a count", "a row's group", "a row set lost", "a row set cut off", "a filter nobody asked for"]
 )
-def test_row_sets_that_are_not_of_their_groups_are_found(world: World, fault: str) -> None:
+def test_row_sets_that_are_not_of_their_groups_are_found(world: World, fault: str, times: int) -> None:
     world.put("insured", scan=True)
     stored, rng = world.stored(), random.Random(fault)
     kept: list[Any] = []
@@ -139,12 +140,13 @@ def test_row_sets_that_are_not_of_their_groups_are_found(world: World, fault: st
         assert name == "select", "nothing is summed of row sets that are wrong"
         return _harmed(fault, rng, reply)
 
-    for _ in range(TIMES):
+    for _ in range(times):
         with pytest.raises(CheckFailed):
             ask_by_scan(stored, Replayed(world.stores, kept[0][2], harm), SUM)
 
 
-def test_answers_to_other_scans_are_found(world: World) -> None:
+@pytest.mark.parametrize("times", TIMES)
+def test_answers_to_other_scans_are_found(world: World, times: int) -> None:
     """The results of another segment, or of an earlier question, in this one's place."""
     world.put("insured", scan=True, appended=1)
     stored = world.stored()
@@ -156,7 +158,7 @@ def test_answers_to_other_scans_are_found(world: World) -> None:
     def harm(name: str, _request: Any, reply: Any) -> Any:
         return reply.model_copy(update={"totals": rng.choice(totals)}) if name == "scan" else reply
 
-    for _ in range(TIMES):
+    for _ in range(times):
         with pytest.raises(CheckFailed):
             ask_by_scan(stored, Replayed(world.stores, kept[0][2], harm), SUM)
 

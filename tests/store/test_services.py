@@ -68,16 +68,17 @@ def twice(sql: str) -> str:
 def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     opened = []
 
-    def start(*by: str, target: Target | None = None, put: bool = True) -> Session:
-        if put:
-            Two(key, tmp_path, *by)
+    def start(*by: str, target: Target | None = None, folder: Path | None = None) -> Session:
+        """`folder`: of the halves, where they are put already."""
+        if folder is None:
+            Two(key, folder := tmp_path, *by)
         opened.append(
             Session(
                 StoredSource(
                     "trial",
-                    halves(tmp_path),
+                    halves(folder),
                     Access(key_file, no_passphrase, target),
-                    memory=Memory(tmp_path / "tables.json"),
+                    memory=Memory(folder / "tables.json"),
                     embedded=embedded_services,
                 )
             )
@@ -87,6 +88,15 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
     yield start
     for each in opened:
         each.close()
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[tuple[Path, Target]]:
+    """Folder of the halves, and a server that reads them."""
+    folder = tmp_path_factory.mktemp("remote")
+    Two(key, folder, "ward")
+    with served(*(f"--store={folder / name}" for name in ("sensitive", "plain half"))) as (url, _):
+        yield folder, Target(endpoint=url)
 
 
 def test_each_output_comes_from_its_service(session: Callable[..., Session]) -> None:
@@ -143,26 +153,22 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
     assert "SQL" not in str([each.sensitive for each in told.values()])
 
 
-def test_over_http_as_in_this_process(session: Callable[..., Session], tmp_path: Path, key: OwnerKey) -> None:
-    session("ward")
-    stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
-    with served(*stores) as (url, _):
-        asked = session(target=Target(endpoint=url), put=False)
-        for sql in SOURCES:
-            answer = asked.ask(asked.plan(sql))
-            check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
-            assert answer.usage.sensitive_requests == ("SUM" in sql or "AVG" in sql)
-            assert answer.usage.bytes_sent > 0
+def test_over_http_as_in_this_process(session: Callable[..., Session], remote: tuple[Path, Target]) -> None:
+    folder, target = remote
+    asked = session(target=target, folder=folder)
+    for sql in SOURCES:
+        answer = asked.ask(asked.plan(sql))
+        check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+        assert answer.usage.sensitive_requests == ("SUM" in sql or "AVG" in sql)
+        assert answer.usage.bytes_sent > 0
 
 
-def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., Session]) -> None:
-    session("ward")
-    with served() as (url, _):
-        asked = session(target=Target(endpoint=url), put=False)
-        with pytest.raises(ServiceError, match="leads to no store of this service") as caught:
-            asked.ask(asked.plan("SELECT SUM(bill) FROM trial"))
-        assert "file:" not in f"{caught.value.message}{caught.value.hint}"
-        assert asked.ask(asked.plan("SELECT MEDIAN(bill) FROM trial")).result.rows, "rows are fetched, not asked for"
+def test_a_server_that_was_given_no_folder_reads_none(session: Callable[..., Session], service: str) -> None:
+    asked = session("ward", target=Target(endpoint=service))
+    with pytest.raises(ServiceError, match="leads to no store of this service") as caught:
+        asked.ask(asked.plan("SELECT SUM(bill) FROM trial"))
+    assert "file:" not in f"{caught.value.message}{caught.value.hint}"
+    assert asked.ask(asked.plan("SELECT MEDIAN(bill) FROM trial")).result.rows, "rows are fetched, not asked for"
 
 
 def test_a_version_that_is_swept_while_it_is_asked_is_asked_anew(
@@ -217,22 +223,20 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
 
 
 def test_a_remote_answer_that_fails_a_check_is_refused(
-    session: Callable[..., Session], key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Callable[..., Session], remote: tuple[Path, Target], key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key file stays as it was: no secret of it has to do with what a service answers."""
-    session("ward")
     before = key_file.read_bytes()
-    stores = [f"--store={tmp_path / name}" for name in ("sensitive", "plain half")]
-    with served(*stores) as (url, _):
-        asked = session(target=Target(endpoint=url), put=False)
-        plan = asked.plan(SUMS)
-        monkeypatch.setattr("cleave.sums.totals.lane_checks", lambda *_: (0, 0))
-        with pytest.raises(CheckFailed, match="do not add up"):
-            asked.ask(plan)
-        monkeypatch.undo()
-        again = session(target=Target(endpoint=url), put=False)
-        answer = again.ask(again.plan(SUMS)).result
-        check(answer.rows, answer.bounds, truth(twice(SUMS)))
+    folder, target = remote
+    asked = session(target=target, folder=folder)
+    plan = asked.plan(SUMS)
+    monkeypatch.setattr("cleave.sums.totals.lane_checks", lambda *_: (0, 0))
+    with pytest.raises(CheckFailed, match="do not add up"):
+        asked.ask(plan)
+    monkeypatch.undo()
+    again = session(target=target, folder=folder)
+    answer = again.ask(again.plan(SUMS)).result
+    check(answer.rows, answer.bounds, truth(twice(SUMS)))
     assert key_file.read_bytes() == before
 
 
