@@ -1,6 +1,6 @@
-"""The bytes of requests and answers, whoever carries them: HTTP, or a call within one process.
+"""Bodies of requests and answers, over HTTP or within one process.
 
-Errors carry names of fields and rules, never values; an error nobody expected is told by its class alone.
+Errors carry names of fields and rules, never values; of an unexpected error only the class is named.
 """
 
 from __future__ import annotations

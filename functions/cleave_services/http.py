@@ -1,7 +1,6 @@
 """Code that both services need around their work: reading and answering envelopes, errors, logs, the Lambda handler.
 
-What becomes of a body is `cleave_services.bodies`; here it is measured while it arrives. Every request leaves one line
-of log (`cleave_services.log`).
+Bodies are measured while they arrive and read by `cleave_services.bodies`. Every request leaves one line of log.
 """
 
 from __future__ import annotations
@@ -127,11 +126,11 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     """All of a POST: `read`, then the work and `answer` in a thread of their own. Raises what these raise."""
 
     async def respond(request: Request) -> Response:
-        asked = await read(request, operation.models[0])
+        envelope = await read(request, operation.models[0])
 
         def work() -> Response:
-            found = operation.answer(asked, partial(note, request), request.path_params.get("set"), links.own)
-            return answer(request, found)
+            table_set = request.path_params.get("set")
+            return answer(request, operation.answer(envelope, partial(note, request), table_set, links.own))
 
         return await run_in_threadpool(work)
 
@@ -167,12 +166,12 @@ def lambda_handler(
                 mangum = Mangum(
                     app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
                 )
-                answered: dict[str, Any] = mangum(event, context)
+                response: dict[str, Any] = mangum(event, context)
         except WireError as error:
             return _refused_event(bodies.refusal(error))
         except Exception:  # noqa: BLE001 - the application lets none out, so Mangum cannot read the event
             return _refused_event(bodies.refusal(_NO_EVENT))
-        return answered
+        return response
 
     return handler
 
@@ -194,7 +193,7 @@ def _refused_event(reply: Reply) -> dict[str, Any]:
 
 
 class _RequestLog:
-    """Counts, times and logs each request; answers 500 with a class name for what nobody expected.
+    """Counts, times and logs each request; answers 500 with the class of an unexpected error.
 
     Nothing may escape from here: Starlette, Mangum and uvicorn all log tracebacks, whose messages may quote values.
     """
@@ -271,8 +270,8 @@ def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return _response(bodies.problem(error.status_code, error.detail), error.headers)
     if isinstance(error, RequestValidationError):
-        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        return _response(bodies.problem(422, found))
+        faults = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        return _response(bodies.problem(422, faults))
     if isinstance(error, CleaveError):
         return _response(bodies.refusal(error))
     raise error

@@ -1,7 +1,7 @@
 """GET and PUT by presigned links, with nothing but the standard library: functions ship no HTTP client.
 
-No redirects, no proxies, no cookies, no encodings; certificates are checked. Of what the other side says only the
-status is told on.
+No redirects, no proxies, no cookies, no encodings; certificates are checked. Errors name the store's status, and
+nothing else of its answer.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _SILENCE = 10.0  # seconds without a byte
 _PASSING = (500, 502, 503, 504)  # S3: InternalError, SlowDown
 _HINTS = {
     400: "the link may have expired: ask again, and check the clock of the machine that asks",
-    403: "the link has expired, or whoever signed it may not read or write that object: ask again, and check the clock "
-    "of the machine that asks",
+    403: "the link has expired, or its signer may not read or write that object: ask again, and check the clock of the "
+    "machine that asks",
     404: "the object is gone: ask again, and verify the table if it stays so",
     412: "there is an object of that name already",
 }
 
 
 class Connections:
-    """One thread's, kept from one object to the next of the same place. `cut` may be called from another thread."""
+    """Connections of one thread, reused for objects of the same place. Another thread may call `cut`."""
 
     def __init__(self, until: float, stopped: threading.Event) -> None:
         """`until`: of time.monotonic, when all is over. `stopped`: no further attempt is made."""
         self._until = until
         self._stopped = stopped
         self._open: dict[str, http.client.HTTPConnection] = {}
-        self._line: socket.socket | None = None  # under an answer after which the connection knows none any more
+        self._line: socket.socket | None = None  # of an answer after which the connection is closed
 
-    def get(self, base: str, rest: str, size: int, known: str = "") -> tuple[bytes | None, str]:
-        """Exactly `size` bytes, and the store's tag of them; None where they are still those of the tag `known`.
+    def get(self, base: str, rest: str, size: int, cached: str = "") -> tuple[bytes | None, str]:
+        """Exactly `size` bytes, and the store's tag of them; None where they are still those of the tag `cached`.
 
         Raises Broken.
         """
-        return self._try(base, "GET", rest, None, size, known)
+        return self._try(base, "GET", rest, None, size, cached)
 
     def put(self, base: str, rest: str, content: bytes) -> None:
         """Raises Broken, also where an object of that name is there."""
@@ -64,12 +64,12 @@ class Connections:
                     line.shutdown(socket.SHUT_RDWR)
 
     def _try(
-        self, base: str, method: str, rest: str, content: bytes | None, size: int, known: str = ""
+        self, base: str, method: str, rest: str, content: bytes | None, size: int, cached: str = ""
     ) -> tuple[bytes | None, str]:
         for attempt in range(_ATTEMPTS):
             last = attempt + 1 == _ATTEMPTS
             try:
-                return self._once(base, method, rest, content, size, known)
+                return self._once(base, method, rest, content, size, cached)
             except _Passing as passing:
                 self._drop(base)
                 if last or self._left() <= 0 or self._stopped.wait(_PAUSE * 2**attempt):
@@ -80,26 +80,26 @@ class Connections:
         raise AssertionError
 
     def _once(
-        self, base: str, method: str, rest: str, content: bytes | None, size: int, known: str
+        self, base: str, method: str, rest: str, content: bytes | None, size: int, cached: str
     ) -> tuple[bytes | None, str]:
         connection = self._connection(base)
         headers = {"accept-encoding": "identity", "user-agent": "cleave"}
         if content is not None:
             headers["if-none-match"] = "*"
-        elif known:
-            headers["if-none-match"] = known
+        elif cached:
+            headers["if-none-match"] = cached
         try:
             connection.timeout = max(0.01, min(_SILENCE, self._left()))
             connection.request(method, urlsplit(base).path + rest, content, headers)
             self._line = connection.sock
             with connection.getresponse() as answer:
                 tag = answer.getheader("etag", "")
-                found = None if known and answer.status == 304 else _body(answer, size)
+                body = None if cached and answer.status == 304 else _body(answer, size)
         except ssl.SSLCertVerificationError:
             raise Broken("could not be had: its store has no certificate to trust") from None
         except (OSError, http.client.HTTPException) as error:
             raise _Passing(f"could not be had from the store ({type(error).__name__})") from None
-        return found, tag if _TAG.fullmatch(tag) else ""
+        return body, tag if _TAG.fullmatch(tag) else ""
 
     def _connection(self, base: str) -> http.client.HTTPConnection:
         if base not in self._open:
@@ -127,10 +127,10 @@ def _body(answer: http.client.HTTPResponse, size: int) -> bytes:
         raise Broken("comes in an encoding")
     if answer.length is not None and answer.length != size:
         raise Broken("has another size than the request says")
-    found = answer.read(size + 1)
-    if len(found) != size:
+    body = answer.read(size + 1)
+    if len(body) != size:
         raise Broken("has another size than the request says")
-    return found
+    return body
 
 
 class _Passing(Broken):

@@ -6,8 +6,8 @@ given, below the set that stands in the request's path, and nowhere else:
     https://BUCKET.s3.REGION.amazonaws.com/   a bucket, from the environment: CLEAVE_STORE_URLS, with commas between
     file:///FOLDER/                           a folder, only as the program says that holds the service (`allow`)
 
-Nothing of a link is ever logged or told, for it is a credential: no redirect is followed, no proxy of the environment
-is used, and an error tells the place of the object in the request, with the status or the class of what went wrong.
+A link is a credential, so nothing of it is logged or put into an error: no redirect is followed, and no proxy of the
+environment is used. An error names the object's place in the request, and the status or class of the failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cleave_services import link_files
 from cleave_services.link_files import Broken
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.stored import SET, Kept, Linked
+from cleave_shared.stored import SET, Linked, StoredAnswer
 
 if TYPE_CHECKING:
     from cleave_services.link_http import Connections
@@ -57,24 +57,24 @@ class _Place:
 class Content(Protocol):
     """An object's bytes."""
 
-    def read(self, room: Room) -> memoryview:
-        """They may stand in `room`. Raises WireError where they are not what they must be."""
+    def read(self, buffer: Buffer) -> memoryview:
+        """Return them, perhaps in `buffer`. Raises WireError where they are not what they must be."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _InMemory:
     content: bytes
 
     def __reduce__(self) -> Any:
-        return _Held, (pickle.PickleBuffer(self.content),)
+        return _InMemory, (pickle.PickleBuffer(self.content),)
 
-    def read(self, _: Room) -> memoryview:
+    def read(self, _: Buffer) -> memoryview:
         return memoryview(self.content)
 
 
 @dataclass(frozen=True, slots=True)
-class _Resting:
+class _InFolder:
     """In a folder; `number` is what an error calls it."""
 
     folder: str
@@ -83,8 +83,8 @@ class _Resting:
     sha256: str
     number: int
 
-    def read(self, room: Room) -> memoryview:
-        into = room.of(self.size)
+    def read(self, buffer: Buffer) -> memoryview:
+        into = buffer.of(self.size)
 
         def read() -> memoryview:
             link_files.read_into(self.folder, self.name, into)
@@ -113,25 +113,25 @@ class Links:
         `what` an error calls them: else objects, by number.
         """
         places = [self._place(each.link, kind, table_set, what or f"object {at}") for at, each in enumerate(objects)]
-        found: list[bytes] = [b""] * len(objects)
+        contents: list[bytes] = [b""] * len(objects)
 
         def fetch(at: int, connections: Connections) -> None:
-            found[at] = _content(places[at], objects[at], connections)
+            contents[at] = _content(places[at], objects[at], connections)
 
         _each(len(objects), fetch, what)
-        return found
+        return contents
 
     def contents(self, table_set: str, objects: Sequence[Linked]) -> list[Content]:
-        """The same, those of folders not read yet: whoever needs them opens them, in whatever process."""
+        """Like `read`, but the process that needs an object of a folder reads it."""
         places = [self._place(each.link, TABLES, table_set, f"object {at}") for at, each in enumerate(objects)]
         if any(not place.base.startswith("file:") for place in places):
-            return [_Held(content) for content in self.read(table_set, objects)]
+            return [_InMemory(content) for content in self.read(table_set, objects)]
         return [
-            _Resting(_folder(place.base), place.rest, each.bytes, each.sha256, at)
+            _InFolder(_folder(place.base), place.rest, each.bytes, each.sha256, at)
             for at, (place, each) in enumerate(zip(places, objects, strict=True))
         ]
 
-    def write(self, table_set: str, link: str, content: bytes) -> Kept:
+    def write(self, table_set: str, link: str, content: bytes) -> StoredAnswer:
         """Put an answer where `link` says, if nothing is there. Raises WireError."""
         place = self._place(link, RESULTS, table_set, "result")
 
@@ -142,7 +142,7 @@ class Links:
                 connections.put(place.base, place.rest, content)
 
         _each(1, put, "the result")
-        return Kept(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+        return StoredAnswer(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
     def _place(self, link: str, kind: str, table_set: str, what: str) -> _Place:
         if not re.fullmatch(SET, table_set):
@@ -185,7 +185,7 @@ def own() -> Links:
 
 
 def allow(bases: Sequence[str]) -> None:
-    """These places for the service of this process, besides the environment's."""
+    """Let the service of this process read these places too, besides those of the environment."""
     global _own, _allowed
     _allowed, _own = tuple(bases), None
 
@@ -214,17 +214,17 @@ def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
         folder = _folder(place.base)
         return _read_twice(lambda: link_files.read(folder, place.rest, wanted.bytes), wanted.sha256)
     name = (place.base, place.rest.partition("?")[0], wanted.sha256)
-    known, tag = _warm.find(name)
-    found = ""
+    cached, tag = _warm.find(name)
+    new_tag = ""
 
     def read() -> bytes:
-        nonlocal found
-        content, found = connections.get(place.base, place.rest, wanted.bytes, tag)
-        return known if content is None else content  # None: the store let the link pass, and has what it had
+        nonlocal new_tag
+        content, new_tag = connections.get(place.base, place.rest, wanted.bytes, tag)
+        return cached if content is None else content  # None: the store let the link pass, and has what it had
 
     checked = _read_twice(read, wanted.sha256)
-    if checked is not known and found and len(checked) >= limits.WARM_LEAST_BYTES:
-        _warm.keep(name, checked, found)
+    if checked is not cached and new_tag and len(checked) >= limits.WARM_LEAST_BYTES:
+        _warm.add(name, checked, new_tag)
     return checked
 
 
@@ -240,29 +240,29 @@ def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
 
 
 class _Warm:
-    """Large objects of requests before, for as long as this process lives, up to WARM_BYTES of them.
+    """Cache of large objects of earlier requests, up to WARM_BYTES.
 
-    The store is asked all the same whether a link may read what it names: by the tag it gave the object then, to which
-    it answers that nothing has changed, or else as to anyone. So no caller gets at what was read for another one.
+    The store still decides whether a link may read its object: the request names the object's tag, and the store
+    answers that nothing has changed, or refuses. So no caller gets what was read for another.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str, str], tuple[bytes, str]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str, str], tuple[bytes, str]] = OrderedDict()
 
     def find(self, name: tuple[str, str, str]) -> tuple[bytes, str]:
         """Content and tag, both empty where it is not here."""
         with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-            return self._kept.get(name, (b"", ""))
+            if name in self._entries:
+                self._entries.move_to_end(name)
+            return self._entries.get(name, (b"", ""))
 
-    def keep(self, name: tuple[str, str, str], content: bytes, tag: str) -> None:
+    def add(self, name: tuple[str, str, str], content: bytes, tag: str) -> None:
         with self._lock:
-            self._kept[name] = content, tag
-            self._kept.move_to_end(name)
-            while sum(len(each) for each, _ in self._kept.values()) > limits.WARM_BYTES:
-                self._kept.popitem(last=False)
+            self._entries[name] = content, tag
+            self._entries.move_to_end(name)
+            while sum(len(each) for each, _ in self._entries.values()) > limits.WARM_BYTES:
+                self._entries.popitem(last=False)
 
 
 _warm = _Warm()
@@ -312,12 +312,14 @@ def _taken(waiting: deque[int]) -> Iterator[int]:
 _LARGE_PAGE = 2 << 20
 
 
-class Room:
+class Buffer:
+    """Memory that is used again for one object after another."""
+
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
 
     def of(self, size: int) -> memoryview:
-        """So many bytes, until it is asked again. In large pages, and a forked process has its own."""
+        """Return `size` bytes, which the next call reuses. In large pages; a forked process has its own."""
         if self._memory is None or len(self._memory) < size:
             length = -(-max(size, 1) // _LARGE_PAGE) * _LARGE_PAGE
             self._memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""The OpenAPI document of a service: put together when it is first asked for, never while the service starts.
+"""The OpenAPI document of a service: made when it is first requested, never while the service starts.
 
 Routes read and answer bodies themselves (`cleave_services.http`): FastAPI would build validators that nothing uses.
 """

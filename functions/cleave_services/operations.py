@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Operation:
     """Handling of POSTs to `path`, which may hold {set}, a stored table's.
 
-    `target` is module:function, imported when it is first asked, for a client with this service in it asks few of its
-    operations: work(asked, note) or, of a stored table, work(asked, note, table_set, links). Its annotations say
-    what it reads and what it answers with.
+    `target` is module:function, imported when it is first called, since an embedded service needs few operations:
+    work(request, note) or, of a stored table, work(request, note, table_set, links). Its annotations name the models of
+    request and answer.
     """
 
     def __init__(self, path: str, target: str) -> None:
@@ -34,18 +34,18 @@ class Operation:
 
     @property
     def work(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(importlib.import_module(self._target.partition(":")[0]), self.name)
-        return found
+        function: Callable[..., Any] = getattr(importlib.import_module(self._target.partition(":")[0]), self.name)
+        return function
 
     @cached_property
     def models(self) -> tuple[type[BaseModel], type[BaseModel]]:
         hints = get_type_hints(self.work)
-        asked, answer = hints["asked"], hints["return"]
-        return asked, next(iter(get_args(answer)), answer)  # perhaps one that may be `Large`
+        request, answer = hints["request"], hints["return"]
+        return request, next(iter(get_args(answer)), answer)  # perhaps one that may be `Large`
 
-    def answer(self, asked: BaseModel, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
-        """Raises what its work raises; `links` are asked for where there is a set."""
-        return self.work(asked, note) if table_set is None else self.work(asked, note, table_set, links())
+    def answer(self, request: BaseModel, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
+        """Raises what its work raises; calls `links` where there is a set."""
+        return self.work(request, note) if table_set is None else self.work(request, note, table_set, links())
 
 
 class Service:
@@ -61,15 +61,15 @@ class Service:
 
     def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Reply:
         """One POST answered in its own media type, past HTTP. Raises nothing; nothing is logged."""
-        found = ((operation, operation.pattern.fullmatch(path)) for operation in self.operations)
-        operation, match = next(((each, match) for each, match in found if match), (None, None))
-        if operation is None or match is None:
-            return bodies.problem(404, "Not Found")
-        try:
-            asked, mark = bodies.load(body, kind, operation.models[0])
-            return bodies.dump(operation.answer(asked, _forget, next(iter(match.groups()), None), links), mark, kind)
-        except Exception as error:  # noqa: BLE001 - its message may quote values
-            return bodies.refusal(error)
+        for operation in self.operations:
+            if match := operation.pattern.fullmatch(path):
+                try:
+                    request, mark = bodies.load(body, kind, operation.models[0])
+                    answer = operation.answer(request, _forget, next(iter(match.groups()), None), links)
+                    return bodies.dump(answer, mark, kind)
+                except Exception as error:  # noqa: BLE001 - its message may quote values
+                    return bodies.refusal(error)
+        return bodies.problem(404, "Not Found")
 
 
 def _forget(**_numbers: float | Mapping[str, float]) -> None:

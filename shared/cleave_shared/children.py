@@ -154,7 +154,7 @@ class Child:
     ) -> None:
         """Have a child that runs `answer_calls` do `work(channel, *arguments)` within `bounds`, which count from now.
 
-        `work` is a module's own function: it is found again by its name. `arguments` are pickled, and what is a
+        `work` is a module's own function, which the child looks up by name. `arguments` are pickled, and what is a
         pickle.PickleBuffer among them is sent as it is. Unless `lasting` the child ends after it. Raises ProcessDied.
         """
         buffers: list[pickle.PickleBuffer] = []
@@ -165,8 +165,7 @@ class Child:
     def kill(self) -> None:
         """End it at once and reap it. Does nothing a second time.
 
-        The kernel may take seconds to free gigabytes where processors are short. Nobody waits for that: it is reaped by
-        a thread then.
+        The kernel may take seconds to free gigabytes where processors are short: a thread reaps it then.
         """
         if self._killed:
             return
@@ -203,7 +202,7 @@ class Child:
     def _reap(self) -> None:
         try:
             self._status = os.waitpid(self.pid, 0)[1]
-        except ChildProcessError:  # whoever runs us ignores SIGCHLD: the kernel has reaped it
+        except ChildProcessError:  # our parent ignores SIGCHLD: the kernel has reaped it
             self._status = 0
 
 
@@ -337,7 +336,7 @@ def _confine() -> None:
 
 
 def limit(bounds: Bounds) -> None:
-    """From now on, of a child. What holds already is never raised, but for the time by the clock."""
+    """Bound this child from now on. A limit that holds already is never raised, except the time by the clock."""
     if bounds.memory is not None:
         with open("/proc/self/statm", encoding="ascii") as file:
             inherited = int(file.read().split()[0]) * resource.getpagesize()
@@ -349,7 +348,10 @@ def limit(bounds: Bounds) -> None:
 
 
 def limit_time(seconds: float) -> None:
-    """From now on, of a child; 0: no longer. Nobody handles SIGALRM: the kernel ends the process."""
+    """End this child after so many seconds; 0: no limit any more.
+
+    SIGALRM has no handler: the kernel ends the process.
+    """
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
@@ -366,24 +368,24 @@ _KINDS = {kind.__name__: kind for kind in vars(errors).values() if isinstance(ki
 def _dumped(error: BaseException) -> list[bytes]:
     if not isinstance(error, CleaveError):
         return [json.dumps({"kind": type(error).__name__}).encode()]
-    told = {
+    facts = {
         "kind": type(error).__name__,
         "message": error.message,
         "hint": error.hint,
         "check": getattr(error, "check", None),
         "status": getattr(error, "status", None),
     }
-    return [json.dumps(told).encode()]
+    return [json.dumps(facts).encode()]
 
 
 def _rebuilt(parts: list[bytes]) -> CleaveError:
     try:
-        told = json.loads(parts[0])
-        kind = _KINDS.get(told["kind"])
+        facts = json.loads(parts[0])
+        kind = _KINDS.get(facts["kind"])
         if kind is None:
-            return ServiceError(f"a forked process failed: {told['kind']}", status=500)
-        more = {name: told[name] for name in ("check", "status") if told[name] is not None}
-        rebuilt = kind(message=told["message"], hint=told["hint"], **more)
+            return ServiceError(f"a forked process failed: {facts['kind']}", status=500)
+        more = {name: facts[name] for name in ("check", "status") if facts[name] is not None}
+        rebuilt = kind(message=facts["message"], hint=facts["hint"], **more)
     except (ValueError, LookupError, TypeError):
         return ServiceError("a forked process sent no frame", status=500)
     return rebuilt if isinstance(rebuilt, CleaveError) else ServiceError("a forked process sent no frame", status=500)

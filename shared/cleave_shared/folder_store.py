@@ -36,7 +36,7 @@ _KINDS = (
 )
 
 
-class ForeignEntry(Exception):  # noqa: N818 - named for what it found
+class ForeignEntry(Exception):  # noqa: N818 - named for what it is
     """An entry of the store that is no object: `name` in the store, `kind` as messages call it."""
 
     def __init__(self, name: str, kind: str) -> None:
@@ -119,27 +119,27 @@ def make(root: str, folder: str) -> None:
 def is_private(root: str, folder: str) -> bool:
     """Return whether a folder is this user's, and no one else may read or write there."""
     with _folder(root, folder.split("/")) as inside:
-        found = os.fstat(inside)
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        status = os.fstat(inside)
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def listed(root: str, prefix: str) -> list[str]:
     """Return the names of all files below the folder `prefix` ("": the root); none where it is not there."""
-    found: list[str] = []
-    _walk_all(root, prefix, lambda name, _: found.append(name))
-    return found
+    names: list[str] = []
+    _walk_all(root, prefix, lambda name, _: names.append(name))
+    return names
 
 
 def described(root: str, prefix: str) -> list[tuple[str, os.stat_result]]:
     """Return the same with what the system knows of each file."""
-    found: list[tuple[str, os.stat_result]] = []
+    entries: list[tuple[str, os.stat_result]] = []
 
     def add(name: str, entry: os.DirEntry[str]) -> None:
         with contextlib.suppress(FileNotFoundError):  # gone meanwhile
-            found.append((name, entry.stat(follow_symlinks=False)))
+            entries.append((name, entry.stat(follow_symlinks=False)))
 
     _walk_all(root, prefix, add)
-    return found
+    return entries
 
 
 @contextlib.contextmanager
@@ -187,7 +187,7 @@ def _parent(root: str, name: str, *, make: bool = False) -> Iterator[tuple[int, 
 @contextlib.contextmanager
 def _folder(root: str, parts: list[str], *, make: bool = False) -> Iterator[int]:
     if make:
-        with contextlib.suppress(FileExistsError):  # a file is found to be none when it is opened
+        with contextlib.suppress(FileExistsError):  # a file in its place is refused when it is opened
             os.makedirs(root, 0o700)
     with contextlib.ExitStack() as stack:
         inside = stack.enter_context(_closing(os.open(root, _ROOT)))

@@ -1,16 +1,16 @@
 """A process with one thread from which bounded children are forked, whatever threads the process that asks has.
 
 A forked child has the locks of its parent as they were, and only the thread that forked: a lock that another thread
-held is held for ever. Python sees to its own; nobody sees to those of a library at work in C++ outside the GIL, as
-DuckDB is. So the parent of such children never has a second thread:
+held is held for ever. Python takes care of its own locks, but not of those of a library that works outside the GIL, as
+DuckDB does. So the parent of such children never has a second thread:
 
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
 (1) is a fork where the client has one thread as yet, by the kernel's count, or where children need no library that
 locks; else a new interpreter (0.3 s, beside whatever the client does meanwhile). (2) is a fork, however large the
 client has grown. Client and server share a socket of messages, one for each child, with two descriptors: the child's
-end of its channel, and a lifeline. Over the lifeline the server tells how the child ended; the end of the lifeline, or
-of the client, ends the child.
+end of its channel, and a lifeline. Over the lifeline the server reports how the child ended; the end of the lifeline,
+or of the client, ends the child.
 
     server = ForkServer(["cleave_services.plain.engine"])
     with server.fork() as child:
@@ -194,10 +194,10 @@ def _spawned(control: socket.socket, preload: Sequence[str]) -> int:
         (os.POSIX_SPAWN_DUP2, control.fileno(), 0),
         *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)),
     ]
-    told = json.dumps({"parent": os.getpid(), "preload": list(preload)})
+    arguments = json.dumps({"parent": os.getpid(), "preload": list(preload)})
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-c", _NEW, told, *map(os.path.abspath, sys.path)],
+        [sys.executable, "-I", "-c", _NEW, arguments, *map(os.path.abspath, sys.path)],
         {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         file_actions=actions,
     )
@@ -205,11 +205,11 @@ def _spawned(control: socket.socket, preload: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """Serve, in a new interpreter, the process that made it."""
-    told = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     control = socket.socket(fileno=os.dup(0))
     children.calm_signals()
     children.let_go({control.fileno()})
-    _serve(control, told["parent"], told["preload"])
+    _serve(control, arguments["parent"], arguments["preload"])
 
 
 def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
@@ -244,15 +244,15 @@ class Server:
 
     def run(self) -> NoReturn:
         while True:
-            told = {descriptor for descriptor, _ in self._poll.poll()}
-            if self._parent in told:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            if self._parent in ready:
                 os._exit(0)  # and the kernel ends every child
-            for descriptor in told & self._lifelines.keys():
+            for descriptor in ready & self._lifelines.keys():
                 self._poll.unregister(descriptor)
                 os.kill(self._lifelines[descriptor][0], signal.SIGKILL)
-            if self._woken in told:
+            if self._woken in ready:
                 self._reap()
-            if self._control.fileno() in told:  # last, since a new lifeline may get the number of one that has ended
+            if self._control.fileno() in ready:  # last, since a new lifeline may get the number of one that has ended
                 self._take()
 
     def _take(self) -> None:

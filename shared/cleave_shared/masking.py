@@ -3,8 +3,8 @@
 SEAL encodes polynomials of integers for BFV alone, and products of transformed polynomials are the same in every
 scheme. So here ciphertexts are multiplied in a BFV context of the same ring: same N, same primes, the same transform.
 What comes in and goes out are files of the CKKS profile: they differ from BFV's in the parameters' id only. Nothing is
-encrypted, decrypted or rescaled here, and no noise is told from a message: a product of a ciphertext and an integer
-polynomial modulo X^N + 1 and q is all there is to it (docs/ckks.md section 1).
+encrypted, decrypted or rescaled here: only a ciphertext is multiplied by an integer polynomial modulo X^N + 1 and q
+(docs/ckks.md section 1).
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ _FILE_BYTES = 1 << 18  # of a ciphertext, whatever its form
 _PLAIN_BITS = 20  # a mask's coefficients are below 2^19 in magnitude: what BFV takes for a plaintext
 
 
-class MaskEvaluator:
+class MaskEvaluator(seal.SealEvaluator):
     """The `Evaluator` for scans (cleave_services.sensitive.evaluate has the protocol)."""
 
     def __init__(self, of: seal.Ring) -> None:
-        self._ring = of
-        self.degree = of.degree
+        super().__init__(of)
         parameters = seal.api.EncryptionParameters(seal.api.SCHEME_TYPE.BFV)
         parameters.set_poly_modulus_degree(of.degree)
         parameters.set_coeff_modulus(seal.api.CoeffModulus.Create(of.degree, list(of.profile.prime_bits)))
@@ -68,17 +67,6 @@ class MaskEvaluator:
 
     def masks(self, polynomials: Sequence[Polynomial]) -> list[Any]:
         return [self._mask(each) for each in polynomials]
-
-    def multiply(self, ciphertext: Any, mask: Any) -> Any:
-        product = seal.api.Ciphertext()
-        with seal.of_one_kind:
-            self._evaluator.multiply_plain(ciphertext, mask, product)
-        return product
-
-    def add(self, total: Any, ciphertext: Any) -> Any:
-        with seal.of_one_kind:
-            self._evaluator.add_inplace(total, ciphertext)
-        return total
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
         if coefficients > 1 and ciphertext.is_ntt_form():

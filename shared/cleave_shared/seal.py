@@ -284,17 +284,15 @@ class Ring:
         return ciphertext
 
     def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
-        """A file of a result whose phase is kept at the first `coefficients` coefficients only: half the bytes."""
+        """A file of a result whose phase is right at the first `coefficients` coefficients only: half the bytes."""
         if coefficients == 1 and ciphertext.is_ntt_form():
             first, second = self._polynomials(ciphertext)
             constant = np.full(self.degree, self.constant(first), np.uint64)  # the transform of a constant is constant
             return self._ciphertext_file(np.stack([constant, second]), ntt_form=True, compress=True)
         if ciphertext.is_ntt_form():
             self.evaluator.transform_from_ntt_inplace(ciphertext)
-        found = self._polynomials(ciphertext)
-        polynomials = np.zeros_like(found)
-        polynomials[0, :coefficients] = found[0, :coefficients]
-        polynomials[1:] = found[1:]
+        polynomials = self._polynomials(ciphertext).copy()
+        polynomials[0, coefficients:] = 0
         return self._ciphertext_file(polynomials, ntt_form=False, compress=True)
 
     def constant(self, transformed: Residues) -> int:

@@ -48,7 +48,7 @@ class Linked(Part):
     sha256: Sha256
 
 
-class Kept(Part):
+class StoredAnswer(Part):
     """An answer that was put into the store instead of into the response."""
 
     bytes: Annotated[int, Field(ge=1, strict=True)]
@@ -95,7 +95,7 @@ class SumsResponse(Envelope):
     profile: str
     key_id: Hex
     totals: Each[Each[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
-    stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
+    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
     timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
 
 
@@ -110,11 +110,11 @@ class StoredPlainRequest(Envelope):
     where: Sql | None = None
     keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
     aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    members: bool = Field(default=False, description="whether the group of every row is told")
+    members: bool = Field(default=False, description="whether to number the group of every row")
     filters: Each[Sql] = Field(
         default_factory=list,
         max_length=limits.MAX_EXPRESSIONS,
-        description="conditions that are told of every row beside its group",
+        description="conditions evaluated for every row, beside its group",
     )
     result: Url | None = Field(
         default=None,
@@ -138,7 +138,7 @@ class StoredPlainRequest(Envelope):
 class StoredPlainResponse(Envelope):
     """One entry per group in `counts` and in every column; none where `stored` is set.
 
-    `numbers` and `filters` are empty where no members were asked for.
+    `numbers` and `filters` are empty without `members`.
     """
 
     rows: Count
@@ -153,7 +153,7 @@ class StoredPlainResponse(Envelope):
     filters: Each[Each[Blob]] = Field(
         default_factory=list, description="of each filter and object, a bit for every row that it holds for"
     )
-    stored: Kept | None = Field(default=None, description="the whole answer, put where `result` says")
+    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
     timings: dict[str, float] = Field(default_factory=dict)
 
 

@@ -42,19 +42,19 @@ class Stamp(BaseModel):
     value: int
 
 
-def post_letter(asked: Letter, note: Note) -> Parcel:
+def post_letter(request: Letter, note: Note) -> Parcel:
     """Send a letter back."""
-    note(rows=asked.size, timings={"read": 0.5})
-    if asked.text == "value error":
+    note(rows=request.size, timings={"read": 0.5})
+    if request.text == "value error":
         raise ValueError(CANARY)
-    if asked.text == "memory":
+    if request.text == "memory":
         raise MemoryError(CANARY)
-    if asked.text == "service":
+    if request.text == "service":
         raise ServiceError("a worker died", hint="try again", status=500)
-    if asked.text == "input":
+    if request.text == "input":
         raise InputError("no such column")
     # a letter's own fields: stamps are for the document
-    return Letter(text="x" * asked.size + '"' * (asked.text == "quote"), enclosed=b"\0\xff")  # type: ignore[return-value]
+    return Letter(text="x" * request.size + '"' * (request.text == "quote"), enclosed=b"\0\xff")  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_what_is_kept_is_bounded(store: Callable[[Line | bytes], Store], monkeyp
     served = store(answer(LARGE, "200 OK", 'etag: "1"', f"content-length: {len(LARGE)}"))
     for number in range(5):
         Links([served.base]).read(SET, [linked(f"{served.base}tables/{SET}/{number:032x}", LARGE)])
-    assert len(links._warm._kept) == 2
+    assert len(links._warm._entries) == 2
     Links([served.base]).read(SET, [linked(f"{served.base}tables/{SET}/{4:032x}", LARGE)])
     assert b"if-none-match" in served.asked[-1].lower()
     Links([served.base]).read(SET, [linked(f"{served.base}tables/{SET}/{0:032x}", LARGE)])

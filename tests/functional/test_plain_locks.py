@@ -23,7 +23,7 @@ _POOL = 16  # mutexes; gcc, libstdc++-v3/src/c++11/shared_ptr.cc
 
 def aggregate() -> list[int]:
     request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=["count(*)"])
-    return contained.run(engine.aggregate, request, PlainResponse).counts
+    return contained.run(engine.aggregate, request, PlainResponse, lambda **_: None).counts
 
 
 @contextlib.contextmanager

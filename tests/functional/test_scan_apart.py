@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from cleave.sums.scanned import question
-from cleave_services.links import Room
+from cleave_services.links import Buffer
 from cleave_services.sensitive import stored
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
@@ -96,22 +96,22 @@ def test_a_bad_ciphertext_is_refused_and_ends_the_worker(store: Store, rows: Row
     assert asked(store, rows, 3).status_code == 200
 
 
-def test_a_room_holds_one_object_after_another() -> None:
-    room = Room()
-    first = room.of(10)
+def test_a_buffer_holds_one_object_after_another() -> None:
+    buffer = Buffer()
+    first = buffer.of(10)
     first[:] = b"0123456789"
-    assert bytes(room.of(4)) == b"0123"  # where the one before stood
-    assert len(room.of(5 << 20)) == 5 << 20
-    assert bytes(first) == b"0123456789"  # of a view that outlives its room
+    assert bytes(buffer.of(4)) == b"0123"  # where the one before stood
+    assert len(buffer.of(5 << 20)) == 5 << 20
+    assert bytes(first) == b"0123456789"  # of a view that outlives its buffer
 
 
-def test_a_forked_process_has_a_room_of_its_own() -> None:
-    room = Room()
-    ours = room.of(4)
+def test_a_forked_process_has_a_buffer_of_its_own() -> None:
+    buffer = Buffer()
+    ours = buffer.of(4)
     ours[:] = b"ours"
 
     def work(channel: Channel) -> None:
-        into = room.of(4)
+        into = buffer.of(4)
         into[:] = b"mine"
         channel.send([bytes(into)])
 

@@ -393,7 +393,7 @@ def test_what_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     table = parquet(tmp_path, "SELECT range AS id FROM range(300000)")
     request = PlainRequest(schema_hash="0" * 32, rows=300_000, table=table, aggregates=[sql])
     with pytest.raises(WireError, match=r"stopped after 0\.2 s") as stopped:
-        contained.run(engine.aggregate, request, PlainResponse)
+        contained.run(engine.aggregate, request, PlainResponse, lambda **_: None)
     assert stopped.value.status == 422
 
 
@@ -519,7 +519,7 @@ def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch)
     for aggregate in ("max(getenv('HOME'))", "(SELECT count(*) FROM '/etc/passwd')"):
         request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
         with pytest.raises(WireError):
-            contained.run(engine.aggregate, request, PlainResponse)
+            contained.run(engine.aggregate, request, PlainResponse, lambda **_: None)
     crew.end()
     with server.fork() as child:
         child.call(forked.reach_out, ("/etc/passwd",))

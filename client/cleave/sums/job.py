@@ -37,7 +37,7 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
-from cleave_shared.stored import Answered, Call, Kept, Linked, Reduce, Reduced, ReduceRequest, ScanRequest
+from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, ScanRequest, StoredAnswer
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600
@@ -292,7 +292,7 @@ class Job:
             raise _foreign() from None
 
     def _read(self, names: Sequence[str], mark: str, told: Answered, shape: Shape) -> list[bytes]:
-        kept = Kept(bytes=told.bytes, sha256=told.sha256)
+        kept = StoredAnswer(bytes=told.bytes, sha256=told.sha256)
         found = read_kept(self._storage, names[told.attempt], kept, Reduced, bytes.fromhex(mark))
         files = [blob for each in found.totals for blob in each] if found is not None else []
         if len(files) != shape.results:

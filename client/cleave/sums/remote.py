@@ -22,11 +22,11 @@ from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
 from cleave_shared.stored import (
-    Kept,
     Lane,
     Linked,
     ScanRequest,
     ScanResponse,
+    StoredAnswer,
     StoredPlainRequest,
     StoredPlainResponse,
     SumsRequest,
@@ -206,7 +206,7 @@ def groups_of(found: StoredPlainResponse, schema_hash: str) -> PlainResponse:
     )
 
 
-def read_kept(store: Storage, name: str, told: Kept, model: type[Model], mark: bytes) -> Model | None:
+def read_kept(store: Storage, name: str, told: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:
     """The answer to the question of that mark, from where a service says that it put it; None: it is not that."""
     if told.bytes > limits.MAX_RESULT_BYTES:
         return None

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from cleave_services.bodies import Note
 from cleave_services.plain import database
 from cleave_services.plain.database import lambda_megabytes, threads
 from cleave_shared import limits
@@ -53,19 +54,17 @@ def prepare(*, ahead: bool = True) -> None:
     _server.start()
 
 
-def peak_kb() -> int:
-    """The most memory that any child has had."""
-    return _server.peak_kb
-
-
 def run(
     work: Callable[[Request], Response],
     request: Request,
     answer: type[Response],
+    note: Note,
     most: int = limits.MAX_JSON_BYTES,
     seconds: float | None = None,
 ) -> Response:
     """`work(request)`, an `answer` of `most` bytes as JSON, made in a child within `seconds` (limits.PLAIN_SECONDS).
+
+    Notes the most memory that any child has had.
 
     Raises WireError: what `work` raises; 413 where memory is short; 422 where time runs out or the child dies of it.
     """
@@ -74,13 +73,14 @@ def run(
         with _crew.worker() as child:
             child.call(_answer, (work, request, most), _bounds(seconds))
             body, peak = child.receive(seconds + _SPARE, 2 * most)
-    except ProcessDied as died:
-        raise _told(died) from None
-    try:
         _server.note(*_PEAK.unpack(peak))
         return answer.model_validate_json(body)
+    except ProcessDied as died:
+        raise _refusal(died) from None
     except (ValidationError, struct.error):
         raise ServiceError("DuckDB's process sent no answer", status=500) from None
+    finally:
+        note(peak_worker_kb=_server.peak_kb)
 
 
 def _answer(channel: Channel, work: Callable[[Request], Response], request: Request, most: int) -> None:
@@ -104,7 +104,7 @@ def _bounds(seconds: float) -> Bounds:
     )
 
 
-def _told(died: ProcessDied) -> WireError:
+def _refusal(died: ProcessDied) -> WireError:
     if died.late:
         return WireError(
             f"stopped after {limits.PLAIN_SECONDS:g} s",

@@ -95,9 +95,9 @@ class Database:
         paths = [stack.enter_context(_as_file(blob)) for blob in blobs]
         counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
         for number, (path, count) in enumerate(zip(paths, rows, strict=True)):
-            (found,) = self.fetch(counted, name.format(number), [path])[0]
-            if (found or 0) != count:
-                raise WireError(f"{name.format(number)}: {found or 0} rows, the envelope says {count}")
+            (stored,) = self.fetch(counted, name.format(number), [path])[0]
+            if (stored or 0) != count:
+                raise WireError(f"{name.format(number)}: {stored or 0} rows, the envelope says {count}")
         return paths
 
     def load_nothing(self, rows: int) -> None:

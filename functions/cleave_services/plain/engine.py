@@ -33,8 +33,9 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Stored Parquet objects with a number of rows each, of which `columns` are asked; an answer of at most `most`
-    bytes. `members`: which rows are in which group is asked too.
+    """Question over the `columns` of stored Parquet objects, with the rows of each; an answer of at most `most` bytes.
+
+    `members`: number the group of every row too.
     """
 
     objects: Sequence[bytes]
@@ -58,7 +59,7 @@ def aggregate(request: PlainRequest) -> PlainResponse:
             database.load_parquet(request.table, request.rows)
         loaded = time.perf_counter()
         verify(database, request)
-        grouping = group(database, request.where, request.keys, request.aggregates, limits.MAX_JSON_BYTES)
+        grouping = group(database, request.where, request.keys, request.aggregates)
         timings = {"load": loaded - started, "group": time.perf_counter() - loaded}
     return PlainResponse(
         schema_hash=request.schema_hash,
@@ -78,23 +79,15 @@ def verify(database: Database, request: PlainRequest | Stored, filters: Sequence
     require(database, scalars, {f"aggregates[{index}]": sql for index, sql in enumerate(request.aggregates)})
 
 
-def group(
-    database: Database,
-    where: str | None,
-    keys: Sequence[str],
-    aggregates: Sequence[str],
-    most: int = limits.MAX_JSON_BYTES,
-) -> Grouping:
+def group(database: Database, where: str | None, keys: Sequence[str], aggregates: Sequence[str]) -> Grouping:
     """Make the tables `keyed` and `groups` of expressions that can be trusted, read `groups`.
 
     Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
     """
-    return group_keyed(database, make_keyed(database, where, keys), len(keys), aggregates, most)
+    return group_keyed(database, make_keyed(database, where, keys), len(keys), aggregates, limits.MAX_JSON_BYTES)
 
 
-def group_keyed(
-    database: Database, keyed: str, keys: int, aggregates: Sequence[str] = (), most: int = limits.MAX_JSON_BYTES
-) -> Grouping:
+def group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[str], most: int) -> Grouping:
     """The same of rows that have their keys beside them: `keyed` is what comes after FROM."""
     size = _make_groups(database, keyed, keys, aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
@@ -116,7 +109,7 @@ def make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> st
 
 
 def keyed_where_they_are(database: Database, where: str | None, keys: Sequence[str]) -> str:
-    """The same over `placed`, computed anew wherever it is read."""
+    """Like `make_keyed` over `placed`, but computed again wherever it is read."""
     return f"({_keyed(database, database.placed, f'{database.place}, ', where, keys)})"
 
 
@@ -140,14 +133,14 @@ def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence
     # a column of the table may be called rowid: no other one may stand beside it. Where no aggregate reads the table,
     # it is left out: rows are put beside each other by one thread
     beside = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
-    made = database.fetch(
+    ((size,),) = database.fetch(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
         f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
         f"FROM {beside}{keyed} WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )
-    return cast(int, made[0][0])
+    return cast(int, size)
 
 
 def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]:

@@ -35,7 +35,7 @@ _ALLOWED = frozenset(
         "TYPE",
     }
 )
-# Functions without parentheses that tell of the server; those of the current time are let in.
+# Functions without parentheses that reveal facts about the server; those of the current time are allowed.
 _SESSION = frozenset({"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"})
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HIDING = re.compile(r"\$|--|/\*|\be''", re.IGNORECASE)  # dollar quotes, comments, strings with escapes
@@ -60,17 +60,17 @@ def require(database: Database, scalars: Mapping[str, str], aggregates: Mapping[
 
 
 def _check(database: Database, scalars: Mapping[str, str], aggregates: Mapping[str, str]) -> None:
-    asked = {**scalars, **aggregates}
-    if not asked:
+    expressions = {**scalars, **aggregates}
+    if not expressions:
         return
-    for place, sql in asked.items():
+    for place, sql in expressions.items():
         if _depth(sql) > limits.MAX_SQL_DEPTH:
             raise _too_deep(place)
-    together = ", ".join(asked)
-    texts = [text for sql in asked.values() for text in (f"SELECT {sql}", f"SELECT ({sql}\n)")]
+    together = ", ".join(expressions)
+    texts = [text for sql in expressions.values() for text in (f"SELECT {sql}", f"SELECT ({sql}\n)")]
     trees = database.run("SELECT list_transform(?::VARCHAR[], lambda x: json_serialize_sql(x))", together, [texts])
     lists = [_select_list(tree, together) for tree in trees.fetchall()[0][0]]
-    for place, bare, wrapped in zip(asked, lists[::2], lists[1::2], strict=True):
+    for place, bare, wrapped in zip(expressions, lists[::2], lists[1::2], strict=True):
         _require_expression(database, bare, wrapped, place)
     clauses = [
         f" {clause} {' AND '.join(f'({sql}{chr(10)}) IS NULL' for sql in some.values())}"
@@ -114,10 +114,10 @@ def _is_no_column(names: list[str], columns: Collection[str]) -> bool:
     return last not in columns and (last == "rowid" or (len(names) == 1 and last in {TABLE, *_SESSION}))
 
 
-def _select_list(told: str, place: str) -> list[Any] | None:
+def _select_list(text: str, place: str) -> list[Any] | None:
     """The selected expressions, without their places in the text; None where it is not one bare SELECT."""
     try:
-        tree = json.loads(told, object_hook=_without_location)
+        tree = json.loads(text, object_hook=_without_location)
     except RecursionError:
         raise _too_deep(place) from None
     statements = tree.get("statements", [])

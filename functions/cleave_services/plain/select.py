@@ -1,4 +1,4 @@
-"""Groups of stored objects: `engine`'s, and where it is asked a number for every row, its group's."""
+"""Groups of stored objects, as `engine` makes them; on request also the number of every row's group."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from cleave_services.plain.database import TABLE, Database
 from cleave_shared.stored import StoredPlainResponse
 
 
-def select(asked: engine.Stored) -> StoredPlainResponse:
+def select(question: engine.Stored) -> StoredPlainResponse:
     """Answer one request. Raises WireError as `engine.aggregate` does."""
     started = time.perf_counter()
     with Database() as database:
-        left = _may_be_left(asked) and database.leave_objects(asked.objects, asked.rows, asked.columns)
-        if asked.columns and not left:
-            database.load_objects(asked.objects, asked.rows, asked.columns)
+        left = _may_be_left(question) and database.leave_objects(question.objects, question.rows, question.columns)
+        if question.columns and not left:
+            database.load_objects(question.objects, question.rows, question.columns)
         elif not left:
-            database.load_nothing(sum(asked.rows))
+            database.load_nothing(sum(question.rows))
         loaded = time.perf_counter()
-        engine.verify(database, asked, asked.filters)
+        engine.verify(database, question, question.filters)
         if left:
             database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
-            keyed = engine.keyed_where_they_are(database, asked.where, asked.keys)
+            keyed = engine.keyed_where_they_are(database, question.where, question.keys)
         else:
-            keyed = engine.make_keyed(database, asked.where, asked.keys)
-        grouping = engine.group_keyed(database, keyed, len(asked.keys), asked.aggregates, asked.most)
+            keyed = engine.make_keyed(database, question.where, question.keys)
+        grouping = engine.group_keyed(database, keyed, len(question.keys), question.aggregates, question.most)
         grouped = time.perf_counter()
-        numbers, filters = _members(database, asked, keyed, len(grouping.counts)) if asked.members else ([], [])
+        numbers, filters = _members(database, question, keyed, len(grouping.counts)) if question.members else ([], [])
         timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
     return StoredPlainResponse(
-        rows=sum(asked.rows),
+        rows=sum(question.rows),
         counts=grouping.counts,
         keys=grouping.keys,
         aggregates=grouping.aggregates,
@@ -43,29 +43,29 @@ def select(asked: engine.Stored) -> StoredPlainResponse:
     )
 
 
-def _may_be_left(asked: engine.Stored) -> bool:
+def _may_be_left(question: engine.Stored) -> bool:
     """Return whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
 
     What is computed of a row beside its keys, aggregates and filters, takes a table.
     """
-    quoted = {'"' + name.replace('"', '""') + '"' for name in asked.columns}
-    computed = asked.aggregates or asked.filters or not quoted.issuperset(asked.keys)
-    return bool(asked.columns) and not computed
+    quoted = {'"' + name.replace('"', '""') + '"' for name in question.columns}
+    computed = question.aggregates or question.filters or not quoted.issuperset(question.keys)
+    return bool(question.columns) and not computed
 
 
 def _members(
-    database: Database, asked: engine.Stored, keyed: str, groups: int
+    database: Database, question: engine.Stored, keyed: str, groups: int
 ) -> tuple[list[bytes], list[list[bytes]]]:
     """Number every row's group, and say for which rows each filter holds: of each object, in bit planes."""
-    _tell_rows(database, keyed, len(asked.keys), asked.filters)
-    p, parts = database.prefix, list(pairwise(accumulate(asked.rows, initial=0)))
+    _number_rows(database, keyed, len(question.keys), question.filters)
+    p, parts = database.prefix, list(pairwise(accumulate(question.rows, initial=0)))
     bits = [f"({p}number >> {bit}) & 1 = 1" for bit in range(groups.bit_length())]
     numbers = [_planes(database, bits, *part) for part in parts]
-    return numbers, [[_planes(database, [f"{p}f{at}"], *part) for part in parts] for at in range(len(asked.filters))]
+    return numbers, [[_planes(database, [f"{p}f{at}"], *part) for part in parts] for at in range(len(question.filters))]
 
 
-def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:
-    """Make the table `told` of the selected rows: place, number of the group from 1, and whether each filter holds."""
+def _number_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:
+    """Make the table `numbered` of selected rows: place, number of the group from 1, and whether each filter holds."""
     p = database.prefix
     same = " AND ".join(f"rows_of.{p}k{i} IS NOT DISTINCT FROM groups_of.{p}k{i}" for i in range(keys)) or "true"
     # an expression is not evaluated where WHERE has said no: it may be an error there
@@ -77,7 +77,7 @@ def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]
     least = f"(SELECT min(rowid) FROM {p}groups)"  # of a table that is not committed yet they begin at 2^60
     beside = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
     database.run(
-        f"CREATE TABLE {p}told AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
+        f"CREATE TABLE {p}numbered AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
         f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {beside}{keyed} AS {p}keys) WHERE {p}selected) AS rows_of "
         f"JOIN (SELECT rowid - {least} AS {p}number, * FROM {p}groups) AS groups_of ON {same}",
         "filters",
@@ -85,7 +85,7 @@ def _tell_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]
 
 
 def _planes(database: Database, conditions: Sequence[str], start: int, stop: int) -> bytes:
-    """A bit for each of the rows `start`..`stop`, for each condition over `told` (cleave_shared.rowsets)."""
+    """A bit for each of the rows `start`..`stop`, for each condition over `numbered` (cleave_shared.rowsets)."""
     size = -(-(stop - start) // 8)
     if not size or not conditions:
         return b""
@@ -94,6 +94,6 @@ def _planes(database: Database, conditions: Sequence[str], start: int, stop: int
     planes = ", ".join(
         f"CAST(bitstring_agg({place}, {start}, {last}) FILTER (WHERE {condition}) AS BLOB)" for condition in conditions
     )
-    told = f"{database.prefix}told WHERE {place} >= {start} AND {place} < {stop}"
-    (found,) = database.fetch(f"SELECT {planes} FROM {told}", "numbers")
-    return b"".join(cast(bytes, plane) or bytes(size) for plane in found)
+    numbered = f"{database.prefix}numbered WHERE {place} >= {start} AND {place} < {stop}"
+    (row,) = database.fetch(f"SELECT {planes} FROM {numbered}", "numbers")
+    return b"".join(cast(bytes, plane) or bytes(size) for plane in row)

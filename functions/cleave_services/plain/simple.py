@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from cleave_services.bodies import Note
-from cleave_services.plain import engine
-from cleave_services.plain.calls import answered
+from cleave_services.plain import contained, engine
 from cleave_services.plain.database import Database
 from cleave_shared import limits
 from cleave_shared.params import AGGREGATE_OF, Operation
@@ -106,12 +105,12 @@ class SimpleResponse(BaseModel):
     result: dict[str, Scalar | list[Scalar]]
 
 
-def operate(asked: SimpleRequest, note: Note) -> SimpleResponse:
+def operate(request: SimpleRequest, note: Note) -> SimpleResponse:
     """One operation over every numeric column of `data`, by group where `group_by` names columns."""
-    found = answered(answer, asked, SimpleResponse, note)
-    groups = next(iter(found.groups.values())) if found.groups else [None]
-    note(rows=found.rows, groups=len(groups))
-    return found
+    response = contained.run(answer, request, SimpleResponse, note)
+    groups = next(iter(response.groups.values())) if response.groups else [None]
+    note(rows=response.rows, groups=len(groups))
+    return response
 
 
 def answer(request: SimpleRequest) -> SimpleResponse:

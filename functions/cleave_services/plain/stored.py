@@ -15,28 +15,24 @@ _LEAST_SECONDS = 5.0  # for DuckDB, however long reading took
 
 
 def aggregate_stored(
-    asked: StoredPlainRequest, note: Note, table_set: str, links: Links
+    request: StoredPlainRequest, note: Note, table_set: str, links: Links
 ) -> StoredPlainResponse | Large:
-    """Group and aggregate the rows of stored Parquet objects, which are read by links; with `members`, tell each row's
-    group too.
+    """Group and aggregate the rows of stored Parquet objects, read by links; with `members`, number rows by group.
 
     Raises WireError for a link or an object that is not what it must be.
     """
     started = time.monotonic()
-    contents = links.read(table_set, asked.objects) if asked.columns else []
+    contents = links.read(table_set, request.objects) if request.columns else []
     taken = time.monotonic() - started
-    most = limits.MAX_JSON_BYTES if asked.result is None else limits.MAX_RESULT_BYTES
-    where = (asked.where, asked.keys, asked.aggregates, asked.filters, asked.members)
-    stored = engine.Stored(contents, asked.rows, asked.columns, *where, most)
-    try:
-        left = max(_LEAST_SECONDS, limits.PLAIN_SECONDS - taken)
-        found = contained.run(select.select, stored, StoredPlainResponse, most, left)
-    finally:
-        note(peak_worker_kb=contained.peak_kb())
-    timings = {"read": taken, **found.timings}
-    note(rows=found.rows, groups=len(found.counts), objects=len(contents), timings=timings)
-    answer = found.model_copy(update={"timings": timings})
-    if (result := asked.result) is None:
+    most = limits.MAX_JSON_BYTES if request.result is None else limits.MAX_RESULT_BYTES
+    where = (request.where, request.keys, request.aggregates, request.filters, request.members)
+    stored = engine.Stored(contents, request.rows, request.columns, *where, most)
+    left = max(_LEAST_SECONDS, limits.PLAIN_SECONDS - taken)
+    selection = contained.run(select.select, stored, StoredPlainResponse, note, most, left)
+    timings = {"read": taken, **selection.timings}
+    note(rows=selection.rows, groups=len(selection.counts), objects=len(contents), timings=timings)
+    answer = selection.model_copy(update={"timings": timings})
+    if (result := request.result) is None:
         return answer
     emptied: dict[str, Any] = {name: [] for name in ("counts", "keys", "aggregates", "numbers", "filters")}
     return Large(

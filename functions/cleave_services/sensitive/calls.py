@@ -9,10 +9,10 @@ from cleave_shared.seal import seal_evaluator
 from cleave_shared.wire import MomentsRequest, MomentsResponse
 
 
-def answer_moments(asked: MomentsRequest, note: Note) -> MomentsResponse:
+def answer_moments(request: MomentsRequest, note: Note) -> MomentsResponse:
     """The sum of every block of chunks."""
-    answer = moments(asked, seal_evaluator(asked.profile))
-    note(blocks=len(asked.blocks), chunks=len(asked.chunks), timings=answer.timings)
+    answer = moments(request, seal_evaluator(request.profile))
+    note(blocks=len(request.blocks), chunks=len(request.chunks), timings=answer.timings)
     return answer
 
 

@@ -107,17 +107,17 @@ class BlockSums:
 
 
 def merge(evaluator: Evaluator, parts: Sequence[Totals], coefficients: int) -> Totals:
-    """Add up what several workers found."""
+    """Add up the totals of several workers."""
     if len(parts) == 1:
         return parts[0]
-    found: dict[int, list[bytes]] = {}
+    files: dict[int, list[bytes]] = {}
     seconds: dict[str, float] = {}
     for part in parts:
         for number, blob in part.files.items():
-            found.setdefault(number, []).append(blob)
+            files.setdefault(number, []).append(blob)
         for stage, spent in part.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
-    return Totals({number: _add_files(evaluator, blobs, coefficients) for number, blobs in found.items()}, seconds)
+    return Totals({number: _add_files(evaluator, blobs, coefficients) for number, blobs in files.items()}, seconds)
 
 
 def _add_files(evaluator: Evaluator, blobs: list[bytes], coefficients: int) -> bytes:

@@ -1,8 +1,8 @@
-"""The steps of a job, as a state machine passes them: `cleave_shared.stored` tells what they are.
+"""Steps of a job, as a state machine passes them (`cleave_shared.stored` defines them).
 
 A function of its own, with the code of the sensitive service and more time: nothing but the state machine invokes it.
-Questions come from the store and answers go there, by links that the asker signed; what is returned are numbers and
-digests. An error's text is kept by the state machine: it names places and rules, never a link or a value.
+Questions come from the store and answers go there, by links that the client signed; only numbers and digests are
+returned. The state machine stores an error's text: it names places and rules, never a link or a value.
 """
 
 from __future__ import annotations
@@ -61,36 +61,36 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
 
 def _call(step: Call, own: Links, note: Note) -> Answered:
     (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
-    asked = wire.load(ScanRequest, content, wire.FRAMES_TYPE)
-    return _kept(
-        step, own, wire.dump_frames(answer_scan(asked, note, step.set, own), wire.mark(content, wire.FRAMES_TYPE))
+    request = wire.load(ScanRequest, content, wire.FRAMES_TYPE)
+    return _written(
+        step, own, wire.dump_frames(answer_scan(request, note, step.set, own), wire.mark(content, wire.FRAMES_TYPE))
     )
 
 
 def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
     (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
-    asked = wire.load(ReduceRequest, content, wire.FRAMES_TYPE)
-    parts = _in_order(step.parts, len(asked.answers))
+    request = wire.load(ReduceRequest, content, wire.FRAMES_TYPE)
+    parts = _in_order(step.parts, len(request.answers))
     wanted = [
-        Linked(link=asked.answers[part.number][part.attempt], bytes=part.bytes, sha256=part.sha256) for part in parts
+        Linked(link=request.answers[part.number][part.attempt], bytes=part.bytes, sha256=part.sha256) for part in parts
     ]
     needed: dict[int, set[int]] = {}
-    for terms in asked.sums:
+    for terms in request.sums:
         for number, place in terms:
             needed.setdefault(number, set()).add(place)
-    found: dict[tuple[int, int], bytes] = {}
-    for number, blobs in zip(needed, _answers(own, step.set, asked, [wanted[each] for each in needed]), strict=True):
+    blobs_of: dict[tuple[int, int], bytes] = {}
+    for number, blobs in zip(needed, _answers(own, step.set, request, [wanted[each] for each in needed]), strict=True):
         if (last := max(needed[number])) >= len(blobs):
             raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, number {last} is needed")
-        found |= {(number, place): blobs[place] for place in needed[number]}
-    chunks = [Chunk(at, found[term]) for at, terms in enumerate(asked.sums) for term in terms]
+        blobs_of |= {(number, place): blobs[place] for place in needed[number]}
+    chunks = [Chunk(at, blobs_of[term]) for at, terms in enumerate(request.sums) for term in terms]
     with workers.fair_share() as share:
-        totals = workers.evaluate(BlockSums(seal_evaluator(asked.profile)), chunks, share)
-    note(steps=len(parts), chunks=len(chunks), sums=len(asked.sums), timings=totals.seconds)
+        totals = workers.evaluate(BlockSums(seal_evaluator(request.profile)), chunks, share)
+    note(steps=len(parts), chunks=len(chunks), sums=len(request.sums), timings=totals.seconds)
     answer = Reduced(
-        profile=asked.profile, key_id=asked.key_id, totals=[[totals.files[at] for at in range(len(asked.sums))]]
+        profile=request.profile, key_id=request.key_id, totals=[[totals.files[at] for at in range(len(request.sums))]]
     )
-    return _kept(step, own, wire.dump_frames(answer, wire.mark(content, wire.FRAMES_TYPE)))
+    return _written(step, own, wire.dump_frames(answer, wire.mark(content, wire.FRAMES_TYPE)))
 
 
 def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
@@ -101,28 +101,28 @@ def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
     return [there[number] for number in range(count)]
 
 
-def _answers(own: Links, table_set: str, asked: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
+def _answers(own: Links, table_set: str, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
     """The ciphertexts of each answer, a few answers in memory at a time."""
-    model = _KINDS[asked.kind]
+    model = _KINDS[request.kind]
     left = iter(wanted)
     while some := list(islice(left, limits.LINK_READS)):
         for content in own.read(table_set, some, kind=links.RESULTS):
             answer = wire.load(model, content, wire.FRAMES_TYPE)
-            if (answer.profile, answer.key_id) != (asked.profile, asked.key_id):
+            if (answer.profile, answer.key_id) != (request.profile, request.key_id):
                 raise WireError("an answer is of another key's ciphertexts")
             yield [blob for each in answer.totals for blob in each]
 
 
-def _kept(step: Call | Reduce, own: Links, content: bytes) -> Answered:
-    """Put an answer where the first link leads that was not written yet: earlier attempts may have got so far."""
+def _written(step: Call | Reduce, own: Links, content: bytes) -> Answered:
+    """Write an answer to the first link that is unused: earlier attempts may have written theirs."""
     for attempt, link in enumerate(step.results):
         try:
-            kept = own.write(step.set, link, content)
+            written = own.write(step.set, link, content)
         except WireError:
             if attempt + 1 == len(step.results):
                 raise
         else:
-            return Answered(number=step.number, attempt=attempt, bytes=kept.bytes, sha256=kept.sha256)
+            return Answered(number=step.number, attempt=attempt, bytes=written.bytes, sha256=written.sha256)
     raise AssertionError
 
 

@@ -1,15 +1,15 @@
 """Sums of the rows of each group, of lanes that are stored apart: a mask is encoded once and picks from every lane.
 
 Row r of a chunk is coefficient r of one ciphertext of each lane. A mask brings the rows of one group to coefficient 0,
-where their sum is read (`cleave_shared.moments` has the polynomial, here with one lane). Which rows stand where is
-told by the asker, as numbers of groups; what they mean is known to the asker alone.
+where their sum is read (`cleave_shared.moments` has the polynomial, here with one lane). The request numbers the group
+of every row; only the client knows what the groups mean.
 
 One more mask of every chunk is the groups' masks, each times its weight, and the sentinels': so the check result is
-the weighted sum of the others and of sentinels that the asker knows. What was done for one group and not for another
-shows, and so does a chunk that is another's.
+the weighted sum of the others and of sentinels that only the client knows. A fault in one group, or an exchanged chunk,
+breaks that sum.
 
-`Scanning` is the work of one process: where the lanes' ciphertexts are, and which rows are wanted. Objects are opened
-by whoever adds them up, so that no ciphertext of a folder passes through another process.
+`Scanning` is the work of one process: where the lanes' ciphertexts are, and which rows are wanted. The process that
+adds ciphertexts of a folder up reads them itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cleave_services.links import Content, Room
+from cleave_services.links import Buffer, Content
 from cleave_services.sensitive.evaluate import Clock, Evaluator, Sums, Totals, merge
 from cleave_services.sensitive.workers import MIN_WORK
 from cleave_shared import limits
@@ -37,7 +37,7 @@ CHECK = 0  # the place of a lane's check result among its results; those of the 
 
 @dataclass(frozen=True, slots=True)
 class ScanChunk:
-    """Chunk `number` of every lane, the `place`-th that is asked about, and the groups of its rows."""
+    """Chunk `number` of every lane, the `place`-th of the request, and the groups of its rows."""
 
     place: int
     number: int
@@ -49,7 +49,7 @@ class ScanChunk:
 class Wanted:
     """`cuts`: of each group the places of chunks at which another partial sum of it begins.
 
-    The asker cuts so that a partial sum stays within its field. `weights`: of each group in the check.
+    The client cuts so that a partial sum stays within its field. `weights`: of each group in the check.
     """
 
     lanes: int
@@ -118,7 +118,7 @@ def selected_mask(degree: int, selected: np.ndarray[Any, np.dtype[np.bool_]]) ->
     return mask
 
 
-_rooms: defaultdict[int, Room] = defaultdict(Room)  # by lane, of a process that scans; the next request's as well
+_buffers: defaultdict[int, Buffer] = defaultdict(Buffer)  # by lane, of a process that scans; the next request's as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,6 @@ class Files:
 
     def _read(self, place: int) -> list[memoryview]:
         try:
-            return split(self._parts[place].content.read(_rooms[self._number]))
+            return split(self._parts[place].content.read(_buffers[self._number]))
         except ValueError:
             raise WireError(f"lanes[{self._number}]: an object does not hold ciphertexts") from None

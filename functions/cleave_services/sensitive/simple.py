@@ -50,11 +50,11 @@ class SimpleResponse(BaseModel):
     result: dict[str, Blob]
 
 
-def answer_simple(asked: SimpleRequest, note: Note) -> SimpleResponse:
+def answer_simple(request: SimpleRequest, note: Note) -> SimpleResponse:
     """The sum of the ciphertexts of each column."""
-    found = answer(asked, seal_evaluator(asked.profile))
-    note(rows=found.rows, chunks=sum(map(len, asked.data.values())))
-    return found
+    response = answer(request, seal_evaluator(request.profile))
+    note(rows=response.rows, chunks=sum(map(len, request.data.values())))
+    return response
 
 
 def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:

@@ -21,18 +21,18 @@ from cleave_shared.stored import Lane, ScanRequest, ScanResponse, SumsRequest, S
 _LEAST_SECONDS = 5.0  # for adding up, however long reading took
 
 
-def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) -> SumsResponse | Large:
+def answer_sums(request: SumsRequest, note: Note, table_set: str, links: Links) -> SumsResponse | Large:
     """Sums of the ciphertexts of stored objects, which are read by links.
 
     Raises WireError for a link, an object or a ciphertext that is not what it must be.
     """
-    evaluator = seal_evaluator(asked.profile)
+    evaluator = seal_evaluator(request.profile)
     started = time.monotonic()
-    objects = [each for lane in asked.lanes for each in lane.objects]
+    objects = [each for lane in request.lanes for each in lane.objects]
     contents = iter(links.read(table_set, objects))
     taken = time.monotonic() - started
     chunks, first = [], 0
-    for number, lane in enumerate(asked.lanes):
+    for number, lane in enumerate(request.lanes):
         chunks += list(_chunks(number, lane, first, [next(contents) for _ in lane.objects]))
         first += lane.stop - lane.start
     with workers.fair_share() as share:
@@ -40,14 +40,14 @@ def answer_sums(asked: SumsRequest, note: Note, table_set: str, links: Links) ->
         totals = workers.evaluate(BlockSums(evaluator), chunks, share, left)
     sums = (totals.files[number] for number in range(first))
     timings = {"read": taken, **totals.seconds}
-    note(lanes=len(asked.lanes), objects=len(objects), chunks=len(chunks), sums=first, timings=timings)
+    note(lanes=len(request.lanes), objects=len(objects), chunks=len(chunks), sums=first, timings=timings)
     answer = SumsResponse(
-        profile=asked.profile,
-        key_id=asked.key_id,
-        totals=[[next(sums) for _ in range(lane.start, lane.stop)] for lane in asked.lanes],
+        profile=request.profile,
+        key_id=request.key_id,
+        totals=[[next(sums) for _ in range(lane.start, lane.stop)] for lane in request.lanes],
         timings=timings,
     )
-    if (result := asked.result) is None:
+    if (result := request.result) is None:
         return answer
     return Large(
         answer,
@@ -72,32 +72,32 @@ def _chunks(number: int, lane: Lane, first: int, contents: list[bytes]) -> Itera
         yield from (Chunk(first + place, blob) for blob in terms)
 
 
-def answer_scan(asked: ScanRequest, note: Note, table_set: str, links: Links) -> ScanResponse:
+def answer_scan(request: ScanRequest, note: Note, table_set: str, links: Links) -> ScanResponse:
     """Sums of the rows of each group, of stored lanes, which are read by links.
 
     Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be.
     """
-    rows = ring(asked.profile).degree - SENTINELS
-    if len(asked.numbers) != len(asked.chunks) * size(rows, len(asked.cuts)):
-        raise WireError(f"numbers: not those of {len(asked.chunks)} chunks of {rows} rows")
+    rows = ring(request.profile).degree - SENTINELS
+    if len(request.numbers) != len(request.chunks) * size(rows, len(request.cuts)):
+        raise WireError(f"numbers: not those of {len(request.chunks)} chunks of {rows} rows")
     started = time.monotonic()
-    contents = iter(links.contents(table_set, [each for lane in asked.lanes for each in lane]))
-    lanes = tuple(tuple(Part(each.first, next(contents)) for each in lane) for lane in asked.lanes)
+    contents = iter(links.contents(table_set, [each for lane in request.lanes for each in lane]))
+    lanes = tuple(tuple(Part(each.first, next(contents)) for each in lane) for lane in request.lanes)
     taken = time.monotonic() - started
-    wanted = Wanted(len(lanes), tuple(map(tuple, asked.cuts)), tuple(asked.weights), asked.label)
-    scanning = Scanning(asked.profile, wanted, lanes, tuple(asked.chunks), asked.numbers)
+    wanted = Wanted(len(lanes), tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
+    scanning = Scanning(request.profile, wanted, lanes, tuple(request.chunks), request.numbers)
     with workers.fair_share() as share:
         left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
-        totals = workers.evaluate(scanning, range(len(asked.chunks)), share, left)
+        totals = workers.evaluate(scanning, range(len(request.chunks)), share, left)
     timings = {**totals.seconds, "read": taken + totals.seconds.get("read", 0.0)}
-    note(lanes=len(lanes), chunks=len(asked.chunks), groups=len(asked.cuts), timings=timings)
+    note(lanes=len(lanes), chunks=len(request.chunks), groups=len(request.cuts), timings=timings)
     if len(totals.files) != len(lanes) * wanted.results:
         raise WireError("cuts: a partial sum has no row")
     lists = [[totals.files[start + at] for at in range(wanted.results)] for start in _starts(wanted)]
     return ScanResponse(
-        profile=asked.profile,
-        key_id=asked.key_id,
-        label=asked.label,
+        profile=request.profile,
+        key_id=request.key_id,
+        label=request.label,
         totals=lists,
         timings=timings,
     )

@@ -108,13 +108,13 @@ def evaluate(evaluation: Evaluation[Item], items: Sequence[Item], workers: int, 
     with contextlib.ExitStack() as stack:
         try:
             at_work = [stack.enter_context(_worker(evaluation, share, bounds)) for share in shares]
-            found: list[bytes] = []
+            sums: list[bytes] = []
             for child in at_work:
-                child.send(found, max(0.01, until - time.monotonic()))
-                found = child.receive(until - time.monotonic(), limits.WORKER_BYTES)
+                child.send(sums, max(0.01, until - time.monotonic()))
+                sums = child.receive(until - time.monotonic(), limits.WORKER_BYTES)
         except ProcessDied as died:
-            raise _told(died) from None
-    return loaded(found)
+            raise _failure(died) from None
+    return loaded(sums)
 
 
 @contextlib.contextmanager
@@ -136,7 +136,7 @@ def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[It
     channel.send(dumped(evaluation.merge([loaded(before), own]) if before else own))
 
 
-def _told(died: ProcessDied) -> Exception:
+def _failure(died: ProcessDied) -> Exception:
     if died.late:
         return WireError(
             f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request", status=422
@@ -153,5 +153,5 @@ def dumped(totals: Totals) -> list[bytes]:
 
 def loaded(parts: list[bytes]) -> Totals:
     head, *blobs = parts
-    told = json.loads(head)
-    return Totals(dict(zip(told["numbers"], blobs, strict=True)), told["seconds"])
+    facts = json.loads(head)
+    return Totals(dict(zip(facts["numbers"], blobs, strict=True)), facts["seconds"])
