@@ -141,7 +141,11 @@ def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") ->
         "X-Forwarded-Port": "443",
         "X-Forwarded-Proto": "https",
     }
-    return proxy_event(path, body, content_type, stage=stage, headers=headers, context=_CONTEXT)
+    event = proxy_event(path, body, content_type)
+    event["headers"] |= headers
+    event["multiValueHeaders"] |= {name: [value] for name, value in headers.items()}
+    event["requestContext"] |= {"path": f"/{stage}{path}", "stage": stage, **_CONTEXT}
+    return event
 
 
 def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:

@@ -42,7 +42,7 @@ ROOMS = {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
-    "gateway": {"ask", "finish", "propose", "share", "sql", "table", "text"},
+    "gateway": {"ask", "finish", "propose", "share", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "gateway", "table", "text", "transport"},
     "api": {
         *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),

@@ -4,7 +4,7 @@
     cleave://bucket/prefix                          s3://bucket/prefix
     cleave:///tables?key=key.json&min_group=5       any argument of `cleave.connect`
 
-Tables are read only, and there are no transactions. pandas, JupySQL and Superset ask through it.
+Tables are read only, and there are no transactions. pandas, JupySQL and Superset use it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class CleaveDialect(default.DefaultDialect):
         return [], asking
 
     def initialize(self, connection: Connection) -> None:
-        """Ask nothing: there is nothing to find out."""
+        """Query nothing: nothing of a server is needed."""
 
     def do_rollback(self, dbapi_connection: Any) -> None:
         """Do nothing: every statement reads."""
@@ -103,15 +103,15 @@ class CleaveDialect(default.DefaultDialect):
         dbapi_connection.cursor().close()
         return True
 
-    def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
+    def _nothing(self, *_args: Any, **_kwargs: Any) -> Any:
         return []
+
+    get_schema_names = get_view_names = get_foreign_keys = _nothing
+    get_indexes = get_unique_constraints = get_check_constraints = _nothing
 
     @reflection.cache
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         return [] if schema else list(_schemas(connection))
-
-    def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        return []
 
     def has_table(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> bool:
         return not schema and table_name.lower() in map(str.lower, _schemas(connection))
@@ -134,22 +134,6 @@ class CleaveDialect(default.DefaultDialect):
 
     def get_pk_constraint(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         return {"constrained_columns": [], "name": None}
-
-    def get_foreign_keys(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        return []
-
-    def get_indexes(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        return []
-
-    def get_unique_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> Any:
-        return []
-
-    def get_check_constraints(
-        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
-    ) -> Any:
-        return []
 
     def get_table_comment(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         return {"text": None}

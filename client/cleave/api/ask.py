@@ -1,7 +1,7 @@
 """`cleave.query`, `cleave.plan` and `cleave.schema`: one question over one table, and a first schema.
 
 `sql` is one SELECT over the table, whose name is `table`, else what the schema says, else the file's; a frame is called
-`frame`. Without an `endpoint` and without `functions` both services are asked in this process. What no service can
+`frame`. Without an `endpoint` and without `functions` both services run in this process. What no service can
 answer DuckDB answers here, unless `cloud_only`.
 """
 
@@ -54,9 +54,8 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     With `store`, a place as `cleave put --store` names it, over the stored table of that name. None in place of
     a name: over the stored tables that the question names. `scan` False:
     rows are fetched rather than added up by the sensitive service, which learns then which positions belong together.
-    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number; `memory`: how many a question over rows may
-    take, a quarter of the machine's unless it is said. `cache` False: nothing that is read of a bucket is kept on this
-    machine.
+    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number; `memory`: bytes that a question over rows may
+    take, by default a quarter of the machine's. `cache` False: no object of a bucket is stored on this machine.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"

@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249): one table, opened once, asked through cursors.
+"""DB-API 2.0 (PEP 249): one table, opened once, queried through cursors.
 
     with cleave.connect("patients.csv", key="key.json") as connection:
         cursor = connection.cursor()
@@ -72,7 +72,7 @@ class Connection:
 
     def __init__(self, session: Session, asking: Asking) -> None:
         self._session: Session | None = session
-        weakref.finalize(self, session.close)  # also one that nobody closes gives up its table and its key
+        weakref.finalize(self, session.close)  # one that is never closed gives up its table and key too
         self._asking = asking
 
     @property

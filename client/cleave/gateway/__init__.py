@@ -1,1 +1,1 @@
-"""The gateway: stored tables, asked by tools that speak MySQL's protocol or HTTP."""
+"""The gateway: stored tables for tools that speak MySQL's protocol or HTTP."""

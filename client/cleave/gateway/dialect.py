@@ -102,10 +102,10 @@ def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] 
 def translated(tree: exp.Expr, variables: Variables) -> str:
     """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for databases and variables that there are not."""
     for function in reversed(list(tree.find_all(exp.Func))):  # those within others first
-        if (found := in_duckdb(function)) is not None:
-            function.replace(_named(function, found))
+        if (expression := in_duckdb(function)) is not None:
+            function.replace(_named(function, expression))
     changed = tree.transform(lambda node: _node(node, variables))
-    return cast("exp.Expr", changed).sql(dialect="duckdb")  # None stands for what is within alone
+    return cast("exp.Expr", changed).sql(dialect="duckdb")  # None only for a node within
 
 
 def _node(node: exp.Expr, variables: Variables) -> exp.Expr | None:
@@ -153,7 +153,7 @@ _FUNCTIONS: Final = {
 
 
 def _value(node: exp.Expr, variables: Variables) -> exp.Expr | None:
-    """Return what a variable of the session, or a function over it, stands for."""
+    """Return the value of a variable of the session, or of a function over it."""
     if isinstance(node, exp.SessionParameter):
         name = node.name.lower()
         if name not in variables:

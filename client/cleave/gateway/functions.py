@@ -30,7 +30,7 @@ _EPOCH: Final = "TIMESTAMP '1970-01-01 00:00:00' + a0"
 
 
 def in_duckdb(node: exp.Expr) -> exp.Expr | None:
-    """Return what stands for a function of MySQL's, whose arguments are translated; None: as sqlglot has it.
+    """Translate a function of MySQL whose arguments are translated; None: sqlglot's translation is right.
 
     Raises QueryRefused for what is neither.
     """

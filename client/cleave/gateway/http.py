@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -67,9 +67,9 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
     @app.middleware("http")
     async def bounded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
         if request.url.path == "/v1/query" and request.method == "POST":
-            if (found := _user(request, users)) is None:
+            if (user := _user(request, users)) is None:
                 return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
-            request.state.user = found
+            request.state.user = user
             length = request.headers.get("content-length", "")
             if not length.isdecimal():
                 return _problem(411, "the length of the body is needed")
@@ -113,12 +113,9 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
             return _problem(400, str(error))
         if body.format == "arrow":
             return Response(reply.content, media_type=_ARROW)
-        told: dict[str, Any] = {
-            "columns": [{"name": each, "type": type_} for each, type_ in reply.columns],
-            "rows": reply.rows,
-            "warnings": reply.warnings,
-        }
-        return Response(json.dumps(told), media_type="application/json")
+        columns = [{"name": each, "type": type_} for each, type_ in reply.columns]
+        answer = {"columns": columns, "rows": reply.rows, "warnings": reply.warnings}
+        return Response(json.dumps(answer), media_type="application/json")
 
     return app
 

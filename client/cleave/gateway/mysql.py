@@ -1,6 +1,6 @@
 """MySQL's protocol, by mysql-mimic; what it leaves to its users, or leaves open, is here.
 
-- A client whose password is wrong is cut off: mysql-mimic tells it so, and would go on to take its statements.
+- A client whose password is wrong is cut off: mysql-mimic would report the error and go on to take its statements.
 - Parameters of prepared statements stay values until a parser puts them into the statement; mysql-mimic pastes texts in
   as they are.
 - It looks for the end of a text without end for ever, and loses TLS's first bytes where they come early.
@@ -15,7 +15,6 @@ import asyncio
 import datetime
 import hmac
 import io
-import ipaddress
 import re
 import secrets
 import socket
@@ -58,6 +57,7 @@ from cleave.gateway.system import type_of
 from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_there
 from cleave.share.users import User, Users
 from cleave.table.types import decimals_of
+from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError, QueryRefused
 
 LOGIN_SECONDS: Final = 20.0
@@ -115,7 +115,7 @@ _VARIABLES: Final = SYSTEM_VARIABLES | {
 
 
 class Stream:
-    """Packets of a bounded size, each within a time: mysql-mimic's stream, once it is known whether TLS is spoken.
+    """Packets of a bounded size, each within a time: mysql-mimic's stream, once the client has chosen TLS or not.
 
     Until then nothing is read ahead: a client sends the first bytes of TLS right behind its wish for it, and what a
     stream has read by then is lost to TLS.
@@ -290,7 +290,7 @@ Check = Callable[[str, bytes], Any]
 
 
 class Accounts(IdentityProvider):
-    """Every name is somebody until a password is wrong: what there is cannot be found out."""
+    """Treat every name as a user until a password is wrong, so that names cannot be guessed."""
 
     def __init__(self, plugin: Password) -> None:
         self._plugin = plugin
@@ -303,7 +303,7 @@ class Accounts(IdentityProvider):
 
 
 class Client(Connection):
-    """A connection of mysql-mimic's whose user is known before its first statement."""
+    """Connection of mysql-mimic whose user is settled before its first statement."""
 
     stream: Stream
     session: Statements
@@ -314,12 +314,12 @@ class Client(Connection):
             raise ConnectionClosed
         self.stream.most, self.stream.patience = _MOST_PACKET, IDLE_SECONDS
 
-    def error(self, **told: Any) -> bytes:
-        """A message of ours; what went wrong inside is nobody's business."""
-        message = told.get("msg")
+    def error(self, **fields: Any) -> bytes:
+        """Return an error packet, without the text of an internal error."""
+        message = fields.get("msg")
         if isinstance(message, Exception) and not isinstance(message, MysqlError):
-            told["msg"] = "the message cannot be read"
-        return super().error(**told)
+            fields["msg"] = "the message cannot be read"
+        return super().error(**fields)
 
     async def handle_change_user(self, data: bytes) -> None:
         self.session.leave()
@@ -374,33 +374,33 @@ class Client(Connection):
         except (struct.error, IndexError, ValueError, UnicodeDecodeError):
             raise MysqlError("the parameters cannot be read", ErrorCode.MALFORMED_PACKET) from None
         statement.param_buffers = None
-        found = await self.session.ask(statement.sql, parameters)
-        if not found:
+        result_set = await self.session.ask(statement.sql, parameters)
+        if not result_set:
             await self.stream.write(self.ok())
             return
-        rows = _packets(found, packets.make_binary_resultrow)
+        rows = _packets(result_set, packets.make_binary_resultrow)
         if has_cursor:
-            await self._define(found)
+            await self._define(result_set)
             statement.cursor = rows
             await self.stream.write(self.ok_or_eof(flags=types.ServerStatus.SERVER_STATUS_CURSOR_EXISTS))
             return
-        await self._send(found, rows)
+        await self._send(result_set, rows)
 
     async def write_text_resultset(self, result_set: ResultSet) -> None:
         await self._send(result_set, _packets(result_set, packets.make_text_resultset_row))
 
-    async def _send(self, found: ResultSet, rows: AsyncIterator[bytes]) -> None:
-        await self._define(found)
+    async def _send(self, result_set: ResultSet, rows: AsyncIterator[bytes]) -> None:
+        await self._define(result_set)
         if not self.deprecate_eof():
             await self.stream.write(self.eof(), drain=False)
         async for row in rows:
             await self.stream.write(row, drain=False)
         await self.stream.write(self.ok_or_eof())
 
-    async def _define(self, found: ResultSet) -> None:
-        await self.stream.write(types.uint_len(len(found.columns)), drain=False)
-        decimals = self.session.decimals or [0] * len(found.columns)
-        for column, places in zip(found.columns, decimals, strict=True):
+    async def _define(self, result_set: ResultSet) -> None:
+        columns = result_set.columns
+        await self.stream.write(types.uint_len(len(columns)), drain=False)
+        for column, places in zip(columns, self.session.decimals or [0] * len(columns), strict=True):
             content = packets.make_column_definition_41(
                 server_charset=self.server_charset,
                 name=column.name,
@@ -434,9 +434,9 @@ class Client(Connection):
         return tuple(values)
 
 
-async def _packets(found: ResultSet, make: Callable[..., bytes]) -> AsyncIterator[bytes]:
-    async for row in aiterate(found.rows):
-        yield make(row, found.columns)
+async def _packets(result_set: ResultSet, make: Callable[..., bytes]) -> AsyncIterator[bytes]:
+    async for row in aiterate(result_set.rows):
+        yield make(row, result_set.columns)
 
 
 _BLOBS: Final = frozenset(
@@ -517,11 +517,11 @@ class Statements(Session):
 
     @property
     def user(self) -> User | None:
-        return self._server.known.get(id(self)) if self.username else None
+        return self._server.logged_in.get(id(self)) if self.username else None
 
     def leave(self) -> None:
         self.username = None
-        self._server.known.pop(id(self), None)
+        self._server.logged_in.pop(id(self), None)
 
     async def close(self) -> None:
         self.leave()
@@ -643,17 +643,17 @@ def _without_comments(sql: str) -> str:
     """`sql` from its first word on."""
     text = sql.lstrip()
     while text.startswith(("/*", "--", "#")):
-        _, found, text = text.partition("*/" if text.startswith("/*") else "\n")
-        text = text.lstrip() if found else ""
+        _, end, text = text.partition("*/" if text.startswith("/*") else "\n")
+        text = text.lstrip() if end else ""
     return text
 
 
 class Clients:
-    """Accepts connections. `known`: the users of sessions that are logged in."""
+    """Accepts connections. `logged_in`: users by session."""
 
     def __init__(self, workers: Workers, users: Callable[[], Users], tls: SSLContext) -> None:
         self.workers = workers
-        self.known: dict[int, User] = {}
+        self.logged_in: dict[int, User] = {}
         self.clients: dict[int, Client] = {}
         self._control = LocalControl()
         self._users = users
@@ -686,10 +686,10 @@ class Clients:
             async with self._checks:
                 user = await asyncio.to_thread(self._checked, name, password)
             if user is not None:
-                self.known[id(session)] = user
+                self.logged_in[id(session)] = user
             return user is not None
 
-        plugin = Password(stream, check, self._key, needs_tls=not _is_loopback(accepted))
+        plugin = Password(stream, check, self._key, needs_tls=not _is_local(accepted))
         client = Client(stream, session, self._control, Accounts(plugin), _CAPABILITIES, ssl=self._tls)
         try:
             if len(self.clients) >= MOST_CONNECTIONS:
@@ -707,7 +707,7 @@ class Clients:
             stream.close()
 
     def _checked(self, name: str, password: bytes) -> User | None:
-        """The user of that password. One that was right is known again without Argon2, by a key of this process."""
+        """Return the user of that password. A password that was right before is checked again without Argon2."""
         try:
             users = self._users()
         except CleaveError:  # of the file of users, meanwhile
@@ -722,12 +722,11 @@ class Clients:
         return user
 
 
-def _is_loopback(client: socket.socket) -> bool:
+def _is_local(client: socket.socket) -> bool:
     try:
-        peer = ipaddress.ip_address(client.getpeername()[0])
-    except (OSError, ValueError):  # it has left again
+        return is_loopback(client.getpeername()[0])
+    except OSError:  # it has left again
         return False
-    return (getattr(peer, "ipv4_mapped", None) or peer).is_loopback
 
 
 def _column(name: str, duck: str) -> ResultColumn:
@@ -743,7 +742,7 @@ def _column(name: str, duck: str) -> ResultColumn:
 
 
 def _decimals(duck: str) -> int:
-    """How many decimals a column's description tells of: drivers cut a time's microseconds to as many."""
+    """Decimals that a column's description states: drivers cut a time's microseconds to as many."""
     data_type = type_of(duck)[0]
     return decimals_of(duck) or 0 if data_type == "decimal" else _DECIMALS.get(data_type, 0)
 

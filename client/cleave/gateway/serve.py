@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import ipaddress
 import logging
 import signal
-import socket
 import ssl
 import tempfile
 from collections.abc import Callable
@@ -28,6 +26,7 @@ from cleave.gateway.mysql import Clients
 from cleave.gateway.work import Setup
 from cleave.gateway.workers import Limits, Workers
 from cleave.share.users import read_users
+from cleave.transport.addresses import in_url, is_loopback, listen, unavailable
 from cleave_shared.errors import InputError
 from cleave_shared.fork_server import ForkServer
 
@@ -48,10 +47,10 @@ class Listening:
 def serve(
     setup: Setup, users: Path, where: Listening, limits: Limits, workers: int, ready: Callable[[str], None]
 ) -> None:
-    """Answer until SIGINT or SIGTERM; `ready` is told each address once it is listened on.
+    """Answer until SIGINT or SIGTERM; call `ready` with each address once it is listened on.
 
-    Raises InputError for an address that cannot be had, one other than this machine's own without TLS, and for a file
-    of users that cannot be read.
+    Raises InputError for an address that cannot be listened on, one other than this machine's own without TLS, and for
+    a file of users that cannot be read.
     """
     read_users(users)
     if where.certificate is None and not is_loopback(where.host):
@@ -67,14 +66,6 @@ def serve(
         asyncio.run(_serve(server, setup, users, where, limits, workers, tls, ready))
     finally:
         server.stop()
-
-
-def is_loopback(host: str) -> bool:
-    """Check whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _tls(where: Listening) -> ssl.SSLContext:
@@ -137,7 +128,8 @@ async def _serve(
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, ended.set)
     clients = Clients(workers, lambda: read_users(users), tls)
-    listener = _listen(where.host, where.port)
+    listener = listen(where.host, where.port)
+    listener.setblocking(False)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(workers.close)
         stack.push_async_callback(workers.record)
@@ -147,23 +139,13 @@ async def _serve(
         await asyncio.to_thread(workers.begin)
         if where.http_port is not None:
             await stack.enter_async_context(_http(workers, users, where))
-        shown = f"[{where.host}]" if ":" in where.host else where.host
+        shown = in_url(where.host)
         ready(f"mysql://{shown}:{listener.getsockname()[1]}")
         if where.http_port is not None:
             ready(f"{'https' if where.certificate else 'http'}://{shown}:{where.http_port}")
         await workers.record_until(ended)
         for client in list(clients.clients.values()):
             client.kill()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=256)
-    except OSError as error:
-        raise _taken(host, port, error) from None
-    listener.setblocking(False)
-    return listener
 
 
 @contextlib.asynccontextmanager
@@ -186,7 +168,7 @@ async def _http(workers: Workers, users: Path, where: Listening) -> Any:
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
     if not server.started:
-        raise _taken(where.host, where.http_port or 0, None)
+        raise unavailable(where.host, where.http_port or 0, None)
     try:
         yield
     finally:
@@ -200,8 +182,3 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
-
-
-def _taken(host: str, port: int, error: OSError | None) -> InputError:
-    why = f" ({error.strerror})" if error else ""
-    return InputError(f"{host} port {port} cannot be listened on{why}", hint="another --port, or 0 for any free one")

@@ -1,4 +1,4 @@
-"""MySQL's system tables and SHOW, over the tables that a user may ask.
+"""MySQL's system tables and SHOW, over the tables that a user may query.
 
 Tools read them to list tables and columns. Each statement makes the tables that it names, in a DuckDB of its own that
 reaches nothing else, and is answered by DuckDB.
@@ -57,8 +57,8 @@ _DECIMAL: Final = ("HUGEINT", "UHUGEINT", "UBIGINT")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A column of a table, as tools are told of it. `type`: DuckDB's."""
+class ColumnFacts:
+    """Column of a table, as system tables list it. `type`: DuckDB's."""
 
     name: str
     type: str
@@ -66,7 +66,7 @@ class Listed:
     kind: str
 
 
-Tables = Callable[[], Mapping[str, Sequence[Listed]]]
+Tables = Callable[[], Mapping[str, Sequence[ColumnFacts]]]
 """Columns by table, read when a statement needs them."""
 
 
@@ -82,8 +82,8 @@ def type_of(duck: str) -> tuple[str, str]:
         return "decimal", "decimal(39,0)"
     if duck.startswith("TIMESTAMP"):
         return "datetime", "datetime(6)"
-    found = _TYPES.get(duck, "varchar")
-    return found, {"varchar": f"varchar({_LONGEST_TEXT})", "tinyint": "tinyint(1)", "time": "time(6)"}.get(found, found)
+    name = _TYPES.get(duck, "varchar")
+    return name, {"varchar": f"varchar({_LONGEST_TEXT})", "tinyint": "tinyint(1)", "time": "time(6)"}.get(name, name)
 
 
 _WORD = r"(?:`(?:[^`]|``)+`|'[^']*'|(?!(?:LIKE|WHERE|FROM|IN|FOR)\b)[\w$@%]+(?:\(\))?)"
@@ -175,23 +175,21 @@ def answer(sql: str, tables: Tables, variables: Variables) -> Reply | None:
 
 
 def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
-    if found := _DESCRIBE.fullmatch(sql):
-        names = [_unquoted(each) for each in _NAME.findall(found[1])]
+    if described := _DESCRIBE.fullmatch(sql):
+        names = [_unquoted(each) for each in _NAME.findall(described[1])]
         return _columns(names[-1], tables, variables, full=False, condition="")
-    found = _SHOW.fullmatch(sql)
-    if found is None:
+    show = _SHOW.fullmatch(sql)
+    if show is None:
         if sql.lstrip()[:4].upper() == "SHOW":
             raise QueryRefused("this SHOW is not known", hint="SHOW TABLES, SHOW COLUMNS FROM a table")
         raise QueryRefused("EXPLAIN is not answered here", hint="`cleave plan` shows how a question is answered")
-    kind = " ".join(found["kind"].upper().split())
-    names = [_unquoted(each) for each in _NAME.findall(found["names"] or "") if each.lower() not in _WORDS]
-    condition = ""
-    if found["where"]:
-        condition = f" WHERE {found['where']}"
-    full = "FULL" in found["full"].upper()
+    kind = " ".join(show["kind"].upper().split())
+    names = [_unquoted(each) for each in _NAME.findall(show["names"] or "") if each.lower() not in _WORDS]
+    condition = f" WHERE {show['where']}" if show["where"] else ""
+    full = "FULL" in show["full"].upper()
 
     def listed(select: str, first: str) -> Reply:
-        where = f" WHERE {first} {found['like']}" if found["like"] else condition
+        where = f" WHERE {first} {show['like']}" if show["like"] else condition
         return _answered(f"SELECT * FROM ({select}) AS listed{where}", tables, variables)
 
     match kind:
@@ -204,8 +202,8 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
                 name,
             )
         case "COLUMNS" | "FIELDS" if names:
-            where = f" WHERE `Field` {found['like']}" if found["like"] else condition
-            return _columns(_table_of(names, found["names"]), tables, variables, full=full, condition=where)
+            where = f" WHERE `Field` {show['like']}" if show["like"] else condition
+            return _columns(_table_of(names, show["names"]), tables, variables, full=full, condition=where)
         case "INDEX" | "INDEXES" | "KEYS":
             return listed(f"SELECT {_INDEX} FROM information_schema.statistics", "`Key_name`")
         case "TABLE STATUS":
@@ -218,12 +216,12 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
         case "CREATE TABLE" if names:
             return _create(names[-1], tables)
         case "CREATE DATABASE" | "CREATE SCHEMA":
-            made = f"CREATE DATABASE `{DATABASE}` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
-            return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, made]])
+            created = f"CREATE DATABASE `{DATABASE}` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
+            return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, created]])
         case "VARIABLES":
             rows = [(name, _text(value)) for name, value in sorted(variables.items()) if name not in _NOT_VARIABLES]
             values = ", ".join(f"ROW({literal(name)}, {literal(value)})" for name, value in rows)
-            return _variables(values, found["like"], found["where"])
+            return _variables(values, show["like"], show["where"])
         case "GRANTS":
             user = variables.get("user")
             return Reply([(f"Grants for {user}", "VARCHAR")], [[f"GRANT SELECT ON `{DATABASE}`.* TO `{user}`"]])
@@ -267,17 +265,17 @@ def _columns(table: str, tables: Tables, variables: Variables, *, full: bool, co
 
 
 def _create(table: str, tables: Tables) -> Reply:
-    there = tables()
-    found = next((each for each in there if each.lower() == table.lower()), None)
-    if found is None:
+    schemas = tables()
+    name = next((each for each in schemas if each.lower() == table.lower()), None)
+    if name is None:
         raise QueryRefused(f"there is no table {table!r}", hint="SHOW TABLES lists them")
     columns = ",\n".join(
         f"  `{each.name.replace('`', '``')}` {type_of(each.type)[1]}{'' if each.nullable else ' NOT NULL'}"
         f" COMMENT '{each.kind}'"
-        for each in there[found]
+        for each in schemas[name]
     )
-    made = f"CREATE TABLE `{found.replace('`', '``')}` (\n{columns}\n) ENGINE=Cleave DEFAULT CHARSET=utf8mb4"
-    return Reply([("Table", "VARCHAR"), ("Create Table", "VARCHAR")], [[found, made]])
+    sql = f"CREATE TABLE `{name.replace('`', '``')}` (\n{columns}\n) ENGINE=Cleave DEFAULT CHARSET=utf8mb4"
+    return Reply([("Table", "VARCHAR"), ("Create Table", "VARCHAR")], [[name, sql]])
 
 
 def _answered(sql: str, tables: Tables, variables: Variables) -> Reply:
@@ -307,11 +305,11 @@ def _run(sql: str, named: set[tuple[str, str]], tables: Tables) -> Reply:
                     [row[each] for each in given],
                 )
         try:
-            found = connection.sql(sql)
-            texts = ", ".join(f"CAST(#{place} AS VARCHAR)" for place, _ in enumerate(found.columns, 1))
-            rows = [list(row) for row in found.project(texts).fetchall()]
-            return Reply(list(zip(found.columns, map(str, found.types), strict=True)), rows)
-        except duckdb.Error:  # its message may quote what was asked
+            answer = connection.sql(sql)
+            texts = ", ".join(f"CAST(#{place} AS VARCHAR)" for place, _ in enumerate(answer.columns, 1))
+            rows = [list(row) for row in answer.project(texts).fetchall()]
+            return Reply(list(zip(answer.columns, map(str, answer.types), strict=True)), rows)
+        except duckdb.Error:  # its message may quote the statement
             raise QueryRefused(
                 "this statement over no table of yours, or over system tables, cannot be answered",
                 hint="DuckDB's dialect, or MySQL's",
@@ -352,7 +350,7 @@ def _rows(table: str, tables: Tables) -> list[dict[str, Any]]:
     return []
 
 
-def _column(each: Listed, place: int) -> dict[str, Any]:
+def _column(each: ColumnFacts, place: int) -> dict[str, Any]:
     data_type, column_type = type_of(each.type)
     is_text = data_type == "varchar"
     whole = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19, "float": 12, "double": 22}

@@ -49,7 +49,8 @@ _YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
 class Setup:
     """Tables and services that all queries use. `files`: further tables, read here. `tables`: those served; None: all.
 
-    `embedded`, `prepare`: the services in this process, and what gets them ready; both are found again by their names.
+    `embedded`, `prepare`: the services in this process, and what gets them ready; the worker looks both up by their
+    names.
     """
 
     asking: dict[str, Any]
@@ -63,9 +64,9 @@ class Setup:
 class Request:
     """One statement of one user.
 
-    `tables`: names in lower case that the user may ask; None: all that are served. `rows`: whether rows may be read at
-    all. `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column of
-    them beside each inexact figure. `most`: rows that are sent; `limit`: rows that are too many.
+    `tables`: names in lower case that the user may query; None: all that are served. `rows`: whether rows may be read
+    at all. `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column
+    of them beside each inexact figure. `most`: rows that are sent; `limit`: rows that are too many.
     """
 
     sql: str
@@ -159,14 +160,14 @@ class _Allowed:
         lists = (self._setup.tables, self._request.tables)
         return all(each is None or name.lower() in each for each in lists)
 
-    def listed(self) -> dict[str, list[system.Listed]]:
-        """The columns of every table that the user may ask, as they are now."""
+    def listed(self) -> dict[str, list[system.ColumnFacts]]:
+        """Return the columns of every table that the user may query, as they are now."""
         self._session.renew(list(self._session.schemas))
         for name in (self._setup.tables or frozenset()) - {each.lower() for each in self._session.schemas}:
-            with contextlib.suppress(CleaveError):  # there is none; a release is known once it was named
+            with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
                 self._session.plan(f"SELECT count(*) FROM {identifier(name)}")
         return {
-            name: [system.Listed(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
+            name: [system.ColumnFacts(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
             for name, schema in self._session.schemas.items()
             if name in self
         }
@@ -251,7 +252,7 @@ def _is_beyond(text: str, type_: str) -> bool:
 
 
 def _arrow(held: Records) -> bytes:
-    import pyarrow as pa  # noqa: PLC0415 - only where Arrow is asked for
+    import pyarrow as pa  # noqa: PLC0415 - only for answers as Arrow
 
     with loaded(held, "arrow") as connection:
         table = connection.sql("FROM answer").to_arrow_table()
@@ -266,11 +267,11 @@ def _arrow(held: Records) -> bytes:
 def _warnings(result: Result) -> list[str]:
     """The largest bound of each inexact column, what was left out, and what the bounds leave open."""
     table = result.result
-    told = []
+    lines = []
     for place, column in enumerate(table.columns):
         bounds = [row[place] for row, exact in zip(table.bounds, table.exact, strict=True) if exact[place] is False]
         largest = max((each for each in bounds if each is not None), default=None)
         if largest is not None:
-            told.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
+            lines.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
     suppressed = result.usage.suppression
-    return [*told, *([suppressed] if suppressed else []), *table.warnings]
+    return [*lines, *([suppressed] if suppressed else []), *table.warnings]

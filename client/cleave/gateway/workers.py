@@ -199,9 +199,9 @@ class ClientGone(Exception):  # noqa: N818 - named for what happened
 
 
 async def reply_while_there(asking: asyncio.Future[Reply], has_left: Callable[[], Awaitable[bool]]) -> Reply:
-    """Wait for a reply. It is cancelled when the client leaves, or the wait ends: nobody would read it.
+    """Wait for a reply. It is cancelled when the client leaves, or the wait ends.
 
-    Raises ClientGone, CancelledError where somebody else cancelled `asking`, and what that raises.
+    Raises ClientGone, CancelledError where other code cancelled `asking`, and what that raises.
     """
     try:
         while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:

@@ -1,6 +1,6 @@
 """Both services in this process, past HTTP: from body to body it is the code that Lambda runs.
 
-What an operation needs is imported when it is first asked: SEAL and DuckDB take 100 ms.
+What an operation needs is imported when it is first called: SEAL and DuckDB take 100 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prepare_embedded() -> None:
-    """Get the services' processes ready in the background, before an embedded service is asked.
+    """Get the services' processes ready in the background, before an embedded service gets a request.
 
     Best while this process has one thread, else early. All that the services need, most of which the client needs as
     well, is imported once, before their processes are forked.

@@ -15,7 +15,6 @@ no HTTP (400), and a head over 64 KB unless it arrives at once.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,6 +31,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_services import links
 from cleave_services.log import log_to_stderr
 from cleave_services.openapi import Application
@@ -39,7 +39,7 @@ from cleave_services.plain.service import service as plain
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import limits, wire
-from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.errors import ServiceError
 from cleave_shared.version import VERSION
 
 _STOP_SECONDS = 5
@@ -64,7 +64,7 @@ class Listening:
 def serve(listening: Listening, ready: Callable[[str], None]) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    Raises InputError if the address cannot be had.
+    Raises InputError for an address that cannot be listened on.
     """
     sensitive.prepare()  # the processes that fork children start while there is no thread and no listener yet
     workers.prepare(once=True)
@@ -76,8 +76,7 @@ def serve(listening: Listening, ready: Callable[[str], None]) -> None:
     from cleave_services.sensitive.app import app as sensitive_app  # noqa: PLC0415
 
     services = {"sensitive": sensitive_app, "plain": plain_app}
-    listener = _listen(listening.host, listening.port)
-    shown = f"[{listening.host}]" if ":" in listening.host else listening.host
+    listener, shown = listen(listening.host, listening.port), in_url(listening.host)
     names = {listening.host, *listening.names}
     application: ASGIApp = Door(Named(Pages(Switch(services), services), names))
     if listening.origins:
@@ -126,12 +125,7 @@ class Named:
             name = urlsplit(f"//{hosts[0].decode('ascii')}").hostname or ""
         except ValueError:
             return False
-        if name == "localhost" or name in self._names:
-            return True
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        return name in self._names or is_loopback(name)
 
 
 class Switch:
@@ -154,20 +148,8 @@ class Switch:
         await self._services[name or next(iter(self._services))](scope, receive, send)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise InputError(
-            f"{host} port {port} cannot be listened on ({error.strerror})", hint="another --port, or 0 for any free one"
-        ) from None
-    listener.set_inheritable(False)
-    return listener
-
-
 class _Server(uvicorn.Server):
-    """Tells when it is ready, and ends without ado on a signal: uvicorn's own would raise it once more."""
+    """Calls `ready`, and ends on a signal: uvicorn's own server would raise the signal once more."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -21,7 +21,7 @@ class OutOfTime(ServiceError):  # noqa: N818 - named for what happened
 
 
 class Stopped(ServiceError):  # noqa: N818 - named for what happened
-    """Somebody stopped the query, mostly Ctrl-C."""
+    """The query was stopped, mostly by Ctrl-C."""
 
 
 _QUERY = "the query was not answered", "the services' logs tell what they were doing"
@@ -89,7 +89,7 @@ class Deadline:
             result, error = None, None
             try:
                 result = work()
-            except BaseException as failure:  # noqa: BLE001 - whoever waits gets it
+            except BaseException as failure:  # noqa: BLE001 - raised where the result is awaited
                 error = failure
             if not outcome.set_running_or_notify_cancel():  # only now: what runs cannot be cancelled
                 return

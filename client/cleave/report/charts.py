@@ -19,7 +19,7 @@ from cleave.text import figures
 from cleave.text.printable import printable
 
 MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them
-MOST_LINES = 8  # as many as colours can be told apart
+MOST_LINES = 8  # as many colours as people can distinguish
 MOST_CHARTS = 24
 _MOST_COLUMNS, _MOST_BARS = 12, 40  # upright with a name under each; lying with a name beside each
 _LINE = 60  # characters that fit under all upright bars together
@@ -193,7 +193,7 @@ def _point(
     scale = Fraction(10) ** exponent
     exact, undecided = result.exact[place][column], result.is_undecided(place, column) or bool(result.doubts_of(place))
     scaled = float((fraction(value) or Fraction(0)) / scale)
-    known = bound is not None and bound > 0 and math.isfinite(bound) and not exact
+    has_bar = bound is not None and bound > 0 and math.isfinite(bound) and not exact
     written = (
         figures.encrypted(result.rows[place][column], result.bounds[place][column], exact)
         if result.columns[column].source == "encrypted"
@@ -205,8 +205,8 @@ def _point(
         place=float(place) if time is None else time,
         series=lines.index(groups.series[place]) if lines else 0,
         value=scaled,
-        low=float(span[0] / scale) if known else None,
-        high=float(span[1] / scale) if known else None,
+        low=float(span[0] / scale) if has_bar else None,
+        high=float(span[1] / scale) if has_bar else None,
         label=_short(scaled),
         title=printable(f"{groups.names[place]}: {written}{mark}"),
         undecided=undecided,

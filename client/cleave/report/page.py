@@ -7,7 +7,6 @@ JSON in which no `<`, `>` or `&` is left.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from base64 import b64encode
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from cleave.ask.source import Result, Usage
 
 with extra("report", "reports"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined, Template
     from markupsafe import Markup
 
 
@@ -178,9 +178,6 @@ def _unread(description: Description | None) -> int:
     return sum(1 for column in description.columns if column.fate.startswith("not read"))
 
 
-with extra("report", "reports"):
-    from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 _IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 DRAWING = ("vendor/plot.js", "draw.js")
 
@@ -217,7 +214,7 @@ def as_json(charts: Sequence[Chart]) -> str:
 
 
 def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 _DIGITS = 4

@@ -24,8 +24,8 @@ def sized(number: int) -> str:
 
 
 def size_of(text: str | int) -> int:
-    """The bytes that a size says: 1GB, 500 MB, 1.5GiB, or a number of bytes. Raises InputError."""
-    found = _SIZE.fullmatch(str(text).strip().lower())
-    if found is None or found[2] not in _UNITS:
+    """Return the bytes of a size: 1GB, 500 MB, 1.5GiB, or a number of bytes. Raises InputError."""
+    size = _SIZE.fullmatch(str(text).strip().lower())
+    if size is None or size[2] not in _UNITS:
         raise InputError("that is not a size", hint="a number of bytes, or one with a unit: 500MB, 1GB, 2GiB")
-    return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]
+    return int(float(size[1]) * _UNITS[size[2]]) if "." in size[1] else int(size[1]) * _UNITS[size[2]]

@@ -28,7 +28,7 @@ Reply = TypeVar("Reply", bound=Envelope)
 
 _log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and paths, no bodies
 
-# A query's time unless it is told another: 67 million values are 540 MB, 430 s over 10 Mbit/s.
+# A query's time by default: 67 million values are 540 MB, 430 s over 10 Mbit/s.
 QUERY_SECONDS = 600.0
 TOO_MANY = 429
 
@@ -60,7 +60,7 @@ class Transport:
     """Both services by a Carrier. `here`: it takes a request to this process.
 
     Thread-safe: several calls may be under way at once. Calls raise ServiceError and nothing else. `requests` counts
-    what was asked, `sent` and `received` the bytes of bodies, repeated attempts included. After a call that failed
+    requests, `sent` and `received` the bytes of bodies, repeated attempts included. After a call that failed
     nothing more is sent: every other call, also one under way, fails with the same error.
     """
 
@@ -146,7 +146,7 @@ class Transport:
 
     def _attempt(self, service: Service, path: str, body: Body) -> Response:
         gate = self._gates[service]
-        asked = time.monotonic()
+        queued = time.monotonic()
         age = gate.enter()
         begun = time.monotonic()
         try:
@@ -171,7 +171,7 @@ class Transport:
             self.received += len(answer.body)
         _log.info(
             "%s: %d, %d bytes up, %d down, %.3f s after a wait of %.3f s",
-            *(path, answer.status, len(body), len(answer.body), time.monotonic() - begun, begun - asked),
+            *(path, answer.status, len(body), len(answer.body), time.monotonic() - begun, begun - queued),
         )
         return answer
 

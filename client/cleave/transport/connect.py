@@ -53,8 +53,8 @@ def _http(target: Target, endpoint: str) -> Transport:
     from cleave.transport.http import connect_http  # noqa: PLC0415 - httpx takes 90 ms; embedded services do without
 
     urls = read_endpoints(endpoint, insecure_http=target.insecure_http)
-    asked = target.sign or target.profile is not None or target.region is not None
-    signed = {service: url for service, url in urls.items() if asked or execute_api_region(url)}
+    signs_all = target.sign or target.profile is not None or target.region is not None
+    signed = {service: url for service, url in urls.items() if signs_all or execute_api_region(url)}
     if not signed:
         return connect_http(urls)
     from cleave.transport.aws import open_session, sigv4_signer  # noqa: PLC0415 - botocore takes 120 ms

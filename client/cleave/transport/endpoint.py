@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from cleave.transport import addresses
 from cleave.transport.base import Service
 from cleave_shared.errors import UsageError
 
@@ -31,11 +31,8 @@ def execute_api_region(url: str) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    """Check whether a URL names this machine's loopback."""
+    return addresses.is_loopback(urlsplit(url).hostname or "")
 
 
 def _checked(base: str, *, insecure_http: bool) -> str:

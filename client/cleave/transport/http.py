@@ -57,7 +57,7 @@ class _Endpoints:
         url = self._urls[service] + path
         headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
         if sign := self._signers.get(service):
-            headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be fetched anew
+            headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be fetched again
         answer, _ = self._sender.post(service.label, url, body, headers, deadline)
         return answer
 

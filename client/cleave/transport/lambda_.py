@@ -80,10 +80,10 @@ class Functions:
         url, label = self._urls[service], f"the function behind {service.label}"
         event = json.dumps(proxy_event(path, body, FRAMES_TYPE)).encode()
         headers = deadline.call(partial(self._sign, url, event, {"content-type": JSON_TYPE}))
-        reply, told = self._sender.post(label, url, event, headers, deadline)
+        reply, reply_headers = self._sender.post(label, url, event, headers, deadline)
         if reply.status != 200:
-            raise _refusal(service, reply, told.get("x-amzn-errortype", ""))
-        if "x-amz-function-error" in told:
+            raise _refusal(service, reply, reply_headers.get("x-amzn-errortype", ""))
+        if "x-amz-function-error" in reply_headers:
             raise _failure(service, reply)
         return _answer(service, reply)
 
@@ -114,11 +114,11 @@ def _answer(service: Service, reply: Response) -> Response:
 
 
 def _failure(service: Service, reply: Response) -> ServiceError:
-    """The function itself failed: out of memory, out of time, or could not start. Only the error's type is told."""
+    """The function itself failed: out of memory, out of time, or could not start. Only the error's type is shown."""
     kind = _content(reply).get("errorType")
-    told = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
+    shown = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
     return ServiceError(
-        reply.named(f"the function behind {service.label} failed{told}"),
+        reply.named(f"the function behind {service.label} failed{shown}"),
         hint="see its log; most often it needs more memory or time",
     )
 
@@ -143,18 +143,10 @@ def _content(reply: Response) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def proxy_event(
-    path: str,
-    body: bytes,
-    content_type: str,
-    *,
-    stage: str = "$default",
-    headers: Mapping[str, str] | None = None,
-    context: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """A POST of `body`. `headers` and `context` are what an API adds on the way; a direct invocation has neither."""
+def proxy_event(path: str, body: bytes, content_type: str) -> dict[str, Any]:
+    """A POST of `body`, without what an API adds on the way."""
     binary = content_type == FRAMES_TYPE  # the template's BinaryMediaTypes
-    sent = {"Accept": content_type if binary else JSON_TYPE, "Content-Type": content_type, **(headers or {})}
+    sent = {"Accept": content_type if binary else JSON_TYPE, "Content-Type": content_type}
     return {
         "resource": path,
         "path": path,
@@ -168,11 +160,10 @@ def proxy_event(
         "requestContext": {
             "resourcePath": path,
             "httpMethod": "POST",
-            "path": path if stage == "$default" else f"/{stage}{path}",
+            "path": path,
             "protocol": "HTTP/1.1",
-            "stage": stage,
+            "stage": "$default",
             "identity": {"sourceIp": None},
-            **(context or {}),
         },
         "body": base64.b64encode(body).decode("ascii") if binary else body.decode(),
         "isBase64Encoded": binary,

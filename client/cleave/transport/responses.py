@@ -20,7 +20,7 @@ _REQUEST_IDS = ("x-request-id", "x-amzn-requestid", "x-amz-apigw-id")
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}", re.ASCII)
 
 _BY_STATUS = {
-    401: "the endpoint wants to be told who asks; add --profile or --sign for an AWS one",
+    401: "the endpoint requires authentication; add --profile or --sign for an AWS one",
     403: "the caller may not invoke this API: check the credentials' policy, the region and the path of the endpoint",
     404: "is this the base URL, stage included and without /v1/...?",
     405: "is this the base URL, stage included and without /v1/...?",
@@ -55,7 +55,7 @@ class Response:
 
     status: int
     content_type: str
-    body: bytes = field(repr=False)  # asyncio puts the repr of a task's result together even where nobody logs it
+    body: bytes = field(repr=False)  # asyncio makes the repr of a task's result even where it is not logged
     request_id: str = ""  # by which its log knows it
     retry_after: float | None = None  # seconds
 

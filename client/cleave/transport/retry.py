@@ -75,7 +75,7 @@ def worth_repeating(status: int) -> bool:
 def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadline: Deadline) -> Response:
     """The first answer that is not worth repeating, else the last one. Raises the last Interrupted.
 
-    A wait that would outlast the deadline is not begun: what came last is told at once.
+    A wait that would outlast the deadline is not begun: the last outcome is returned or raised at once.
     """
     for number in range(policy.attempts):
         answer: Response | Interrupted
@@ -161,6 +161,6 @@ class Gate:
     def _admit(self) -> None:
         while self._waiting and self._inside < int(self.width):
             turn = self._waiting.popleft()
-            if turn.set_running_or_notify_cancel():  # else whoever waited has given up
+            if turn.set_running_or_notify_cancel():  # else the waiting thread has given up
                 self._inside += 1
                 turn.set_result(None)

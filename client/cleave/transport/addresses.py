@@ -1,0 +1,37 @@
+"""Hosts and ports of this machine: which addresses are its own, and listening on one."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from cleave_shared.errors import InputError
+
+
+def is_loopback(host: str) -> bool:
+    """Check whether only this machine reaches an address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on a TCP port; 0: any free one. Raises InputError where that is not possible."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=256)
+    except OSError as error:
+        raise unavailable(host, port, error.strerror) from None
+
+
+def unavailable(host: str, port: int, reason: str | None) -> InputError:
+    """The error for a port that cannot be listened on."""
+    why = f" ({reason})" if reason else ""
+    return InputError(f"{host} port {port} cannot be listened on{why}", hint="another --port, or 0 for any free one")
+
+
+def in_url(host: str) -> str:
+    """`host` as a URL has it: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host
