@@ -129,7 +129,7 @@ def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
     )
 
 
-def fail(asked: wire.PlainRequest, note: object) -> wire.PlainResponse:
+def fail(request: wire.PlainRequest, note: object) -> wire.PlainResponse:
     raise LookupError("a value")
 
 
