@@ -225,7 +225,7 @@ def test_suppressed_groups_leave_no_trace_but_their_number() -> None:
 
 def test_a_page_without_anything_sent_says_so() -> None:
     text = made("local")
-    assert "nothing: they were not asked" in text
+    assert "nothing: no request was sent to them" in text
     assert "nothing was sent, and no key was needed" in text
     assert "a window function is no sum over rows. Nothing of it was sent." in text
     for unused in ("Key id", "Profile", "Rows selected", "None"):
