@@ -40,7 +40,7 @@ class Reply:
 
 
 def limit_of(kind: str) -> int:
-    """The most bytes a request of a media type may have. Raises WireError (415) for a type that is none of ours."""
+    """The most bytes a request of a media type may have. Raises WireError (415) for any other type."""
     if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
         raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)
     return limits.MAX_BODY_BYTES if kind == wire.FRAMES_TYPE else limits.MAX_JSON_BYTES

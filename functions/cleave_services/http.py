@@ -123,7 +123,7 @@ def answer(request: Request, model: BaseModel | Large) -> Response:
 
 
 def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """All of a POST: `read`, then the work and `answer` in a thread of their own. Raises what these raise."""
+    """Handle a POST: `read`, then the work and `answer` in a thread. Raises what these raise."""
 
     async def respond(request: Request) -> Response:
         envelope = await read(request, operation.models[0])

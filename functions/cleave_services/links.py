@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cleave_services.link_http import Connections
 
 VARIABLE = "CLEAVE_STORE_URLS"
-TABLES, RESULTS = "tables", "results"  # what lies where: /KIND/SET/OBJECT
+TABLES, RESULTS = "tables", "results"  # kinds in /KIND/SET/OBJECT
 Bytes = TypeVar("Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -48,7 +48,7 @@ _LATE = WireError(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a link leads: `rest` follows `base`."""
+    """Destination of a link: `rest` follows `base`."""
 
     base: str
     rest: str
@@ -75,7 +75,7 @@ class _InMemory:
 
 @dataclass(frozen=True, slots=True)
 class _InFolder:
-    """In a folder; `number` is what an error calls it."""
+    """Object in a folder; an error names it by `number`."""
 
     folder: str
     name: str
@@ -109,7 +109,7 @@ class Links:
         """The content of each, several of them read at once. Raises WireError before any is read for a link that
         leads elsewhere, and for the first that is not there, or not what it must be, or late.
 
-        `kind`: RESULTS for what lies among the answers, as the questions and answers of a job do.
+        `kind`: RESULTS for questions and answers of a job.
         `what` an error calls them: else objects, by number.
         """
         places = [self._place(each.link, kind, table_set, what or f"object {at}") for at, each in enumerate(objects)]

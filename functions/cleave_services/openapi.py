@@ -122,7 +122,7 @@ def _documented(operation: Operation) -> APIRoute:
     )
 
 
-def _undone() -> None:  # stands for what a route does; a docstring would be in the document
+def _undone() -> None:  # a placeholder for a route's work; a docstring would be in the document
     pass
 
 

@@ -60,7 +60,7 @@ class Service:
         self.prepare = prepare
 
     def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Reply:
-        """One POST answered in its own media type, past HTTP. Raises nothing; nothing is logged."""
+        """Answer a POST in its own media type, past HTTP. Raises nothing and logs nothing."""
         for operation in self.operations:
             if match := operation.pattern.fullmatch(path):
                 try:

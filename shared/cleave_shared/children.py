@@ -8,7 +8,7 @@ pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++
         (blob,) = child.receive(26)
 
 Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left. A child may also wait
-for its work (`answer_calls`, `Child.call`): those of a `cleave_shared.crew` and of a `cleave_shared.fork_server` do.
+for its work (`answer_calls`, `Child.call`), as children of `cleave_shared.crew` and `cleave_shared.fork_server` do.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _UNBOUNDED = Bounds()
 
 
 class Channel:
-    """One end of the way between parent and child: frames of byte strings."""
+    """End of a channel between parent and child: frames of byte strings."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -222,7 +222,7 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Col
 def fork_onto(
     end: socket.socket, work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()
 ) -> int:
-    """As `fork`, over a socket that is there already. Returns the child's process id."""
+    """Fork like `fork`, over an existing socket. Returns the child's process id."""
     parent = os.getpid()
     pid = bare_fork()
     if pid == 0:
@@ -231,7 +231,7 @@ def fork_onto(
 
 
 def bare_fork() -> int:
-    """As os.fork, with signals held back: what a handler raises within a library's hook of forks would be lost there.
+    """Fork with signals held back: an exception of a handler would be lost in a library's fork hook.
 
     In the child they are held back until it calls `calm_signals`.
     """
@@ -246,7 +246,7 @@ def bare_fork() -> int:
 
 
 def answer_calls(channel: Channel) -> None:
-    """All the work of a child that waits for its calls (`Child.call`)."""
+    """Serve a child's calls (`Child.call`) until its channel ends."""
     lasting = True
     with contextlib.suppress(EOFError):
         while lasting:
@@ -286,7 +286,7 @@ def die_with(parent: int) -> None:
 
 
 def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, parent: int, keep: set[int]) -> NoReturn:
-    """All of a child's life. Nothing of the parent's is flushed, finalised or run at its exit."""
+    """Run a child from fork to exit. Nothing of the parent is flushed, finalised or run at its exit."""
     code = 1
     try:
         die_with(parent)
@@ -305,7 +305,7 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
 
 
 def calm_signals() -> None:
-    """For a process just made: no handler of its parent's is run in it."""
+    """Reset the signal handlers that a new process inherited."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches a whole group; the parent decides what ends
     for each in _DEFAULT:
@@ -316,7 +316,7 @@ def calm_signals() -> None:
 def let_go(keep: set[int]) -> None:
     """Put /dev/null in the place of the standard streams and of every inherited pipe, socket and the like.
 
-    In their place, since an inherited object may still close its number, which must not be somebody else's by then.
+    In their place, since an inherited object may still close its number, which another file must not have by then.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in map(int, os.listdir("/proc/self/fd")):

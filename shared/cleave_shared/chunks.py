@@ -23,7 +23,7 @@ def joined(files: Sequence[bytes | memoryview]) -> bytes:
 
 
 def head_bytes(count: int) -> int:
-    """How many bytes stand before the first of so many files."""
+    """Bytes before the first of `count` files."""
     return _COUNT.size + 4 * count
 
 

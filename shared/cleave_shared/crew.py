@@ -50,7 +50,7 @@ class Crew:
                 yield child
                 stack.pop_all()
                 if self._once:
-                    child.release()  # its server ends it; nobody waits for that
+                    child.release()  # its server ends it, without anyone waiting
                 else:
                     self._keep(child)
         finally:

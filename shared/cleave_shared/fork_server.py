@@ -238,7 +238,7 @@ class Server:
         self._woken = woken
         self._poll.register(woken, select.POLLIN)
         self._parent: int | None = None
-        with contextlib.suppress(OSError):  # where the kernel has none, the end of `control` is all there is to go by
+        with contextlib.suppress(OSError):  # where the kernel has none, only the end of `control` shows it
             self._parent = os.pidfd_open(parent)
             self._poll.register(self._parent, select.POLLIN)
 

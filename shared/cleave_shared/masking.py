@@ -77,7 +77,7 @@ class MaskEvaluator(seal.SealEvaluator):
         largest = 1 << (_PLAIN_BITS - 1)
         if polynomial.max() >= largest or polynomial.min() <= -largest:
             raise ValueError("a mask's coefficients are too large")
-        np.bitwise_and(polynomial, (1 << _PLAIN_BITS) - 1, out=self._residues)  # negative ones stand for 2^20 more
+        np.bitwise_and(polynomial, (1 << _PLAIN_BITS) - 1, out=self._residues)  # negative ones become 2^20 more
         mask = seal.restore(seal.api.Plaintext(), self._context, self._file)
         self._evaluator.transform_to_ntt_inplace(mask, self._context.first_parms_id())
         return mask

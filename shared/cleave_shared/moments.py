@@ -35,5 +35,5 @@ def sentinel_mask(degree: int, label: str) -> Polynomial:
 
 
 def scan_label(label: str, number: int) -> str:
-    """Which weights the sentinels of chunk `number` get in a scan that goes by `label`."""
+    """Label of the sentinels' weights in chunk `number` of a scan with `label`."""
     return f"cleave/1/scan/{label}/{number}"

@@ -77,7 +77,7 @@ AGGREGATES_BY_NAME = frozenset({"aggregate", "array_aggr", "array_aggregate", "l
 def called(call: Mapping[str, Any]) -> Iterator[str]:
     """Yield, in lower case, the names of the functions that a FUNCTION node of DuckDB's parsed tree calls.
 
-    "" stands for a name that the text does not state: one that is computed, or in a call that is written with named
+    "" replaces a name that the text does not state: one that is computed, or in a call that is written with named
     arguments or after a dot, where DuckDB puts the arguments in another order.
     """
     name = str(call["function_name"]).lower()

@@ -1,4 +1,4 @@
-"""Which group each of some rows is in, in as many bits per row as tell the groups apart.
+"""Group numbers of rows, in as few bits per row as distinguish the groups.
 
 Number 0 is a row that no group has, g + 1 a row of group g. Plane b holds bit b of every row's number: row r is bit
 7 - r mod 8 of byte r div 8. Planes stand one after another, each padded with zeros to a whole byte.
@@ -15,7 +15,7 @@ Numbers = NDArray[np.int32]  # (rows,)
 
 
 def size(rows: int, groups: int) -> int:
-    """Bytes of so many rows' numbers."""
+    """Bytes of the numbers of `rows` rows."""
     return groups.bit_length() * -(-rows // 8)
 
 

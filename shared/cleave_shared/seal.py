@@ -94,7 +94,7 @@ def save(thing: Any) -> bytes:
 
 
 def save_short(thing: Any) -> bytes:
-    """The same of what takes less than _PIPE_BYTES, as a ciphertext does: 45 us less than through a file.
+    """Save what takes less than _PIPE_BYTES, as a ciphertext does: 45 us faster than through a file.
 
     SEAL would wait for ever to write more than a pipe holds.
     """
@@ -248,7 +248,7 @@ class Ring:
             raise ValueError("not a seeded ciphertext of this ring")
         modulus = np.uint64(self.modulus)
         total = polynomial.view(np.uint64) + np.frombuffer(zero, np.uint64, self.degree, start)
-        # of a sum or a difference that wraps, the other is taken: the sum lies between -q/2 and 3q/2
+        # of a sum or a difference that wraps, the other is taken: the sum is between -q/2 and 3q/2
         np.minimum(total, total + modulus, out=total)
         np.minimum(total, total - modulus, out=total)
         head = _CIPHERTEXT.pack(*self._parms_id, False, 2, self.degree, 1, 1.0, 1)
@@ -342,7 +342,7 @@ of_one_kind = _OfOneKind()  # 2 us less than a generator, around what takes 13
 
 
 class SealEvaluator:
-    """The `Evaluator` over CKKS ciphertexts (cleave_shared.moments says how rows lie in them)."""
+    """The `Evaluator` over CKKS ciphertexts (cleave_shared.moments says how rows are placed in them)."""
 
     def __init__(self, of: Ring) -> None:
         self._ring = of

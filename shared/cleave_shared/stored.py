@@ -5,9 +5,9 @@
     POST /v1/sensitive/tables/{set}/scan        ScanRequest          -> ScanResponse
 
 The set is the folder of a table's objects, 32 hex digits: it stands in the path, so that IAM can say who may ask what
-of which table. A link is a presigned URL, hence a credential for a while: it stands in bodies alone.
+of which table. A link is a presigned URL, hence a credential for a while: it is in bodies alone.
 
-A job is a question of more calls than a client wants to make itself. Its questions and answers lie in the store under
+A job is a question of more calls than a client wants to make itself. Its questions and answers are in the store under
 results/{set}/. A state machine passes steps to the function, each with presigned links to what it reads and writes, and
 passes on what each answers with: numbers and digests.
 
@@ -56,7 +56,7 @@ class StoredAnswer(Part):
 
 
 class Lane(Part):
-    """Objects of ciphertexts of which those with the same number are added up, of numbers `start`..`stop`.
+    """Objects of ciphertexts; those with the same number, from `start` to before `stop`, are added up.
 
     An object may have fewer of them than another; every number is in one at least.
     """
@@ -136,7 +136,7 @@ class StoredPlainRequest(Envelope):
 
 
 class StoredPlainResponse(Envelope):
-    """One entry per group in `counts` and in every column; none where `stored` is set.
+    """Groups, with one entry each in `counts` and in every column; none where `stored` is set.
 
     `numbers` and `filters` are empty without `members`.
     """
@@ -179,7 +179,7 @@ class Answered(Part):
 
 
 class Call(Part):
-    """One request of a job. `results`: presigned PUTs for its answer."""
+    """Request of a job. `results`: presigned PUTs for its answer."""
 
     step: Literal["call"]
     set: Hex
@@ -189,7 +189,7 @@ class Call(Part):
 
 
 class Reduce(Part):
-    """Answers of steps that are to be added up; `parts` must hold one of each step. `question`: a ReduceRequest."""
+    """Sum of steps' answers; `parts` must hold one of each step. `question`: a ReduceRequest."""
 
     step: Literal["reduce"]
     set: Hex
@@ -231,13 +231,13 @@ Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
 
 
 class ScanObject(Linked):
-    """Some of a lane's ciphertexts."""
+    """Stored object with some of a lane's ciphertexts."""
 
     first: Place = Field(description="number of the first of them in the lane")
 
 
 class ScanRequest(Envelope):
-    """Ask for sums of the rows of each group, of lanes that lie alike.
+    """Ask for sums of the rows of each group, over lanes with the same layout.
 
     A row is one coefficient of a ciphertext of each lane; a chunk has N - 16 of them. A group's partial sum begins at
     each of its `cuts`, places in `chunks`, and goes on to the next.

@@ -9,7 +9,7 @@ JSON carries blobs in base64. Frames (`application/octet-stream`) carry the same
 A request's mark is the SHA-256 in its frame, or that of its JSON. So neither a damaged request nor a damaged answer,
 nor the answer to another request, is taken for sound. This finds faults: who sits on the way unhindered by TLS can
 compute a digest too. It costs 0.6 ns per byte at either end. Between a client and a service in one process there is no
-way: a request is handed over as it lies (`Loose`), without a digest, and named by a random mark.
+way: a request is handed over as objects (`Loose`), without a digest, and named by a random mark.
 
 A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
 speaks frames; curl speaks JSON. No field of any model here can hold a secret key: see tests/architecture.
@@ -58,7 +58,7 @@ Bytes = bytes | memoryview
 
 
 class _Frames:
-    """A message's blobs, each to be named once: a blob named often would be work without bytes."""
+    """Blobs of a message, each to be named once: a blob named often would cost work without costing bytes."""
 
     def __init__(self, blobs: Sequence[Bytes]) -> None:
         self._left: list[Bytes | None] = [*blobs]
@@ -117,7 +117,7 @@ View = Annotated[
     PlainSerializer(_dump_blob, return_type=str | int),
     WithJsonSchema({"type": "string", "format": "base64"}),
 ]
-"""The same, of which no copy is made where a body is read: a part of the body."""
+"""The same without a copy: a view of the body that is read."""
 
 Item = TypeVar("Item")
 Each = Annotated[list[Item], Field(fail_fast=True)]
@@ -137,7 +137,10 @@ class Envelope(BaseModel):
 
 
 class MomentsRequest(Envelope):
-    """Ask for the sum of the chunks of every block. Which row, group or column lies where only the sender knows."""
+    """Ask for the sum of the chunks of every block.
+
+    Only the sender knows the row, group and column of each coefficient.
+    """
 
     profile: str = Field(max_length=32)
     key_id: Hex
@@ -192,7 +195,7 @@ class TypedColumn(BaseModel):
 
 
 class PlainResponse(Envelope):
-    """One entry per group in `counts` and in every column."""
+    """Groups, with one entry each in `counts` and in every column."""
 
     schema_hash: Hex
     rows: Count

@@ -201,19 +201,19 @@ def test_fault(fault: dict[str, str], key: SecretKey, other_key: SecretKey) -> N
     answer = ACTIONS[fault["name"]](case, other_key)
     if fault["check"] == "passes":
         case.job.accept(case.part, case.request, answer)
-        assert (total := case.job.estimates(0)[0].value) > 0
+        assert (total := case.job.totals.estimates(0)[0].value) > 0
         with pytest.raises(CheckFailed, match="accepted before"):
             case.job.accept(case.part, case.request, answer)
-        assert case.job.estimates(0)[0].value == total
+        assert case.job.totals.estimates(0)[0].value == total
         with pytest.raises(CheckFailed, match="not every chunk"):
-            case.job.unanswered().estimates(0)
+            case.job.unanswered().totals.estimates(0)
         return
     with pytest.raises(CheckFailed) as caught:
         case.job.accept(case.part, case.request, answer)
     assert caught.value.check == fault["check"]
     assert not case.job._totals.estimates(0)[0].value  # not even part of the answer was taken
     with pytest.raises(CheckFailed, match="not every chunk"):
-        case.job.estimates(0)
+        case.job.totals.estimates(0)
 
 
 def test_every_fault_is_carried_out() -> None:
@@ -238,4 +238,4 @@ def test_answers_about_parts_are_added_up_in_any_order(backwards: bool, key: Sec
             job.accept(part, request, answer)
     ends = [0, *counts.cumsum()]
     expected = [int(values[0, start:end].sum()) for start, end in pairwise(ends)]
-    assert [job.estimates(group)[0].value for group in range(len(counts))] == expected
+    assert [job.totals.estimates(group)[0].value for group in range(len(counts))] == expected

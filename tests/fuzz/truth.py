@@ -121,7 +121,7 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.Mo
         except CheckFailed as failed:
             return f"refused by check: {failed.check}"
         for group, rows in enumerate(counts):
-            for figure, true in zip(columns.figures(fresh.estimates(group), rows), truth[group], strict=True):
+            for figure, true in zip(columns.figures(fresh.totals.estimates(group), rows), truth[group], strict=True):
                 if not _holds(figure, true):
                     return f"{WRONG}: a figure of group {group}"
         return RIGHT

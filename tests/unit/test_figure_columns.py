@@ -35,9 +35,6 @@ class Added:
 
     totals: Totals
 
-    def estimates(self, group: int) -> list[Estimate]:
-        return self.totals.estimates(group)
-
 
 exact_domains = st.builds(
     lambda decimals, a, b, nullable: Domain(decimals, min(a, b), max(a, b), nullable),
@@ -90,7 +87,7 @@ def test_columns_of_figures_are_the_figures_of_the_groups(
     groups = [group for group in range(len(counts)) if random.integers(0, 4)]
     figures = Figures(columns, cast(Job | None, job), [(group,) for group in groups], counts)
     nothing = [Estimate(Fraction(0))] * len(columns.types)
-    slow = [columns.figures(job.estimates(group) if job else nothing, counts[group]) for group in groups]
+    slow = [columns.figures(job.totals.estimates(group) if job else nothing, counts[group]) for group in groups]
     for number, each in enumerate(asked):
         expected = [row[number] for row in slow]
         assert all(map(same, figures.column(number), expected)), each

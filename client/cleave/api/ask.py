@@ -99,7 +99,7 @@ def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
     >>> planned.description.sensitive.count, planned.description.sensitive.bytes_up
     (1, 66048)
 
-    Nothing is sent, and no key is needed but that of stored tables. Raises InputError and QueryRefused.
+    Nothing is sent, and only stored tables need a key. Raises InputError and QueryRefused.
     """
     given = complete(Asking, asking)
     with session_over(data, given) as session:
@@ -155,7 +155,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
 
 def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
-    """One question to an open session; a warning at the line that called the API says what stays undecided."""
+    """Answer one question over an open session; warn, at the line that called the API, of what stays undecided."""
     planned = session.plan(sql, cloud_only=asking["cloud_only"])
     if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read

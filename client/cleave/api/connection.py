@@ -141,7 +141,7 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[object]]) -> Cursor:
-        """Ask with each set of parameters in turn; the rows are those of the last."""
+        """Execute with each set of parameters in turn; the last one's rows stay."""
         self._opened()
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
@@ -189,12 +189,12 @@ class Cursor:
 
     @property
     def bounds(self) -> list[tuple[float | None, ...]]:
-        """For each row and column the largest distance to the exact value."""
+        """Largest distance to the exact value, for each row and column."""
         return self._answered().bounds
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """For each column where it comes from: key, plain, encrypted or local."""
+        """Origin of each column: key, plain, encrypted or local."""
         return self._answered().sources
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:

@@ -64,7 +64,7 @@ class Result:
 
     @property
     def scanned(self) -> tuple[bool, ...]:
-        """For every column, whether its sums are those of a scan: a sensitive service that lies could have set them."""
+        """Return, for every column, whether a scan made its sums: a dishonest sensitive service could have set them."""
         return tuple(self._table.is_scanned(place) for place in range(len(self.columns)))
 
     @property
@@ -92,7 +92,7 @@ class Result:
 
     @property
     def doubts(self) -> list[tuple[str, ...]]:
-        """For every row the clauses the bounds leave open: HAVING and LIMIT its presence, ORDER BY its place."""
+        """Clauses that the bounds leave open, for every row: HAVING and LIMIT its presence, ORDER BY its place."""
         return [tuple(self._table.doubts_of(row)) for row in range(len(self))]
 
     @property
@@ -152,7 +152,7 @@ class Result:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:
-        """How far to trust the answer and what it took, in a line or two."""
+        """Say in a line or two how far to trust the answer, and what it took."""
         from cleave.cli.report import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)

@@ -1,1 +1,1 @@
-"""All that touches the key: key file, cipher, layout, the encrypted columns and the checks of what comes back."""
+"""Encryption: key file, cipher, layout, encrypted columns, and checks of what comes back."""

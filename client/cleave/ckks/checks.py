@@ -1,6 +1,6 @@
-"""All that a decrypted answer must pass before a number is made of it: sentinels, sums, weighted sums, ranges.
+"""Checks that a decrypted answer must pass before it is used: sentinels, sums, weighted sums, ranges.
 
-Whatever a service returns is believed only then (docs/ckks.md section 7). The checks find faults: a wrong key, a lost,
+Nothing that a service returns is used before (docs/ckks.md section 7). The checks find faults: a wrong key, a lost,
 doubled or foreign chunk, flipped bits, offsets at chosen positions, exchanged totals. The client knows every row, so
 it knows what the sum at every coefficient must be, to within the noise of fresh encryptions.
 """
@@ -32,10 +32,10 @@ def check_envelope(request: MomentsRequest, response: MomentsResponse) -> None:
 
 
 def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:
-    """`results` and `expected` (pieces, N). Every sentinel coefficient is compared with its known sum."""
-    for piece, found, sent in zip(part.pieces, results, expected, strict=True):
+    """`results` and `expected` (pieces, N). Every sentinel coefficient is compared with the sum sent."""
+    for piece, result, sent in zip(part.pieces, results, expected, strict=True):
         require_sentinels(
-            found,
+            result,
             sent[-SENTINELS:],
             piece.chunks,
             f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
@@ -45,22 +45,22 @@ def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -
 
 
 def require_sentinels(
-    found: Coefficients, expected: Coefficients, terms: int, message: str, hint: str | None = None
+    results: Coefficients, expected: Coefficients, terms: int, message: str, hint: str | None = None
 ) -> None:
-    """`found` (..., N), sums of `terms` ciphertexts, and their sentinels (..., SENTINELS). Raises CheckFailed."""
-    if (np.abs(found[..., -SENTINELS:] - expected) > noise(terms)).any():
+    """`results` (..., N), sums of `terms` ciphertexts, and their sentinels (..., SENTINELS). Raises CheckFailed."""
+    if (np.abs(results[..., -SENTINELS:] - expected) > noise(terms)).any():
         raise CheckFailed("sentinel", message, hint=hint)
 
 
 def require_weighted_sum(
-    check: int, sums: Iterable[int], weights: Iterable[int], known: int, chunks: int, modulus: int
+    check: int, sums: Iterable[int], weights: Iterable[int], sentinels: int, chunks: int, modulus: int
 ) -> None:
-    """A lane's check result is the sum of its others, each times its weight, and `known`, the sentinels' part.
+    """A lane's check result is the sum of its others, each times its weight, and `sentinels`, their part.
 
     Raises CheckFailed unless it is so modulo q, to within the noise of the sentinels of `chunks` chunks.
     """
     weighted = sum(weight * value for weight, value in zip(weights, sums, strict=True))
-    off = (check - weighted - known) % modulus
+    off = (check - weighted - sentinels) % modulus
     if min(off, modulus - off) > noise(SENTINELS * chunks):
         raise CheckFailed(
             "scan",
@@ -72,8 +72,8 @@ def require_weighted_sum(
 
 def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> None:
     """Every coefficient must be what was sent, and so every position of every group, within the noise."""
-    for piece, found, sent in zip(part.pieces, results, expected, strict=True):
-        if (np.abs(found - sent) > noise(piece.chunks)).any():
+    for piece, result, sent in zip(part.pieces, results, expected, strict=True):
+        if (np.abs(result - sent) > noise(piece.chunks)).any():
             raise CheckFailed(
                 "total",
                 f"a group's total over chunks {piece.start}..{piece.stop - 1} is not what was sent",
@@ -81,7 +81,7 @@ def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> N
 
 
 class GroupDrift:
-    """How far every group's total in every lane has come from what was sent, over all answers so far.
+    """Distance of every group's total in every lane from what was sent, over all answers so far.
 
     A coefficient may be off by its noise. A service that shifts many of them that little, all to the same side, would
     move their sum by far more than the noise of a sum.
@@ -95,12 +95,12 @@ class GroupDrift:
         self._terms = np.zeros(groups, np.int64)
 
     def check(self, part: Part, results: Coefficients, expected: Coefficients) -> None:
-        for piece, found, sent in zip(part.pieces, results, expected, strict=True):
+        for piece, result, sent in zip(part.pieces, results, expected, strict=True):
             block = piece.block
             if not len(block.groups):
                 continue
             used = int(block.positions.sum())
-            off = (found - sent)[: self._lanes * self._capacity].reshape(self._lanes, self._capacity)[:, :used]
+            off = (result - sent)[: self._lanes * self._capacity].reshape(self._lanes, self._capacity)[:, :used]
             self._drift[:, block.groups] += np.add.reduceat(off, block.first, axis=1)
             self._terms[block.groups] += block.positions * piece.chunks
             allowed = SIGMAS_EXACT * np.sqrt(FRESH_VARIANCE * self._terms[block.groups])
@@ -123,20 +123,20 @@ def fields_of_lanes(layout: Layout, lanes: Coefficients, chunks: int) -> Coeffic
 def fields_of_lane(
     layout: Layout, lane: int, coefficients: Coefficients, chunks: int
 ) -> list[tuple[int, Coefficients]]:
-    """The same of one exact lane (positions,): the number of each field in it, and its totals."""
+    """Number and totals of each field of one exact lane (positions,). Raises as `fields_of_lanes` does."""
     rounded = (coefficients + (1 << (layout.guard - 1))) >> layout.guard
     if (np.abs(coefficients - (rounded << layout.guard)) > noise(chunks)).any():
         raise CheckFailed("residual", "a decrypted total is not an integer within its noise")
     if (rounded < 0).any() or (rounded >> layout.used[lane]).any():
         raise _out_of_range()
-    found = []
+    fields = []
     for number, field in enumerate(layout.fields):
         if field.lane == lane:
             totals = (rounded >> field.offset) & ((1 << field.width) - 1)
             if (totals > field.largest * chunks).any():
                 raise _out_of_range()
-            found.append((number, totals))
-    return found
+            fields.append((number, totals))
+    return fields
 
 
 def _out_of_range() -> CheckFailed:

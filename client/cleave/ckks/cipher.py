@@ -20,7 +20,7 @@ _TOGETHER = 8  # encryptions: one by one, Python's code and SEAL's push each oth
 
 
 class Sentinels:
-    """The secret values that tell a ciphertext from every other, by HMAC-SHA-256 under `key` (32 bytes)."""
+    """The secret values that identify a ciphertext, by HMAC-SHA-256 under `key` (32 bytes)."""
 
     def __init__(self, key: bytes) -> None:
         self._sentinel_key = key
@@ -90,9 +90,9 @@ class Cipher(_Encoder):
         _ = self._in_coefficients
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
-        """The same in coefficient form, for what is added up and nothing else: the message needs no transform.
+        """Yield seeded ciphertexts in coefficient form, which can only be added up: the message needs no transform.
 
-        One by one, a few of them encrypted together when the first is asked for. Masks multiply in the other form only.
+        One by one, a few of them encrypted together when the first is needed. Masks multiply in the other form only.
         """
         for start in range(0, len(polynomials), _TOGETHER):
             several = polynomials[start : start + _TOGETHER]

@@ -63,16 +63,16 @@ class Linear:
 
 
 class Columns:
-    """`types` is known from the arguments' domains alone; `encode` must come before `figures`."""
+    """`types` follows from the arguments' domains alone; `encode` must come before `figures`."""
 
-    def __init__(self, domains: Sequence[Domain], asked: Sequence[EncryptedAggregate]) -> None:
+    def __init__(self, domains: Sequence[Domain], aggregates: Sequence[EncryptedAggregate]) -> None:
         self._domains = tuple(domains)
-        self._asked = tuple(asked)
+        self._aggregates = tuple(aggregates)
         self._flags: dict[frozenset[int], int] = {}  # the column that counts the rows without a NULL
-        self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: known to be 0
+        self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: always 0
         types: list[Column] = []
         names: list[Name] = []
-        for each in self._asked:
+        for each in self._aggregates:
             presence = self._presence(each)
             if presence and presence not in self._flags:
                 self._flags[presence] = len(types)
@@ -90,15 +90,15 @@ class Columns:
         self.types = tuple(types)
         self.names = tuple(names)
         self.readings: list[Reading] = [Reading()] * len(types)
-        self._known: dict[tuple[int, frozenset[int]], Facts] = {}
+        self._facts: dict[tuple[int, frozenset[int]], Facts] = {}
 
-    def _presence(self, asked: EncryptedAggregate) -> frozenset[int]:
+    def _presence(self, encrypted: EncryptedAggregate) -> frozenset[int]:
         """The arguments that may be NULL: where all that never are, every row counts."""
-        return frozenset(place for place in asked.arguments if self._domains[place].nullable)
+        return frozenset(place for place in encrypted.arguments if self._domains[place].nullable)
 
-    def _key(self, asked: EncryptedAggregate, moment: Moment) -> _Key:
-        of = sorted(asked.arguments[place] for place in moment.reads)
-        return _Key(moment.name, tuple(of), self._presence(asked))
+    def _key(self, encrypted: EncryptedAggregate, moment: Moment) -> _Key:
+        of = sorted(encrypted.arguments[place] for place in moment.reads)
+        return _Key(moment.name, tuple(of), self._presence(encrypted))
 
     def encode(self, names: Sequence[str], values: Sequence[Values]) -> list[Words | Doubles]:
         """The columns of `types` from the arguments' values; `names` are for errors.
@@ -106,10 +106,10 @@ class Columns:
         Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
         """
         out: list[Words | Doubles] = [np.zeros(0)] * len(self.types)
-        for asked in self._asked:
-            for place in asked.arguments:
+        for encrypted in self._aggregates:
+            for place in encrypted.arguments:
                 require_values(names[place], self._domains[place], values[place])
-        for presence in dict.fromkeys(map(self._presence, self._asked)):
+        for presence in dict.fromkeys(map(self._presence, self._aggregates)):
             present = present_in([values[place] for place in sorted(presence)])
             if presence in self._flags:
                 flags = np.ones(values[min(presence)].rows, np.uint64) if present is None else present.astype(np.uint64)
@@ -119,7 +119,7 @@ class Columns:
                 place: operand(names[place], self._domains[place], values[place], present)
                 for place in dict.fromkeys(place for key in keys for place in key.arguments)
             }
-            self._known |= {(place, presence): Facts(each.domain, each.centre) for place, each in made.items()}
+            self._facts |= {(place, presence): Facts(each.domain, each.centre) for place, each in made.items()}
             for key in keys:
                 moment, column = self._columns[key]
                 if column is not None:
@@ -127,18 +127,18 @@ class Columns:
         return out
 
     def linear(self, number: int) -> Linear | None:
-        """How the figure of an aggregate follows from a total alone. None: it is not as simple as that."""
-        asked = self._asked[number]
-        kind = _LINEAR.get(asked.aggregate)
-        presence = self._presence(asked)
+        """Return what a count, sum or mean is read from; None for any other aggregate."""
+        encrypted = self._aggregates[number]
+        kind = _LINEAR.get(encrypted.aggregate)
+        presence = self._presence(encrypted)
         flags = self._flags[presence] if presence else None
         if kind is None:
             return None
         if kind == "count":
             return Linear(kind, flags, -1, Reading(), 0)
-        (moment,) = asked.aggregate.moments
-        _, column = self._columns[self._key(asked, moment)]
-        domain = self._domains[asked.arguments[0]]
+        (moment,) = encrypted.aggregate.moments
+        _, column = self._columns[self._key(encrypted, moment)]
+        domain = self._domains[encrypted.arguments[0]]
         if column is None or (reading := self.readings[column]).void or reading.share:
             return None
         if domain.is_exact != isinstance(self.types[column], Exact):
@@ -162,7 +162,7 @@ class Columns:
         return Moments(rows, counts, estimates)
 
     def added(self, parts: Sequence[Moments]) -> Moments:
-        """The moments of groups taken together, bounds added: made of what each part may show, nothing else is told."""
+        """The moments of groups taken together, bounds added: made of what each part may show and nothing else."""
         if len(parts) == 1:
             return parts[0]
         return Moments(
@@ -179,19 +179,20 @@ class Columns:
 
     def finished(self, groups: Iterable[Moments]) -> list[list[Figure]]:
         """Every aggregate's figure of each group."""
-        figures = [self._figure(each) for each in self._asked]
+        figures = [self._figure(each) for each in self._aggregates]
         return [[figure(moments) for figure in figures] for moments in groups]
 
-    def _figure(self, asked: EncryptedAggregate) -> Callable[[Moments], Figure]:
+    def _figure(self, encrypted: EncryptedAggregate) -> Callable[[Moments], Figure]:
         """An aggregate's, with all that is the same for every group looked up."""
-        presence = self._presence(asked)
-        keys = [(moment, self._key(asked, moment)) for moment in asked.aggregate.moments]
+        presence = self._presence(encrypted)
+        keys = [(moment, self._key(encrypted, moment)) for moment in encrypted.aggregate.moments]
         facts = [
-            self._known.get((place, presence), Facts(self._domains[place], Fraction(0))) for place in asked.arguments
+            self._facts.get((place, presence), Facts(self._domains[place], Fraction(0)))
+            for place in encrypted.arguments
         ]
 
         def figure(moments: Moments) -> Figure:
             count = moments.counts[presence] if presence else moments.rows
-            return asked.aggregate.finish(count, {moment: moments.estimates[key] for moment, key in keys}, facts)
+            return encrypted.aggregate.finish(count, {moment: moments.estimates[key] for moment, key in keys}, facts)
 
         return figure

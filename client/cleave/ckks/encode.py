@@ -37,7 +37,10 @@ Values = Sequence[Words | Doubles]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a column became integers: x * 2^exponent + shift. It may follow the values: it never leaves the client."""
+    """Scale of a column's integers: x * 2^exponent + shift.
+
+    It may depend on the values, so it never leaves the client.
+    """
 
     exponent: int = 0
     shift: int = 0
@@ -68,7 +71,7 @@ def encode(packing: Packing, values: Values) -> Encoded:
 
 
 def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
-    """In large pages where there are many: so that neither filling nor forking takes time for every 4 KB."""
+    """Zeros, in large pages where they are many, so that neither filling nor forking takes time for every 4 KB."""
     if 8 * chunks * degree < _LARGE:
         return np.zeros((chunks, degree), np.int64)
     memory = mmap.mmap(-1, 8 * chunks * degree, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -113,7 +116,7 @@ def _parts(
 
 
 def _require_within(integers: Words, largest: int) -> None:
-    """A larger value would run over into its neighbours' totals, which no check could tell."""
+    """A larger value would run over into its neighbours' totals, which no check could detect."""
     beyond = (
         int(integers[0].max(initial=0)) > largest if len(integers) == 1 else columns.exceed(integers, largest).any()
     )

@@ -1,8 +1,8 @@
 """A crew that encrypts a job's requests while others are under way.
 
 TenSEAL holds the GIL in every call, so threads would gain nothing. A worker inherits the key and the plaintexts; only
-numbers of requests go in, and ciphertexts come out through a memory file that all share, where they stay until they are
-asked about: to copy them into memory that is new takes longer than to add them up.
+numbers of requests go in, and ciphertexts come out through a memory file that all share. They stay there until their
+request is sent: copying them into new memory takes longer than adding them up.
 
 Other threads may be at work when it forks, as those of a notebook are: since TenSEAL holds the GIL, none of them is
 inside SEAL then, and a child touches no other library that has locks.
@@ -99,13 +99,13 @@ class Encryptors(Generic[Part]):
         last: bool = True,
     ) -> None:
         """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, which it must not keep, at
-        most `under_way` calls at once. A job that changes between two calls must lie in memory that its workers share.
+        most `under_way` calls at once. A job that changes between two calls must be in memory that its workers share.
 
         `last`: nothing is encrypted afterwards, and the workers end while the last answers come: to end one that has
         inherited a million rows takes 5 ms.
 
         Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
-        where one is not done in time. Then, or once somebody else has set `failed`, nothing more is asked.
+        where one is not done in time. Then, or once other code has set `failed`, no request is sent.
         """
         chosen = range(len(self._parts)) if only is None else only
         if not self._workers:

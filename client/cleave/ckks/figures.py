@@ -1,4 +1,4 @@
-"""Every aggregate's figure of every group, a column at a time and made when it is asked for.
+"""Every aggregate's figure of every group, a column at a time and made when it is read.
 
 `Columns.figures` makes the figures of one group with fractions and balls, whatever the aggregates are: some 100 us a
 group. Here the sums, means and counts of all groups are made together, in integers over one common denominator, and a
@@ -63,7 +63,7 @@ class Figures:
         return self._made[number]
 
     def exact(self, number: int) -> ExactColumn | None:
-        """The values of an aggregate where all of them are exact, None where that is not known beforehand."""
+        """The values of an aggregate where all of them are exact, None where that is not certain beforehand."""
         linear = self._columns.linear(number)
         if linear is None or self._totals is None:
             return None
@@ -86,7 +86,7 @@ class Figures:
     def _others(self) -> list[list[Figure]]:
         nothing, job = [Estimate(Fraction(0))] * len(self._columns.types), self._job
         moments = {
-            place: self._columns.read(job.estimates(place) if job else nothing, self._sizes[place])
+            place: self._columns.read(job.totals.estimates(place) if job else nothing, self._sizes[place])
             for place in dict.fromkeys(place for each in self._members for place in each)
         }
         return self._columns.finished(self._columns.added([moments[place] for place in each]) for each in self._members)
@@ -127,7 +127,7 @@ class Figures:
         return self._summed[number]
 
     def _sums_of(self, linear: Linear, every: Totals) -> _Sums | None:
-        """As `Reading.estimate` says, for all groups."""
+        """Sums of all groups, as `Reading.estimate` makes them."""
         whole, reading = every.whole(linear.column), linear.reading
         totals, counts = self._chosen(whole.totals), self._counts(linear, every)
         if whole.bound is None:

@@ -1,4 +1,4 @@
-"""One job's encrypted half, after its packing: values into plaintexts, requests out, checked totals back, by group."""
+"""Encrypted half of a job, after its packing: plaintexts, requests, and checked totals by group."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Job:
         self._accepted: set[int] = set()  # chunks
 
     def unanswered(self) -> Job:
-        """The same job, of which no answer has been accepted."""
+        """Copy of the job without any accepted answer."""
         job = copy.copy(self)
         job._begin()
         return job
@@ -98,10 +98,6 @@ class Job:
         if len(self._accepted) != self.packing.chunks:
             raise CheckFailed("envelope", "not every chunk has been answered")
         return self._totals
-
-    def estimates(self, group: int) -> list[Estimate]:
-        """The total of every encrypted column over one group. Raises CheckFailed unless every answer was accepted."""
-        return self.totals.estimates(group)
 
 
 _HALF = 32
@@ -186,18 +182,18 @@ def wide_bound(terms: int, scale: Scale) -> Fraction:
 
 
 def estimates(layout: Layout, scales: Sequence[Scale], slots: Sequence[int], rows: int, terms: int) -> list[Estimate]:
-    """The total of every column from those of its `slots`: over `rows` rows, the sum of `terms` fresh coefficients."""
-    found, at = [], 0
+    """The total of every column over `rows` rows, from its `slots`, each a sum of `terms` fresh coefficients."""
+    columns, at = [], 0
     for place, scale in zip(layout.places, scales, strict=True):
         fields = fields_of(place)
         totals, at = slots[at : at + len(fields)], at + len(fields)
         if isinstance(place, WidePlace):
             total = slots[len(layout.fields) + place.lane - len(layout.used)]
-            found.append(Estimate(total * unit_of(scale), wide_bound(terms, scale)))
+            columns.append(Estimate(total * unit_of(scale), wide_bound(terms, scale)))
         elif isinstance(place, NarrowPlace):
-            found.append(Estimate((totals[0] - rows * scale.shift) * unit_of(scale), ROUNDING_UNITS * unit_of(scale)))
+            columns.append(Estimate((totals[0] - rows * scale.shift) * unit_of(scale), ROUNDING_UNITS * unit_of(scale)))
         else:
-            found.append(
+            columns.append(
                 Estimate(Fraction(sum(part << field.shift for part, field in zip(totals, fields, strict=True))))
             )
-    return found
+    return columns

@@ -1,13 +1,13 @@
 """The owner's key in one file that only its owner may read, wrapped by a passphrase.
 
 The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, and the
-newest versions of tables known when the file was copied. Under AES-256-GCM: the 32-byte master secret. The wrapping key
-comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes, 4
+newest versions of tables that the copying machine had seen. Under AES-256-GCM: the 32-byte master secret. The wrapping
+key comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes, 4
 lanes, 64 MiB); the clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is
 home-made. A file is read strictly, before anything is computed from it.
 
-Whoever can put a file in the key's place must not get memory, time or a passphrase by it: sizes and the KDF's cost have
-limits, unknown and repeated members are refused, and the key id is compared before a passphrase is asked for.
+Anyone who can replace the key file must not gain memory, time or a passphrase by it: sizes and the KDF's cost have
+limits, unknown and repeated members are refused, and the key id is compared before a passphrase is requested.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
 
 
 def copy_key(path: Path, to: Path, passphrase: bytes | None, floors: Floors) -> None:
-    """Write a copy of the key, wrapped by the same passphrase, with the newest versions of tables that are known here.
+    """Write a copy of the key, wrapped by the same passphrase, with the newest versions of tables seen here.
 
     A machine that has the copy then accepts no older version. Raises KeyFileError as `open_key` does.
     """
@@ -173,7 +173,7 @@ _NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """How the secret part is wrapped: Argon2id under `settings`, then AES-256-GCM."""
+    """Wrapping of the secret part: Argon2id under `settings`, then AES-256-GCM."""
 
     salt: bytes
     nonce: bytes
@@ -187,7 +187,7 @@ Floors = dict[str, tuple[str, int]]
 class KeyFile:
     """A key file's content. `secret`: the master secret, encrypted unless `wrapping` is None.
 
-    `signing`: the public Ed25519 key. `floors`: by tag, a table's id and the newest version that was known of it.
+    `signing`: the public Ed25519 key. `floors`: by tag, a table's id and the newest version of it that was seen.
     """
 
     created: str  # ISO 8601, UTC
@@ -260,10 +260,10 @@ def _json(path: Path) -> Any:
 
 def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """JSON leaves open which of two equal names counts: a checker and a reader may differ."""
-    found = dict(members)
-    if len(found) != len(members):
+    content = dict(members)
+    if len(content) != len(members):
         raise ValueError("a member is repeated")
-    return found
+    return content
 
 
 def _parse(content: dict[str, Any]) -> KeyFile:
@@ -272,8 +272,8 @@ def _parse(content: dict[str, Any]) -> KeyFile:
         wrapping = _wrapping(content)
     elif "kdf" not in content:
         raise ValueError("kdf is missing")
-    known = {"cleave_key", *_TEXTS, "floors", "kdf"} | ({"nonce"} if wrapping else set())
-    if set(content) != known:
+    members = {"cleave_key", *_TEXTS, "floors", "kdf"} | ({"nonce"} if wrapping else set())
+    if set(content) != members:
         raise ValueError("it has members that no key file has")
     signing = bytes_of(content, "signing", 32)
     if content["key_id"] != key_id_of(signing):

@@ -1,4 +1,4 @@
-"""Which encrypted columns share a lane, and at what width: known before any value is read.
+"""Layout of encrypted columns in lanes, with their widths: decided before any value is read.
 
 A lane is one integer per row. Services only ever add chunks, `window` of them at most, so a coefficient of a result is
 the sum of up to `window` integers that lay at its position, plus noise:
@@ -9,9 +9,9 @@ the sum of up to `window` integers that lay at its position, plus noise:
      |  its high limb      |  field of column D  |   unused        |  noise  |      cut into limbs
      |  real column E, scaled to fill the lane; noise in its last bits       |      a real lane
 
-- An exact column takes a field as wide as `window` times its limit, so that neighbours cannot meet. Below lies the
+- An exact column takes a field as wide as `window` times its limit, so that neighbours cannot meet. Below is the
   guard: the noise of `window` chunks stays under half of it with probability 1 - 2^-128, so totals are exact integers.
-- A real column takes a lane of its own. Its scale is chosen when its values are known; it never leaves the client.
+- A real column takes a lane of its own. Its scale is chosen when its values have been read; it never leaves the client.
 - A real column with declared bounds takes half a lane, as the exact column of its scaled and shifted values, where
   `digits` digits of every group's sum of magnitudes are certain all the same (`_narrow`).
 
@@ -48,7 +48,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ExactPlace:
-    """Where an exact column lies; no field where its limit is 0."""
+    """Place of an exact column; no field where its limit is 0."""
 
     fields: tuple[Field, ...]
 
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """All fields, column by column."""
+        """Fields of all columns, column by column."""
         return tuple(field for place in self.places for field in fields_of(place))
 
 
@@ -168,7 +168,7 @@ def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> Narro
     bits = width - (window - 1).bit_length()
     if bits < 3:
         return None
-    # values lie within `reach` of each other, and rounding moves each by less than 1; reach < 2^frexp
+    # values are within `reach` of each other, and rounding moves each by less than 1; reach < 2^frexp
     exponent = bits - math.frexp(column.reach)[1]
     while (largest := math.ceil(Fraction(column.reach) * Fraction(2) ** exponent) + 2) >> bits:
         exponent -= 1

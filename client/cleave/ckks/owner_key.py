@@ -1,6 +1,6 @@
 """The owner's key: one master secret of 32 bytes, from which a key for each purpose follows.
 
-Whoever is given the key of one purpose learns no other. No CKKS secret is among them: each table and each session has a
+The key of one purpose reveals no other. No CKKS secret is among them: each table and each session has a
 CKKS secret of its own (cleave.ckks.secret_key).
 """
 
@@ -32,8 +32,8 @@ class Deriving(Protocol):
 class OwnerKey:
     """An opened key file. Its master secret is never shown, sent or serialised.
 
-    `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest version of tables that was known
-    when the key file was copied, by what `cleave.store.memory` knows them by.
+    `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest version of tables that had been
+    seen when the key file was copied, by their tags in `cleave.store.memory`.
     """
 
     __slots__ = ("_master", "floors", "key_id")
@@ -54,7 +54,7 @@ class OwnerKey:
         return HKDFExpand(SHA256(), 32, b"cleave/2/" + purpose.encode()).derive(self._master)
 
     def tag(self, text: str) -> str:
-        """32 hex digits that stand for `text` in a store: without the key no guess at it can be confirmed."""
+        """32 hex digits that replace `text` in a store: without the key no guess at it can be confirmed."""
         return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
 
     def signing_key(self) -> Ed25519PrivateKey:

@@ -10,8 +10,8 @@ block's chunks holds every group's rows in the group's own positions, and no mas
     chunk 1   | a a a | b | c . |
     sum       | a a a | b | c c |          the client adds up a group's positions
 
-What the number of chunks tells is how many rows are selected, and, where groups outnumber the positions, about how
-many groups there are.
+The number of chunks reveals how many rows are selected, and, where groups outnumber the positions, about how many
+groups there are.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ _ANSWER_IN_CHUNKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Groups whose positions lie side by side in `chunks` chunks, the first of which is chunk `start` of the job.
+    """Groups with neighbouring positions in `chunks` chunks, the first of which is chunk `start` of the job.
 
     `groups` are numbers of groups, `first` and `positions` the place and number of each one's positions.
     """
@@ -228,7 +228,7 @@ class Placement:
                     places[whole, :rest] = rows[len(rows) - rest :]
 
     def terms(self) -> Counts:
-        """How many fresh ciphertext coefficients each group's total is the sum of."""
+        """Number of fresh ciphertext coefficients that are summed in each group's total."""
         terms = np.zeros(len(self.counts), np.int64)
         for block in self.blocks:
             terms[block.groups] = block.positions * block.chunks
@@ -257,7 +257,7 @@ def place(counts: Counts, capacity: int, *, pad: bool) -> Placement:
 
 
 def _best(sizes: Counts, capacity: int) -> tuple[int, int]:
-    """How many of the next groups, largest first, to take into a block, and its chunks: the cheapest per row."""
+    """Number of the next groups, largest first, to take into a block, and its chunks: the cheapest per row."""
     candidates = {min(len(sizes), capacity * quarter // 4) for quarter in (1, 2, 3, 4)} - {0}
     costs = []
     for taken in sorted(candidates, reverse=True):

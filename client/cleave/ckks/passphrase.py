@@ -1,4 +1,4 @@
-"""Passphrases that anybody would try first are no passphrases.
+"""Refusal of trivial passphrases.
 
 A key file may be copied and attacked at leisure, so Argon2id's 64 MiB a guess must meet more than a list of guesses.
 Only what is trivial is refused: a full estimate of strength is not attempted here, and none would make a bad one good.

@@ -138,15 +138,15 @@ def _parse(content: dict[str, Any]) -> PublicKey:
     invitation = content["invitation"]
     if invitation is not None and not isinstance(invitation, str):
         raise ValueError("its invitation is no text")
-    found = PublicKey(
+    public = PublicKey(
         bytes_of(content, "box", _MLKEM_BYTES + _X25519_BYTES),
         bytes_of(content, "signing", 32),
         invitation,
     )
-    if content["key_id"] != found.key_id:
+    if content["key_id"] != public.key_id:
         raise ValueError("key id and signing key do not belong together")
-    found.verify(bytes_of(content, "signature", 64))
-    return found
+    public.verify(bytes_of(content, "signature", 64))
+    return public
 
 
 def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
@@ -160,7 +160,7 @@ def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
     except (InvalidTag, ValueError):
         raise failed from None
     try:
-        # a frame that does not tell its size, or too large a one, is none that `seal` made
+        # a frame that does not state its size, or too large a one, is none that `seal` made
         if not 0 <= zstandard.frame_content_size(packed) <= most:
             raise CheckFailed("stored", f"an object that was sealed for this key holds more than {most:,} bytes")
         return zstandard.ZstdDecompressor().decompress(packed, max_output_size=most)

@@ -37,7 +37,7 @@ class SecretKey:
         return HKDFExpand(SHA256(), 32, b"cleave/2/ckks/" + purpose.encode()).derive(self._master)
 
     def tag(self, text: str) -> str:
-        """32 hex digits that stand for `text` on the wire: without the key no guess at it can be confirmed."""
+        """32 hex digits that replace `text` on the wire: without the key no guess at it can be confirmed."""
         return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
 
 

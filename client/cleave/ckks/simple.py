@@ -37,7 +37,7 @@ Value = int | float | Decimal | bool | None
 
 
 class Question:
-    """One operation over lists of numbers of equal length.
+    """Question of one operation over lists of numbers of equal length.
 
     Raises InputError for columns that are not numbers, differ in length or do not fit one request, and for an unknown
     operation.
@@ -105,7 +105,7 @@ class _Sum:
         named = self._request.model_dump(include={"profile", "key_id", "schema_hash", "chunk_range"})
         job = self._job.unanswered()  # an answer may be decrypted again
         job.accept(self._part, self._request, MomentsResponse(**named, totals=[total]))
-        return job.estimates(0)
+        return job.totals.estimates(0)
 
 
 def _counted(values: Sequence[Value]) -> tuple[Domain, Values]:
@@ -113,7 +113,7 @@ def _counted(values: Sequence[Value]) -> tuple[Domain, Values]:
 
 
 def _column(name: str, values: Sequence[Value]) -> tuple[Domain, Values]:
-    """Bounds are rounded outwards to powers of two: how many lanes are sent tells no more than the magnitude."""
+    """Bounds are rounded outwards to powers of two: the number of lanes reveals no more than the magnitude."""
     valid = np.array([value is not None for value in values])
     present = [value for value in values if value is not None]
     decimals: int | None = 0

@@ -67,18 +67,18 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     from cleave.share.release import public_of  # noqa: PLC0415 - as above
 
     with opened(place) as tables:
-        found = tables.open(name).manifest.release
-    analysts = found.analysts if found else ()
+        release = tables.open(name).manifest.release
+    analysts = release.analysts if release else ()
     rows = [[each.name, public_of(each).fingerprint, each.added] for each in analysts]
     if as_json:
-        facts = {"release": found.number, "at": found.at, "min_cell": found.least} if found else {}
+        facts = {"release": release.number, "at": release.at, "min_cell": release.least} if release else {}
         facts["analysts"] = [dict(zip(("name", "fingerprint", "added"), row, strict=True)) for row in rows]
         console.out(json.dumps(facts))
-    elif not found or not rows:
+    elif not release or not rows:
         console.out("no analysts")
     else:
         console.out(text_table([Heading("analyst"), Heading("fingerprint"), Heading("added")], rows))
-        console.out(f"release {found.number} of {found.at}: cells of at least {counted(found.least, 'row')}")
+        console.out(f"release {release.number} of {release.at}: cells of at least {counted(release.least, 'row')}")
 
 
 def revoke(

@@ -78,7 +78,7 @@ def chosen_format(
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in ENDINGS:
-        raise typer.BadParameter(f"-o: the ending says no format, known are {', '.join(ENDINGS)}; or use --format")
+        raise typer.BadParameter(f"-o: the ending names no format; formats are {', '.join(ENDINGS)}; or use --format")
     chosen = given or (ENDINGS[output.suffix.lower()] if output is not None else Format.TABLE)
     if chosen in (Format.PARQUET, Format.XLSX) and output is None:
         raise typer.BadParameter(f"{chosen} is no text: name a file with -o")
@@ -155,15 +155,15 @@ def _markdown(answer: Result) -> str:
     return "\n".join([line([heading.name for heading in headings]), line(rule), *map(line, rows), *trust])
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return _ENTITIES.get(found[0], f"\\{found[0]}")
+def _escaped(match: re.Match[str]) -> str:
+    return _ENTITIES.get(match[0], f"\\{match[0]}")
 
 
 _MOST_ROWS = 1 << 20  # of a sheet, the names included
 
 
 def workbook(held: Records) -> bytes:
-    """One sheet. Excel's numbers have 15 digits: what has more is written as text, and no text is a formula."""
+    """Write one sheet. Numbers of more than Excel's 15 digits are written as text, and no text is a formula."""
     with extra("excel", "Excel files"):
         from openpyxl import Workbook  # noqa: PLC0415 - 0.2 s
         from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415

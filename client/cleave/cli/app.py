@@ -15,7 +15,7 @@ import typer
 
 from cleave.ask.config import SETTINGS, change, config_path, origin, usual
 from cleave.ask.options import Asking, question_options
-from cleave.cli import analysts, console, contributors, key
+from cleave.cli import analysts, console, contributors, key, stored, users
 from cleave.cli.answer import (
     Force,
     FormatOption,
@@ -31,23 +31,6 @@ from cleave.cli.group import ANYWHERE, Command, Group, Settings
 from cleave.cli.options import Json, SqlFile, Words, argument, flag, read_question, session_over, with_options
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
-from cleave.cli.stored import (
-    add_scan,
-    alter,
-    compact,
-    delete,
-    derive,
-    drop,
-    drop_scan,
-    log,
-    ls,
-    pull,
-    put,
-    show,
-    update,
-    verify,
-)
-from cleave.cli.users import add_user, list_users, remove_user
 from cleave.files import write_atomically
 from cleave.text.nearest import did_you_mean
 from cleave.text.tabular import Heading, table
@@ -100,8 +83,16 @@ def create_cli(
         ctx.obj = Settings(embedded, prepare, debug=debug, quiet=quiet)
         console.show_warnings(quiet=quiet)
 
-    stored = (put, ls, show, log, pull, derive, delete, update, alter, compact, verify, drop)
-    commands: tuple[Callable[..., None], ...] = (schema, plan, query, shell, *stored, *more, config)
+    own = ("put", "ls", "show", "log", "pull", "derive", "delete", "update", "alter", "compact", "verify", "drop")
+    commands: tuple[Callable[..., None], ...] = (
+        schema,
+        plan,
+        query,
+        shell,
+        *(getattr(stored, each) for each in own),
+        *more,
+        config,
+    )
     groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "key": (
             "Create, show, copy, export and rotate keys.",
@@ -115,13 +106,13 @@ def create_cli(
                 "rotate": key.rotate,
             },
         ),
-        "scan": ("Store or delete the rows of a table for scans.", {"add": add_scan, "drop": drop_scan}),
+        "scan": ("Store or delete the rows of a table for scans.", {"add": stored.add_scan, "drop": stored.drop_scan}),
         "analyst": ("Create an identity to query released totals.", {"new": analysts.new_analyst}),
         "release": (
             "Release totals of a stored table to analysts.",
             {"new": analysts.new, "ls": analysts.ls, "revoke": analysts.revoke},
         ),
-        "user": ("Manage users of the gateway.", {"add": add_user, "ls": list_users, "remove": remove_user}),
+        "user": ("Manage users of the gateway.", {"add": users.add, "ls": users.ls, "remove": users.remove}),
         "contributor": (
             "Let others add rows to a stored table, and collect them.",
             {
@@ -132,9 +123,9 @@ def create_cli(
             },
         ),
     }
-    known = {*groups, *(command.__name__ for command in commands)}
+    names = {*groups, *(command.__name__ for command in commands)}
     first = next((word for word in words if word not in ANYWHERE), "")
-    wanted = {first} & known or known
+    wanted = {first} & names or names
     for command in commands:
         if command.__name__ in wanted:
             _add(app, command)

@@ -1,4 +1,4 @@
-"""All terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
+"""Terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
 
 Names and texts of a CSV may hold anything (see cleave.text.printable). Nothing here interprets rich's markup.
 """

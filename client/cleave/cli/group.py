@@ -1,4 +1,4 @@
-"""How every command ends: errors as `error:` and `hint:` on stderr, and the exit codes of cleave_shared.errors."""
+"""Errors of commands as `error:` and `hint:` on stderr, with the exit codes of cleave_shared.errors."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class Group(TyperGroup):
             console.abandon_stdout()
             code = READER_LEFT
         except CleaveError as error:
-            code = tell(error)
+            code = report_failure(error)
         except OSError as error:
-            code = tell(console.unwritable(error))
+            code = report_failure(console.unwritable(error))
         if standalone_mode or code:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -123,7 +123,7 @@ class Group(TyperGroup):
             except Exception as error:  # noqa: BLE001 - the last place before the user
                 if signals.number:  # what breaks after a signal breaks because of it
                     raise typer.Exit(signals.code) from None
-                raise typer.Exit(tell(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
+                raise typer.Exit(report_failure(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
 
 
 def _usage(error: typer.TyperException) -> int:
@@ -134,17 +134,17 @@ def _usage(error: typer.TyperException) -> int:
         return 0
     command = getattr(context, "command_path", "cleave")
     words, hint = _NO_SUCH.sub(r"there is no \1", error.format_message()), f"{command} --help shows what it takes"
-    message, _, known = words.partition(". Did you mean ")
+    message, _, suggestion = words.partition(". Did you mean ")
     near = getattr(error, "possibilities", None)
     if near and (best := nearest(getattr(error, "option_name", ""), near)):
-        message, known = message.partition(" (")[0], f"{best!r}?"
+        message, suggestion = message.partition(" (")[0], f"{best!r}?"
     elif near:
         message = message.partition(" (")[0]
-    console.report_error(message.rstrip("."), f"did you mean {known} {hint}" if known else hint)
+    console.report_error(message.rstrip("."), f"did you mean {suggestion} {hint}" if suggestion else hint)
     return error.exit_code
 
 
-def tell(error: Exception, *, debug: bool = False) -> int:
+def report_failure(error: Exception, *, debug: bool = False) -> int:
     """Report an error and return its exit code."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())

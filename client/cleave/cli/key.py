@@ -42,7 +42,7 @@ def new(
     from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
 
     path = key_file(key)
-    if path.exists():  # reported before a passphrase is asked for
+    if path.exists():  # reported before a prompt for a passphrase
         raise KeyFileError(f"{path}: is there already", hint="name another file with --key, or move this one away")
     info = create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
@@ -82,7 +82,7 @@ def rewrap(
     wrapped = describe_key(path).wrapped
     old = passphrase.current(passphrase_fd)
     if wrapped and not isinstance(old, bytes):
-        old = old()  # asked for before the new one
+        old = old()  # prompts for it before the new one
     new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, "new passphrase")
     change_passphrase(path, old, new_one)
     ctx.obj.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
@@ -139,7 +139,7 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
 
     path = key_file(place["key"])
     supplied = place["passphrase"]
-    if callable(supplied):  # asked once, for opening and for wrapping
+    if callable(supplied):  # prompts once, for opening and for wrapping
         supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else b""
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
     with opened(place) as tables:

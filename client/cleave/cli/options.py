@@ -42,9 +42,9 @@ def argument(metavar: str, help_: str) -> Any:
 
 
 def flag_of(options: type, name: str) -> Any:
-    """One option of a class of options, for a command that takes no other of it."""
-    known = flags(options)[name]
-    return flag(known.words, known.help, default=known.default, advanced=known.advanced)
+    """Option of a class of options, for a command that takes no other of it."""
+    option = flags(options)[name]
+    return flag(option.words, option.help, default=option.default, advanced=option.advanced)
 
 
 Name = Annotated[str, argument("NAME", "The stored table.")]
@@ -73,16 +73,16 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if each.name not in groups:
             parameters[each.name] = each.replace(kind=keyword)
             continue
-        for name, known in flags(groups[each.name]).items():
-            if known.words:
+        for name, option in flags(groups[each.name]).items():
+            if option.words:
                 parameters[name] = inspect.Parameter(
-                    name, keyword, default=known.default, annotation=_annotation(known)
+                    name, keyword, default=option.default, annotation=_annotation(option)
                 )
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         settings: Settings = given["ctx"].obj
-        values = {name: _READ.get(name, _as_it_is)(value) for name, value in given.items()}
+        values = {name: _READ[name](value) if name in _READ else value for name, value in given.items()}
         values |= {"progress": settings.bars, "say": settings.say}
         own = {name: given[name] for name in signature.parameters if name not in groups}
         for name, group in groups.items():
@@ -94,26 +94,24 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _annotation(known: Flag) -> Any:
-    takes = known.takes if known.takes is bool or known.default is not None else known.takes | None
-    return Annotated[takes, flag(known.words, known.help, default=known.default, advanced=known.advanced)]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+def _annotation(option: Flag) -> Any:
+    takes = option.takes if option.takes is bool or option.default is not None else option.takes | None
+    return Annotated[takes, flag(option.words, option.help, default=option.default, advanced=option.advanced)]
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
     "passphrase": passphrase.current,
-    "new_passphrase": passphrase.current_new,
+    "new_passphrase": functools.partial(
+        passphrase.current, variable=passphrase.NEW_VARIABLE, question="Passphrase of the new key: "
+    ),
 }
 
 
 def goes_without(options: type, given: Mapping[str, Any], taken: type, what: str) -> None:
     """Raises typer.BadParameter for an option of `options` that was given and is none of `taken`."""
-    for name, known in flags(options).items():
-        if known.words and given[name] != known.default and name not in flags(taken):
-            raise typer.BadParameter(f"{known.words.split()[0]} does not go with {what}")
+    for name, option in flags(options).items():
+        if option.words and given[name] != option.default and name not in flags(taken):
+            raise typer.BadParameter(f"{option.words.split()[0]} does not go with {what}")
 
 
 _LONGEST = 1_000_000  # bytes of SQL; the services take far less

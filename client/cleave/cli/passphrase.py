@@ -1,4 +1,4 @@
-"""Where a passphrase comes from: a file descriptor, the environment or a prompt, never the command line."""
+"""Passphrases from a file descriptor, the environment or a prompt, never from the command line."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ _taken: dict[str, bytes] = {}
 _getenv = ctypes.CDLL(None).getenv
 
 
-def current(descriptor: int | None) -> bytes | Callable[[], bytes]:
-    """The passphrase of a key there is, where it was supplied, else how to ask for it if the key is wrapped."""
-    given = _given(descriptor, VARIABLE)
-    return given if given is not None else lambda: _prompt("Passphrase: ")
-
-
-def current_new(descriptor: int | None) -> bytes | Callable[[], bytes]:
-    """The same of a second key."""
-    given = _given(descriptor, NEW_VARIABLE)
-    return given if given is not None else lambda: _prompt("Passphrase of the new key: ")
+def current(
+    descriptor: int | None, variable: str = VARIABLE, question: str = "Passphrase: "
+) -> bytes | Callable[[], bytes]:
+    """The passphrase of an existing key where it was supplied, else a prompt, for a key that is wrapped."""
+    given = _given(descriptor, variable)
+    return given if given is not None else lambda: _prompt(question)
 
 
 def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:

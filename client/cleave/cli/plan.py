@@ -55,8 +55,7 @@ def _to(plan: Description) -> str:
         places = " and ".join(dict.fromkeys(plan.places))
         return f"{places}: sensitive objects and plain columns of {plan.table!r}, {counted(plan.rows, 'row')}"
     requests = zip(_SERVICES, (plan.plain, plan.sensitive), strict=True)
-    asked = [service for service, each in requests if each.count]
-    return " and ".join(f"the {service} service" for service in asked) or "no one"
+    return " and ".join(f"the {service} service" for service, each in requests if each.count) or "no one"
 
 
 def _how_much(plan: Description) -> str:
@@ -84,8 +83,8 @@ def _way_taken(plan: Description) -> str:
     local = "; ".join(reasons_of((each.name, each.reason) for each in plan.local))
     taken = next((f"{way.name}: {way.reason}" for way in plan.ways if way.taken), "")
     if not taken:
-        asked = "sums of ciphertexts that are made for this query" if plan.sensitive.count else "the plain service"
-        taken = "this machine" if plan.profile is None else asked
+        remote = "sums of ciphertexts that are made for this query" if plan.sensitive.count else "the plain service"
+        taken = "this machine" if plan.profile is None else remote
     return f"{taken}; local: {local}" if local else taken
 
 
@@ -196,11 +195,11 @@ def _way_table(ways: Iterable[Way]) -> str:
 
 
 def _way(way: Way) -> list[str]:
-    cost, told = way.cost, printable(f"{'taken: ' if way.taken else ''}{way.reason}")
+    cost, reason = way.cost, printable(f"{'taken: ' if way.taken else ''}{way.reason}")
     if cost is None:
-        return [way.name, "", "", "", f"not possible: {told}"]
+        return [way.name, "", "", "", f"not possible: {reason}"]
     dollars = f"{cost.dollars:.1e}" if cost.dollars else "0"
-    return [way.name, sized(cost.bytes), f"{cost.requests:,}", dollars, told]
+    return [way.name, sized(cost.bytes), f"{cost.requests:,}", dollars, reason]
 
 
 def _encrypted_table(columns: Iterable[EncryptedColumn]) -> str:

@@ -51,7 +51,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _reap() -> None:
-    """So that no killed child is left, and what they took is counted as this process's."""
+    """Reap killed children, so that none is left and their usage counts as this process's."""
     end = time.monotonic() + _REAP_SECONDS
     with contextlib.suppress(ChildProcessError):  # there is none any more
         while time.monotonic() < end:
@@ -61,19 +61,19 @@ def _reap() -> None:
 
 def descendants() -> set[int]:
     """Every process that this one has started, and those that these have."""
-    found = {os.getpid()}
+    started: set[int] = set()
     rest = [os.getpid()]
     while rest:
         for listing in Path(f"/proc/{rest.pop()}/task").glob("*/children"):
             with contextlib.suppress(OSError):  # gone since
-                children = set(map(int, listing.read_text().split())) - found
-                found |= children
+                children = set(map(int, listing.read_text().split())) - started
+                started |= children
                 rest += children
-    return found - {os.getpid()}
+    return started
 
 
 def end_descendants(but: Collection[int] = ()) -> None:
-    """At once, save for `but`."""
+    """Kill them at once, except those in `but`."""
     for each in descendants().difference(but):
         with contextlib.suppress(OSError):
             os.kill(each, signal.SIGKILL)

@@ -109,7 +109,7 @@ def answer_json(answer: Result) -> str:
 
 
 def footer(answer: Result, seconds: float) -> str:
-    """On how far to trust an answer, what was computed here and why, and what it took."""
+    """Say how far to trust an answer, what was computed here and why, and what it took."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     usage = answer.usage
     lines = []
@@ -120,11 +120,11 @@ def footer(answer: Result, seconds: float) -> str:
     if answer.result.trust:
         lines.append(printable(answer.result.trust))
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
-    asked = f"{counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, {sized(usage.bytes_received)} down"
+    traffic = f"{counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, {sized(usage.bytes_received)} down"
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} read, {sized(usage.bytes_read or 0)}"
-        asked = f"{read}; {asked}" if usage.requests else f"{read}; no service asked"
-    lines.append(f"{checked}. {asked}, {seconds:.2f} s.")
+        traffic = f"{read}; {traffic}" if usage.requests else f"{read}; no service asked"
+    lines.append(f"{checked}. {traffic}, {seconds:.2f} s.")
     return "\n".join(lines)
 
 

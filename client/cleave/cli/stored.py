@@ -81,13 +81,13 @@ def ls(place: Place, as_json: Json = False) -> None:
       cleave ls --store s3://bucket/prefix
       cleave ls --store tables --json
     """
-    found = cleave.ls(**place)
+    tables = cleave.ls(**place)
     if as_json:
-        console.out(json.dumps([each.facts for each in found]))
+        console.out(json.dumps([each.facts for each in tables]))
         return
     numbers = [Heading(word, justify="right") for word in ("rows", "bytes", "version")]
     rows = []
-    for each in found:
+    for each in tables:
         rows.append([each.name, f"{each.rows:,}", f"{each.bytes:,}", str(each.version), each.facts["changed"]])
     headings = [Heading("table"), *numbers, Heading("changed")]
     console.out(text_table(headings, rows) if rows else "no tables under this key")
@@ -100,8 +100,8 @@ def show(name: Name, place: Place, as_json: Json = False) -> None:
       cleave show visits --store s3://bucket/prefix
       cleave show visits --store tables --json
     """
-    found = cleave.show(name, **place)
-    console.out(json.dumps(found.facts) if as_json else found.text)
+    shown = cleave.show(name, **place)
+    console.out(json.dumps(shown.facts) if as_json else shown.text)
 
 
 def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> None:
@@ -114,9 +114,9 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
       cleave log visits --store s3://bucket/prefix
       cleave log visits --store tables --json
     """
-    found = cleave.log(name, **place)
+    records = cleave.log(name, **place)
     if as_json:
-        console.out(json.dumps(found))
+        console.out(json.dumps(records))
         return
     rows = [
         [
@@ -124,13 +124,13 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
             *(f"{each['rows']:,}", str(each["version"])),
             ", ".join(f"{word} {value}" for word, value in each["details"].get("users", each["details"]).items()),
         ]
-        for each in found
+        for each in records
     ]
     words = ("record", "at", "user", "key", "what", "rows", "version", "details")
     numbers = ("record", "rows", "version")
     headings = [Heading(word, justify="right" if word in numbers else "left") for word in words]
     console.out(text_table(headings, rows))
-    ctx.obj.say(f"{counted(len(found), 'record')}, none missing or changed")
+    ctx.obj.say(f"{counted(len(records), 'record')}, none missing or changed")
 
 
 def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:

@@ -1,4 +1,4 @@
-"""`cleave user ...`: who may ask the gateway, and what."""
+"""`cleave user ...`: who may query the gateway, and what."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UsersFile = Annotated[Path, flag("--users FILE", "File of users. Default: ~/.con
 UserName = Annotated[str, argument("NAME", "The user.")]
 
 
-def add_user(
+def add(
     ctx: typer.Context,
     name: UserName,
     users: UsersFile = DEFAULT_USERS,
@@ -47,7 +47,7 @@ def add_user(
     settings.say(f"{name} may connect to the gateway")
 
 
-def list_users(users: UsersFile = DEFAULT_USERS) -> None:
+def ls(users: UsersFile = DEFAULT_USERS) -> None:
     """List the users of the gateway and what each may query.
 
     Examples:
@@ -62,7 +62,7 @@ def list_users(users: UsersFile = DEFAULT_USERS) -> None:
         console.out(f"{name}: {tables}; {'rows' if user.rows else 'sums only'}{groups}")
 
 
-def remove_user(ctx: typer.Context, name: UserName, users: UsersFile = DEFAULT_USERS) -> None:
+def remove(ctx: typer.Context, name: UserName, users: UsersFile = DEFAULT_USERS) -> None:
     """Remove a user of the gateway.
 
     Open connections stay open.

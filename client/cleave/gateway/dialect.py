@@ -40,7 +40,7 @@ def parsed(sql: str) -> exp.Expr | None:
 
 
 def placeholders(sql: str) -> list[int]:
-    """Where the `?` of a statement are. Raises QueryRefused for what is no SQL of MySQL's."""
+    """Positions of the `?` in a statement. Raises QueryRefused for text that is not MySQL's SQL."""
     try:
         tokens = MySQL().tokenize(sql)
     except (SqlglotError, ValueError):

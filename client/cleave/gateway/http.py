@@ -22,7 +22,10 @@ _ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
 class Query(BaseModel):
-    """One SELECT. `parameters`: a value for each `?`. `bounds`: with a column NAME_bound after each inexact one."""
+    """Query of one SELECT.
+
+    `parameters`: a value for each `?`. `bounds`: with a column NAME_bound after each inexact one.
+    """
 
     model_config = ConfigDict(extra="forbid")
 

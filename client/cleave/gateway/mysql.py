@@ -364,7 +364,7 @@ class Client(Connection):
         await super().handle_stmt_send_long_data(data)
 
     async def handle_stmt_execute(self, data: bytes) -> None:
-        """As mysql-mimic's, but that parameters are handed on as values."""
+        """Execute like mysql-mimic, but hand parameters on as values."""
         reader = io.BytesIO(data)
         try:
             statement = self.get_stmt(types.read_uint_4(reader))
@@ -730,13 +730,13 @@ def _is_local(client: socket.socket) -> bool:
 
 
 def _column(name: str, duck: str) -> ResultColumn:
-    """How a column's texts are sent."""
+    """Description and encoders of a column."""
     data_type = type_of(duck)[0]
     kind = _KINDS.get(data_type, ColumnType.VAR_STRING)
     if duck == "BLOB":
         return ResultColumn(name, ColumnType.BLOB, CharacterSet.binary, _as_bytes, _long_bytes)
     if data_type == "float":
-        kind = ColumnType.DOUBLE  # of which no digit is lost
+        kind = ColumnType.DOUBLE  # which loses no digit
     text = _TEXT.get(data_type, _as_text)
     return ResultColumn(name, kind, CharacterSet.utf8mb4, text, _BINARY.get(data_type, _long_text))
 

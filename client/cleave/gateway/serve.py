@@ -35,7 +35,7 @@ _STOP_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where the gateway listens. Port 0: any free one. `http_port` None: no HTTP."""
+    """Addresses of the gateway. Port 0: any free one. `http_port` None: no HTTP."""
 
     host: str
     port: int
@@ -69,7 +69,7 @@ def serve(
 
 
 def _tls(where: Listening) -> ssl.SSLContext:
-    """On this machine alone, without a certificate of its own, with one made for the process, as MySQL does."""
+    """Context with the given certificate, or, on this machine alone, with one made for the process, as MySQL does."""
     if (where.certificate is None) != (where.certificate_key is None):
         raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

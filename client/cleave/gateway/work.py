@@ -62,7 +62,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One statement of one user.
+    """Statement of one user.
 
     `tables`: names in lower case that the user may query; None: all that are served. `rows`: whether rows may be read
     at all. `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column

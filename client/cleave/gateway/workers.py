@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; what is to be said of it.
+    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; warnings.
 
     `tables`: those with an audit log that were queried; `count`: rows of the answer.
     """
@@ -57,7 +57,7 @@ class Refused(Exception):  # noqa: N818 - named for what happened
 
 
 class Workers:
-    """As many processes as `count`; each user is given all but one of them at most."""
+    """Pool of `count` processes; a user gets all but one of them at most."""
 
     def __init__(self, server: ForkServer, setup: Setup, count: int, limits: Limits) -> None:
         self.limits = limits
@@ -147,7 +147,7 @@ class Workers:
                 warnings.warn(f"queries are not yet in the log of {table!r}: {why}", CleaveWarning, stacklevel=2)
 
     def _recorded(self, details: dict[str, Any]) -> dict[str, str]:
-        """Why, by table, no record was written."""
+        """Write records; return, by table, why one could not be written."""
         try:
             return self._in_worker(details)
         except CleaveError as error:

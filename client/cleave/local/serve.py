@@ -47,7 +47,7 @@ _STOP_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """How `cleave serve` listens. `log`: say a line for each request.
+    """Address and settings of `cleave serve`. `log`: write a line for each request.
 
     `names`: further names of this machine that Host may hold; `origins`: web origins that may read answers; `stores`:
     URLs of the folders in which services may read stored tables.
@@ -317,7 +317,7 @@ def _page(body: str) -> Response:
 
 
 def _service(document: Mapping[str, Any]) -> str:
-    """One service as HTML, by its OpenAPI document."""
+    """Describe a service as HTML, by its OpenAPI document."""
     parts = [f"<h1>{_text(document['info']['title'])}</h1><p>{_text(document['info']['description'])}</p>"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

@@ -1,4 +1,4 @@
-"""One query's time: every wait of it ends when the time is over, when the query fails, or when it is stopped.
+"""Deadline of a query: every wait ends when its time is over, when the query fails, or when it is stopped.
 
 Local work counts as well, but only waits are cut short: for a service, for a turn, before a repetition, for encryption.
 """
@@ -24,7 +24,7 @@ class Stopped(ServiceError):  # noqa: N818 - named for what happened
     """The query was stopped, mostly by Ctrl-C."""
 
 
-_QUERY = "the query was not answered", "the services' logs tell what they were doing"
+_QUERY = "the query was not answered", "the services' logs show what they were doing"
 
 
 class Deadline:

@@ -22,7 +22,7 @@ from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
 from cleave.table.types import is_number, range_of
 
-_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 10  # columns of one query: DuckDB plans hundreds of aggregates slowly
 _ROOM = 4  # times the largest value
 _SMALLEST, _LARGEST = -32, 1023  # exponents of the bounds of floats
 _WIDEST = 12  # bits a meaning may be wider than a float's largest value: stored totals have 52 of the bound's
@@ -71,9 +71,9 @@ _MEANINGS = (
 def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> tuple[Column, ...]:
     """`columns` with bounds, their reason, and nullability; `text` is the file as text columns.
 
-    Only of columns that are computed on: of sealed and local ones nothing is stated.
+    Only columns that are computed on get bounds; sealed and local ones get none.
     """
-    found = list(columns)
+    bounded = list(columns)
     computed = [place for place, one in enumerate(columns) if one.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
     for start in range(0, len(computed), _BATCH):
         batch = computed[start : start + _BATCH]
@@ -84,8 +84,8 @@ def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> 
         )
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for place, filled, least, most in zip(batch, row[::3], row[1::3], row[2::3], strict=True):
-            found[place] = _stated(replace(columns[place], nullable=filled < text.rows), least, most)
-    return tuple(found)
+            bounded[place] = _stated(replace(columns[place], nullable=filled < text.rows), least, most)
+    return tuple(bounded)
 
 
 def _stated(column: Column, least: Any, most: Any) -> Column:

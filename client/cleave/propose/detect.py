@@ -1,14 +1,14 @@
-"""Which columns are sensitive: a proposal with its reason for a person to review, never a decision.
+"""Proposal of sensitive columns with reasons, for a person to review, never a decision.
 
-Fails closed: a column is plain only if all of its name is known to be harmless (see `harmless`) and its values do not
-take that back. Else numbers are encrypted and text is sealed. Where another kind would do as well if a person knows the
-column to be harmless, it is marked as unsure: text, dates and whole numbers of few values, by which people group and
-filter. What has many values, and what is measured, has its kind for good. Names of people are sealed, so that
+Fails closed: a column is plain only if every word of its name is harmless (see `harmless`) and its values do not
+contradict that. Else numbers are encrypted and text is sealed. Where another kind would do as well if a person knows
+the column to be harmless, it is marked as unsure: text, dates and whole numbers of few values, by which people group
+and filter. What has many values, and what is measured, has its kind for good. Names of people are sealed, so that
 `cleave pull` can give them back. Free text stays local: it may hold anything, is of no use to a sum, and its length
 survives encryption. No reason quotes a value.
 
 Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
-They give a reason, and the kind that serves a column best; nothing becomes plain for want of a word here (see
+They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing here (see
 `harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of
 neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no `age`).
 """
@@ -33,7 +33,7 @@ from cleave.table.types import TIMES, ZONED, is_number
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category
 _FEW = 20  # different whole numbers, up to which they may be codes of a category
-_LEAST = 20  # rows, of which values say how a column repeats
+_LEAST = 20  # rows, below which values do not show how a column repeats
 _GROUP = 5  # rows a category has on average, below which it may single people out
 _YEAR_DIGITS = 4
 _FIRST_YEAR, _LAST_YEAR = 1850, 2100  # other numbers of four digits are codes
@@ -159,7 +159,7 @@ def _doubt(facts: Facts) -> str:
         return f"its years are {_LIFETIME} or more apart, as years of birth are"
     if harmless.is_bare_date(facts.name):
         return "not of what: it may be of a birth or a diagnosis"
-    if facts.type == "VARCHAR" and harmless.tell_a_condition(facts.values or facts.sample):
+    if facts.type == "VARCHAR" and harmless.name_a_condition(facts.values or facts.sample):
         return "some of its values name a medical unit, a condition or a drug"
     return ""
 
@@ -176,7 +176,7 @@ def _may_be_plain(facts: Facts) -> bool:
 
 
 def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
-    """For all that nothing is known of: numbers are encrypted, the rest is sealed."""
+    """Propose the safe kind: numbers are encrypted, the rest is sealed."""
     few = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'}"
     if is_number(facts.type):
         if facts.type == "BIGINT" and said & IDENTIFIER and not facts.is_category:
@@ -214,11 +214,11 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
 
 
 def _spans_a_lifetime(facts: Facts) -> bool:
-    """Return whether dates, or numbers that may be years, lie as far apart as people's years of birth."""
+    """Return whether dates, or numbers that may be years, are as far apart as people's years of birth."""
     if facts.type not in ("DATE", "TIMESTAMP", ZONED, "BIGINT"):
         return False
-    found = [_year(value) for value in facts.sample]
-    years = {int(digits) for digits in found if len(digits) == _YEAR_DIGITS and digits.isdecimal()}
+    candidates = [_year(value) for value in facts.sample]
+    years = {int(digits) for digits in candidates if len(digits) == _YEAR_DIGITS and digits.isdecimal()}
     if not years or (facts.type == "BIGINT" and not (min(years) >= _FIRST_YEAR and max(years) <= _LAST_YEAR)):
         return False
     return max(years) - min(years) >= _LIFETIME
@@ -251,8 +251,8 @@ FREE_TEXT, IDENTIFIER, PERSON, NAME = (
 
 def names_a_person(name: str) -> bool:
     """`name`, `last_name`, `patient name`, but not `ward_name` or `product name`."""
-    found = set(parts(name))
-    return bool(found & NAME) and found <= NAME | PERSON
+    words_of_name = set(parts(name))
+    return bool(words_of_name & NAME) and words_of_name <= NAME | PERSON
 
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
@@ -321,7 +321,7 @@ def identifying(sample: Sequence[str]) -> Finding | None:
 
 
 def identifying_number(sample: Sequence[str]) -> Finding | None:
-    """As `identifying`, for whole numbers: only what has check digits, and eight digits at least."""
+    """Find identifying whole numbers: those with check digits, and eight digits at least."""
     if not all(_DIGITS.fullmatch(value.strip()) for value in sample):
         return None
     values = [value.strip() for value in sample]

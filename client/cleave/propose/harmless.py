@@ -1,8 +1,8 @@
 """Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
-A name is harmless if *all* of its words are known and one at least names something harmless: `ward_name` is, while
-`ward_reason` and `birth month` are not, for the rest of them may say anything. Values can only take that back, save
-where they are of a closed list that tells nothing about anybody (currencies, units, states of an order).
+A name is harmless if *all* of its words are listed and one at least names something harmless: `ward_name` is, while
+`ward_reason` and `birth month` are not, since their other words may say anything. Values can only make a column less
+harmless, except values of a closed list that says nothing about a person (currencies, units, states of an order).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
 systems that load tables. Those of other languages come from published translations: the calendar and currency from
@@ -58,11 +58,11 @@ def is_legible(name: str) -> bool:
 
 def runs(name: str) -> frozenset[str]:
     """Every run of up to four neighbouring parts, in one piece; between words, little ones (`date_of_birth`) stay."""
-    found = parts(name)
+    pieces = parts(name)
     return frozenset(
-        "".join(found[start:stop])
-        for start in range(len(found))
-        for stop in range(start + 1, min(start + 4, len(found)) + 1)
+        "".join(pieces[start:stop])
+        for start in range(len(pieces))
+        for stop in range(start + 1, min(start + 4, len(pieces)) + 1)
     )
 
 
@@ -107,12 +107,12 @@ class _Values:
     """
 
     label: str
-    known: frozenset[str]
+    members: frozenset[str]
     any_of: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
 
-    def cover(self, found: set[str]) -> bool:
-        return found <= self.known and (not self.any_of or not self.any_of.isdisjoint(found))
+    def cover(self, values: set[str]) -> bool:
+        return values <= self.members and (not self.any_of or not self.any_of.isdisjoint(values))
 
 
 def _values(kind: str, names: frozenset[str] = frozenset()) -> _Values:
@@ -131,25 +131,25 @@ _CONDITION = re.compile(
     )
 )
 
-# What takes a harmless name back: a figure with its sign or unit, an answer, a letter for a sex, a blood group.
+# What no harmless column holds: a figure with its sign or unit, an answer, a letter for a sex, a blood group.
 _FIGURE = re.compile(r"[<>≤≥~±]\s*[\d.,]+.*|.*\d\s*[%‰°]|(?:[€$£¥₹]|[A-Z]{1,3}[$])\s*[\d.,]+|[\d.,]+\s*[€$£¥₹]")
 
 
 def harmless_name(name: str, different: int) -> str | None:
-    """Return the subject of a name, where all of it is known to be harmless; its column has `different` values."""
-    found = _words(name)
-    if not found or not is_legible(name) or _is_numbered_itself(name):
+    """Return the subject of a name, where all of its words are harmless; its column has `different` values."""
+    own = _words(name)
+    if not own or not is_legible(name) or _is_numbered_itself(name):
         return None
-    if not _LISTS["quarters_or_trimesters"].isdisjoint(found) and different != _QUARTERS:
+    if not _LISTS["quarters_or_trimesters"].isdisjoint(own) and different != _QUARTERS:
         return None
-    known = _HARMLESS | BESIDE
-    if not (SYSTEM | _LISTS["ships"]).isdisjoint(found):
-        known |= _LISTS["of_systems"]
-    if not (TRADE | STOCK).isdisjoint(found):
-        known |= QUANTITY
-    if not set(found) <= known:
+    allowed = _HARMLESS | BESIDE
+    if not (SYSTEM | _LISTS["ships"]).isdisjoint(own):
+        allowed |= _LISTS["of_systems"]
+    if not (TRADE | STOCK).isdisjoint(own):
+        allowed |= QUANTITY
+    if not set(own) <= allowed:
         return None
-    return next((label for label, listed in _LABELS if not listed.isdisjoint(found)), None)
+    return next((label for label, listed in _LABELS if not listed.isdisjoint(own)), None)
 
 
 def numbered(name: str) -> bool:
@@ -165,7 +165,7 @@ def of_system(name: str) -> bool:
     """Return whether a harmless name may be one of a truth value, a moment or any number: `is_deleted`, `loaded_at`,
     `stock`.
 
-    A system is not known by one word: `api` and `cpu` are short for other things, too.
+    One word does not make a system: `api` and `cpu` are short for other things, too.
     """
     said = _words(name)
     return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
@@ -177,71 +177,70 @@ def is_bare_date(name: str) -> bool:
     return not said.isdisjoint(CALENDAR) and said.isdisjoint(PLACE | TRADE | STOCK | SYSTEM)
 
 
-def tell_a_condition(values: Sequence[str]) -> bool:
+def name_a_condition(values: Sequence[str]) -> bool:
     """Check whether a value of a place, unit, department or product names what someone is treated for, or with."""
     return any(_CONDITION.search(fold(value)) for value in values)
 
 
 def of_people_too(name: str) -> bool:
-    """Return whether many different values under a harmless name may tell rows apart: the few in a small town."""
+    """Return whether many different values under a harmless name may single out rows: the few in a small town."""
     return not PLACE.isdisjoint(_words(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
-    """Classify the values, where every one is of a closed list that tells nothing about anybody."""
-    found = {fold(value.strip()) for value in values}
-    if not found:
+    """Classify the values, where every one is of a closed list that says nothing about a person."""
+    folded = {fold(value.strip()) for value in values}
+    if not folded:
         return None
-    if _CURRENCIES.cover(found):  # these two say nothing about anybody, whatever the name says
+    if _CURRENCIES.cover(folded):  # these two say nothing about a person, whatever the name is
         return _CURRENCIES.label
-    if all(_MEDIA_TYPE.fullmatch(value) for value in found):
+    if all(_MEDIA_TYPE.fullmatch(value) for value in folded):
         return "media types"
     said = set(_words(name))
     if not is_legible(name) or not said <= _UNDER_VALUES | _HARMLESS | BESIDE:
         return None
-    return next((each.label for each in _NAMED if not each.names.isdisjoint(said) and each.cover(found)), None)
+    return next((each.label for each in _NAMED if not each.names.isdisjoint(said) and each.cover(folded)), None)
 
 
 def are_currencies(values: Sequence[str]) -> bool:
     """Return whether an amount's column holds but the currencies of amounts."""
-    found = {fold(value.strip()) for value in values}
-    return bool(found) and _CURRENCIES.cover(found)
+    folded = {fold(value.strip()) for value in values}
+    return bool(folded) and _CURRENCIES.cover(folded)
 
 
 def contradicts(sample: Sequence[str]) -> bool:
     """Return whether most values are such as no harmless column has: figures or answers about someone."""
     values = [value.strip() for value in sample]
-    told = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _LISTS["answers"] for value in values)
-    return 2 * told >= len(values)
+    contrary = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _LISTS["answers"] for value in values)
+    return 2 * contrary >= len(values)
 
 
 def _is_numbered_itself(name: str) -> bool:
-    """`item 9` is a question that somebody was asked; `country iso2` is a code of ISO 3166."""
-    found = parts(name)
-    return any(part.isdecimal() and before != "iso" for before, part in pairwise(["", *found]))
+    """`item 9` is a question of a survey; `country iso2` is a code of ISO 3166."""
+    return any(part.isdecimal() and before != "iso" for before, part in pairwise(["", *parts(name)]))
 
 
 def _words(name: str) -> list[str]:
-    """A name's words without its digits; one that is made of known words, or several that make one, cut or joined."""
-    found = [part for part in parts(name) if not part.isdecimal()]
-    whole = "".join(found)
+    """Words of a name without its digits; a word made of listed words is cut, and parts of a listed word are joined."""
+    pieces = [part for part in parts(name) if not part.isdecimal()]
+    whole = "".join(pieces)
     if whole in _HARMLESS:
         return [whole]
-    return [piece for part in found for piece in _pieces(part)]
+    return [piece for part in pieces for piece in _pieces(part)]
 
 
 @cache
 def _pieces(word: str) -> tuple[str, ...]:
     """`produktkategorie` -> `produkt`, `kategorie`, as German, Dutch, Swedish, Chinese and Japanese put words together.
 
-    A word that is not wholly made of known ones stays whole: `geburtsland` is not a land.
+    A word that is not wholly made of listed ones stays whole: `geburtsland` is not a land.
     """
-    known = _HARMLESS | BESIDE | QUANTITY | _UNDER_VALUES
-    if word in known:
+    listed = _HARMLESS | BESIDE | QUANTITY | _UNDER_VALUES
+    if word in listed:
         return (word,)
     least = _LEAST_PIECE_CJK if _CJK.fullmatch(word) else _LEAST_PIECE
     for cut in range(least, len(word) - least + 1):
         head, rest = word[:cut], word[cut:]
-        if head in known and rest in known:
+        if head in listed and rest in listed:
             return (head, rest)
     return (word,)

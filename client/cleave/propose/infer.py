@@ -32,7 +32,7 @@ _MISSING = (
 MISSING = frozenset(_MISSING.split("|"))
 MAX_DECIMALS = 6  # more digits after the point are measured, not counted: DOUBLE
 _SAMPLE = 1000
-_BATCH = 10  # columns asked about in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 10  # columns of one query: DuckDB plans hundreds of aggregates slowly
 _MOSTLY = 0.9
 _ROW = '"place in the file"'  # not rowid: a column of the file may be called that
 
@@ -64,8 +64,8 @@ def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
             _type_other(text, draft, tokens)
     texts = [draft for draft in drafts if draft.type == "VARCHAR" and draft.sample and not draft.note]
     _name_dates(text, texts, tokens)
-    found = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
-    dialect = replace(dialect, null_tokens=tuple(sorted({*found, *text.schema.dialect.null_tokens})))
+    spellings = {token for draft in drafts if draft.type != "VARCHAR" for token in draft.tokens}
+    dialect = replace(dialect, null_tokens=tuple(sorted({*spellings, *text.schema.dialect.null_tokens})))
     return dialect, drafts
 
 
@@ -81,8 +81,8 @@ def _measure(text: Table, tokens: tuple[str, ...]) -> list[Facts]:
         )
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for index, column in enumerate(batch):
-            filled, distinct, average, longest, found = row[5 * index : 5 * index + 5]
-            drafts.append(Facts(column.name, "VARCHAR", filled, distinct, average, longest, tokens=tuple(found or ())))
+            filled, distinct, average, longest, nulls = row[5 * index : 5 * index + 5]
+            drafts.append(Facts(column.name, "VARCHAR", filled, distinct, average, longest, tokens=tuple(nulls or ())))
     return drafts
 
 
@@ -96,10 +96,10 @@ def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> No
         draft.sample = tuple(one for one in fields if one is not None and one.strip().lower() not in tokens)
         if not draft.sample and draft.filled:
             name = identifier(draft.name)
-            found = text.connection.execute(
+            solid = text.connection.execute(
                 f"SELECT {name} FROM {text.relation} WHERE {_solid(name, tokens)} LIMIT {_SAMPLE}"
             ).fetchall()
-            draft.sample = tuple(one for (one,) in found)
+            draft.sample = tuple(one for (one,) in solid)
         if draft.distinct <= MANY:
             name = identifier(draft.name)
             different = text.connection.execute(
@@ -121,13 +121,13 @@ def _number_format(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]
         odd = sum(one.strip().lower() in MISSING or _is_censored(one) for one in bare)
         if draft.sample and numbers + odd >= _MOSTLY * len(bare) and 2 * numbers >= len(bare):
             name = identifier(draft.name)
-            found = text.connection.execute(
+            rows = text.connection.execute(
                 "SELECT translate(field, '0123456789', '9999999999'), count(*), min(place), "
                 "bool_or(regexp_matches(field, '^[^0-9]*0[0-9]')) "
                 f"FROM (SELECT {name} AS field, row_number() OVER () AS place FROM {text.relation}) "
                 f"WHERE {_solid('field', tokens)} GROUP BY 1"
             ).fetchall()
-            shapes = {shape: (count, row, marked) for shape, count, row, marked in found}
+            shapes = {shape: (count, row, marked) for shape, count, row, marked in rows}
             _split_units(draft, _uncensored(shapes, dialect.censored))
     common = (*_POINT, *_COMMA) if dialect.delimiter != ";" else (_POINT[0], *_COMMA, _POINT[1])
     formats = [replace(dialect, decimal=decimal, thousands=thousands) for decimal, thousands in (*common, *_RARE)]
@@ -148,13 +148,13 @@ def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
         if _is_censored(shape) and censored == "null":
             continue
         bare = _CENSORED.sub("", shape, count=1) if _is_censored(shape) else shape
-        known = read.get(bare, (0, row, False))
-        read[bare] = known[0] + count, min(known[1], row), known[2] or marked
+        before = read.get(bare, (0, row, False))
+        read[bare] = before[0] + count, min(before[1], row), before[2] or marked
     return read
 
 
 def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
-    """One unit in all of the fields is the column's; where only some carry it, or another, they stay what they are."""
+    """Split off the unit that all fields share; where fields have different units they stay text."""
     units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
     several = set(units.values())
     if len(several) > 1:
@@ -167,8 +167,8 @@ def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
     merged: dict[str, Shape] = {}
     for shape, (count, row, marked) in shapes.items():
         bare = re.sub(r"^([+(-])\s+", r"\1", shape.replace(draft.unit, "", 1).strip()) if draft.unit else shape
-        known = merged.get(bare, (0, row, False))
-        merged[bare] = (known[0] + count, min(known[1], row), known[2] or marked)
+        before = merged.get(bare, (0, row, False))
+        merged[bare] = (before[0] + count, min(before[1], row), before[2] or marked)
     draft.shapes = merged
 
 
@@ -181,7 +181,7 @@ def _odd(draft: Facts, dialect: CsvDialect) -> list[str]:
 
 
 def _strange(odd: Sequence[str]) -> list[str]:
-    """Those of the shapes that are no numbers for which no reading can be proposed."""
+    """Shapes that are no numbers, and for which no reading can be proposed."""
     return [shape for shape in odd if not _is_censored(shape) and shape.strip().lower() not in MISSING]
 
 
@@ -242,10 +242,10 @@ def _others(draft: Facts, odd: Sequence[str]) -> str:
 def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
     if draft.distinct <= 2 * 6 + len(draft.tokens):  # each of two words in a few spellings
         name = identifier(draft.name)
-        found = text.connection.execute(
+        rows = text.connection.execute(
             f"SELECT DISTINCT lower(trim({name})) FROM {text.relation} WHERE {_solid(name, tokens)}"
         ).fetchall()
-        words = {word for (word,) in found}
+        words = {word for (word,) in rows}
         if words in _BOOLEANS or words in ({"true"}, {"false"}):
             draft.type = "BOOLEAN"
             return
@@ -270,7 +270,7 @@ _DATES = [*_SEPARATED, "%Y.%m.%d", "%Y/%m/%d", *_NAMED]
 _TIMES = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
 # with points the day comes first everywhere
 _FORMATS = [date + time for date in _DATES for time in _TIMES if not date.startswith("%m.")]
-_LIKE = re.compile(  # cheap to ask of every text column
+_LIKE = re.compile(  # cheap to test on every text column
     r"\s*(?:\d{1,4}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}\.?[ -][A-Za-z]{3,9}[ -]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4})"
     r"(?: [\d:]+(?: ?[AaPp][Mm])?)?\s*"
 )
@@ -279,7 +279,7 @@ _LIKE = re.compile(  # cheap to ask of every text column
 def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
     """Name formats: one that explains every field, where no other does.
 
-    Day before month or not is told by the columns that only one way explains; else they stay text, with a note.
+    Columns that only one order of day and month explains settle it for the others; else these stay text, with a note.
     """
     undecided: list[tuple[Facts, list[str]]] = []
     chosen: set[str] = set()
@@ -298,9 +298,9 @@ def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -
             date_format, row = max(reading.items(), key=lambda item: item[1] or 0)
             draft.note = f"most are dates written {date_format}, others are not, the first in data row {row}"
     for draft, formats in undecided:
-        known = [one for one in formats if one in chosen]
-        if len(known) == 1:
-            _settle(draft, known[0])
+        settled = [one for one in formats if one in chosen]
+        if len(settled) == 1:
+            _settle(draft, settled[0])
         else:
             choice = " or ".join(f'"{one}"' for one in formats)
             draft.note = f"dates, but day and month cannot be told apart: set type DATE and format = {choice}"

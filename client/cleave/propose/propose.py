@@ -68,7 +68,7 @@ def propose(
 def propose_frame(
     data: ArrowStream, kinds: Mapping[str, Kind] | None = None, *, accept: bool = False, table: str | None = None
 ) -> Schema:
-    """The same for a pandas DataFrame, an Arrow table or whatever hands itself over as one.
+    """Propose a schema for a pandas DataFrame, an Arrow table or any object with Arrow's stream interface.
 
     Raises InputError as `propose` does, and for a column of a type that a schema does not have.
     """

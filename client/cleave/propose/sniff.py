@@ -1,4 +1,4 @@
-"""How a CSV file is written: encoding, delimiter, quote, header. Numbers and dates are looked at later."""
+"""Detection of a CSV file's encoding, delimiter, quote and header. `infer` reads its numbers and dates."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _longest_run(source: Input, dialect: CsvDialect) -> tuple[int, int, int]:
 
 
 def _encoding(source: Input) -> str:
-    """By byte order mark, else UTF-8 if all of the file is, else a Western single-byte encoding."""
+    """Detect the byte order mark, else UTF-8 if all of the file is, else a Western single-byte encoding."""
     with source.open() as file:
         head = file.read(4096)
         for mark, encoding in _MARKS:
@@ -91,7 +91,7 @@ def _encoding(source: Input) -> str:
                 seen.update(block)
         else:
             return "utf-8"
-    # Windows-1252 has printable characters where Latin-1 has controls, save for five bytes it leaves out
+    # Windows-1252 has printable characters where Latin-1 has controls, except five bytes that it leaves out
     controls = seen & set(range(0x80, 0xA0))
     return "latin-1" if not controls or controls & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
 
@@ -107,7 +107,7 @@ def _records(source: Input, dialect: CsvDialect) -> list[list[str]]:
 
 
 def _fit(source: Input, dialect: CsvDialect) -> tuple[float, int]:
-    """How well a delimiter explains the file: records as wide as the first one, then the width."""
+    """Rate how well a delimiter explains the file: records as wide as the first one, then the width."""
     records = _records(source, dialect)
     width = len(records[0]) if records else 0
     if width < 2:

@@ -1,4 +1,4 @@
-"""Which charts an answer has, with all that is decided about them; draw.js only draws.
+"""Charts of an answer, with all decisions about them; draw.js only draws.
 
 One for each numeric output of a grouped question: bars over the groups, or a line over time where one key is a date.
 Values and bounds are those the answer's table shows, never more digits, scaled so that every one is a sane double.
@@ -36,7 +36,9 @@ Kind = Literal["columns", "bars", "line"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One figure; `place` is its group's, or milliseconds since 1970 in UTC; `low` and `high` None: no error bar."""
+    """Figure of a chart; `place` is its group's, or milliseconds since 1970 in UTC; `low` and `high` None: no error
+    bar.
+    """
 
     place: float
     series: int
@@ -79,7 +81,7 @@ class _Groups:
 
 
 def charts_of(result: ResultTable) -> list[Chart]:
-    """Nothing where the answer names no group, or has no row."""
+    """Return the charts; none where the answer names no group, or has no row."""
     groups = _groups_of(result)
     if groups is None:
         return []

@@ -40,7 +40,7 @@ with extra("report", "reports"):
 
 _STAGES = {
     "split": "Select, group and split rows here",
-    "encode": "Encode what is to be encrypted",
+    "encode": "Encode the values to encrypt",
     "ask": "Ask both services, side by side",
     "plain": "the plain service",
     "sensitive": "encryption and the sensitive service",
@@ -103,7 +103,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
 
 
 def _statement(answer: Result, facts: Facts, description: Description | None) -> str:
-    """One sentence on what left this machine, which a person can sign."""
+    """Sentence on what left this machine, which a person can sign."""
     usage = answer.usage
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} ({sized(usage.bytes_read or 0)})"
@@ -202,7 +202,7 @@ def asset(name: str) -> str:
 
 
 def policy(scripts: Sequence[str], style: str) -> str:
-    """Nothing but these very scripts and this very style, by the hash of the text between their tags."""
+    """Allow only these scripts and this style, by the hash of the text between their tags."""
     admitted = " ".join(map(_hash, scripts)) or "'none'"
     return f"default-src 'none'; script-src {admitted}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
 

@@ -1,4 +1,4 @@
-"""One figure as a person or a program reads it: with its bound, and no digit that the bound does not cover."""
+"""Figures as text or numbers, with their bounds, and without digits that the bounds do not cover."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided:
 
     The bound has one digit, rounded up to cover the rounding of the figure too.
 
-    The last place of the figure is that of the bound; zeros at its end are left out.
+    Figure and bound end at the same decimal place; trailing zeros of the figure are left out.
     """
     mark = " undecided" if undecided else ""
     if value is None:
@@ -61,7 +61,7 @@ def is_rounded(value: Any, bound: float | None) -> bool:
 
 
 def published(value: Any, bound: float | None, exact: bool | None) -> tuple[Any, float | None]:
-    """The same for programs: the value as a Decimal without a digit beyond its bound, and the bound of what is left.
+    """Return, for programs, the value as a Decimal without digits beyond its bound, and the bound of the rest.
 
     What is exact or correctly rounded, or has no bound, stays as it is.
     """

@@ -1,4 +1,4 @@
-"""How the client reaches the two services: one protocol, whatever carries the envelopes.
+"""Transport to the two services: one protocol, whatever carries the envelopes.
 
     pipeline -> Transport.sensitive(MomentsRequest) -> MomentsResponse
                 Transport.plain(PlainRequest)       -> PlainResponse
@@ -84,7 +84,7 @@ class Transport:
         self.received = 0
 
     def begin(self, deadline: Deadline | None = None) -> Transport:
-        """The same services for one query: with counts of its own, and one deadline for all its calls."""
+        """Return a transport for one query, with counts of its own and one deadline for all its calls."""
         return Transport(self._carrier, self._policy, deadline, here=self._here)
 
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
@@ -101,7 +101,7 @@ class Transport:
         self._carrier.close()
 
     def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
-        """At any endpoint of a service: the answer, and the mark by which an answer names this request."""
+        """Send a request to a path of a service; return the answer, and the mark of the request."""
         body = wire.Loose(request) if self._here else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
@@ -198,4 +198,4 @@ class _Embedded:
         return deadline.call(lambda: self._services[service](path, body, wire.FRAMES_TYPE))
 
     def close(self) -> None:
-        """Nothing is held open between calls."""
+        """Do nothing: no connection is open between calls."""

@@ -1,4 +1,4 @@
-"""From the options of a command to the transport they mean."""
+"""Transport for the options of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cleave_shared.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the services are; neither `endpoint` nor `functions` means in this process."""
+    """Location of the services; in this process where there is neither `endpoint` nor `functions`."""
 
     endpoint: str | None = None  # BASE or SENSITIVE_BASE,PLAIN_BASE
     functions: str | None = None  # SENSITIVE,PLAIN

@@ -85,7 +85,7 @@ class Sender:
     ) -> tuple[Response, Mapping[str, str]]:
         """The answer, and its headers by names in lower case.
 
-        Raises Interrupted where the next attempt may fare better, else ServiceError; neither tells more of `url` than
+        Raises Interrupted where the next attempt may fare better, else ServiceError; neither shows more of `url` than
         host and port.
         """
         try:
@@ -118,7 +118,7 @@ def _tls() -> ssl.SSLContext:
 
 
 async def _drain(label: str, response: httpx.Response) -> bytes:
-    """The body as it was sent, counted while it arrives: 45 bytes of an encoding can stand for gigabytes."""
+    """The body as it was sent, counted while it arrives: 45 bytes of an encoding can unpack to gigabytes."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         if response.status_code != 200:
             return b""  # a proxy's page; its status says enough

@@ -1,7 +1,7 @@
 """Services invoked as Lambda functions, without an API before them.
 
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
-botocore finds credentials, region and endpoint, and signs; the exchange itself is that of `http`, so that its limits,
+botocore finds credentials, region and endpoint, and signs; the exchange itself uses `http`, so that its limits,
 its deadline and its view of TLS hold here as well.
 
 Source of the event: Amazon API Gateway, Developer Guide, "Input format of a Lambda function for proxy integration".

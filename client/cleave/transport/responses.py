@@ -65,7 +65,7 @@ class Response:
 
 
 def request_id(headers: Mapping[str, str]) -> str:
-    """The service's own id, or API Gateway's, or that of Lambda; "" where there is none that is fit to be shown.
+    """Request id of the service, API Gateway or Lambda; "" where none is fit to be shown.
 
     `headers`: by names in lower case.
     """
@@ -113,7 +113,7 @@ def refuse_stray_error(service: str, answer: Response) -> None:
 
 
 def excerpt(text: str) -> str:
-    """One line without control characters: what others wrote may reach a terminal or a log."""
+    """Reduce a text of others to one line without control characters, fit for a terminal or a log."""
     flat = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     flat = " ".join(flat.split())
     return flat if len(flat) <= _LONGEST_MESSAGE else flat[:_LONGEST_MESSAGE] + "..."

@@ -1,4 +1,4 @@
-"""One forked child a request: what an expression does to DuckDB, it does there.
+"""Evaluation of each request in a forked child, so that an expression harms no other process.
 
 SQL of one line can make DuckDB recurse until its stack ends, allocate past its own memory_limit or compute past an
 interrupt. The child has bounds on address space, processor and time that the kernel holds it to, no socket but the one

@@ -67,7 +67,7 @@ class Database:
         self._lock()
 
     def leave_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> bool:
-        """The same as a view, and another, `placed`, that has the place of each row beside it: nothing is read yet.
+        """Make the same table as a view, and a view `placed` with the place of each row: nothing is read yet.
 
         What Parquet has as a dictionary comes so out of a view, and is grouped in a third of the time. False, and there
         is no view, where a file has a column of the name that DuckDB gives to a row's number in its file. Raises what
@@ -135,7 +135,7 @@ class Database:
             raise _translated(error, place) from None
 
     def _lock(self, paths: Sequence[str] = ()) -> None:
-        """From here on nothing outside is read but `paths`."""
+        """Forbid any further access to files except `paths`."""
         if paths:
             self._connection.execute("SET allowed_paths = $paths", {"paths": list(paths)})
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -146,7 +146,7 @@ class Database:
 
 
 def open_to_fork() -> None:
-    """Open the DuckDB of which every process forked from this one has a copy: it takes 20 ms.
+    """Open, in 20 ms, the DuckDB that every process forked from this one has a copy of.
 
     There is nothing in it. It is none where DuckDB starts a thread for it, which no copy would have.
     """

@@ -88,7 +88,7 @@ def group(database: Database, where: str | None, keys: Sequence[str], aggregates
 
 
 def group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[str], most: int) -> Grouping:
-    """The same of rows that have their keys beside them: `keyed` is what comes after FROM."""
+    """Group rows that have their keys beside them: `keyed` is what comes after FROM."""
     size = _make_groups(database, keyed, keys, aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
         raise WireError(

@@ -109,7 +109,7 @@ def _require_expression(database: Database, bare: list[Any] | None, wrapped: lis
 
 
 def _is_no_column(names: list[str], columns: Collection[str]) -> bool:
-    """Some names mean something to DuckDB even where no column is called so: a row, its number, the session."""
+    """Check for a name that means a row, its number or the session to DuckDB where no column has it."""
     last = names[-1].lower()
     return last not in columns and (last == "rowid" or (len(names) == 1 and last in {TABLE, *_SESSION}))
 

@@ -1,6 +1,4 @@
-"""For the fork server alone: its children each have a copy of the DuckDB opened here, in which there is nothing, and of
-the validators of answers.
-"""
+"""Preparation of the fork server: its children copy the empty DuckDB opened here, and the validators of answers."""
 
 from cleave_services.plain import database, simple
 from cleave_shared.stored import StoredPlainResponse

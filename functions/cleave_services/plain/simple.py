@@ -92,7 +92,7 @@ class SimpleRequest(BaseModel):
 
 
 class SimpleResponse(BaseModel):
-    """Without `group_by` a result is one value; with it, results and `groups` are columns with a row a group.
+    """Results: one value each without `group_by`; with it, results and `groups` are columns with a row for each group.
 
     An integer of more than 53 bits and a number that is not finite ("inf", "nan") come as text.
     """
@@ -106,7 +106,7 @@ class SimpleResponse(BaseModel):
 
 
 def operate(request: SimpleRequest, note: Note) -> SimpleResponse:
-    """One operation over every numeric column of `data`, by group where `group_by` names columns."""
+    """Apply one operation to every numeric column of `data`, by group where `group_by` names columns."""
     response = contained.run(answer, request, SimpleResponse, note)
     groups = next(iter(response.groups.values())) if response.groups else [None]
     note(rows=response.rows, groups=len(groups))

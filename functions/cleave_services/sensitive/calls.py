@@ -17,7 +17,7 @@ def answer_moments(request: MomentsRequest, note: Note) -> MomentsResponse:
 
 
 def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
-    """The same by any scheme. Raises WireError for a chunk that is not a ciphertext."""
+    """Add up blocks by any scheme. Raises WireError for a chunk that is not a ciphertext."""
     blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
     chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
     with workers.fair_share() as share:

@@ -28,13 +28,13 @@ class Evaluator(Protocol):
     def add(self, total: Any, ciphertext: Any) -> Any: ...
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
-        """The file of a result of which only the first `coefficients` coefficients matter."""
+        """File of a result; only its first `coefficients` coefficients matter."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One ciphertext's file and the block it is added to."""
+    """Ciphertext's file, and the block it is added to."""
 
     block: int
     blob: bytes | memoryview

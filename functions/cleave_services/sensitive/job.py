@@ -36,7 +36,7 @@ class Failed(Exception):  # noqa: N818 - named for what happened
 
 
 def handler(event: Any, _context: Any) -> dict[str, Any]:
-    """One step. Raises Failed; nothing else leaves here but what the runtime itself raises."""
+    """Run one step. Raises Failed, and otherwise only what the runtime itself raises."""
     log_to_stderr()
     started = time.perf_counter()
     line: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
 
 
 def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
-    """By step's number. Raises WireError unless every step answered, and once."""
+    """Sort answers by their step's number. Raises WireError unless every step answered once."""
     there = {part.number: part for part in parts if part is not None}
     if len(parts) != count or set(there) != set(range(count)):
         raise WireError(f"parts: {len(there)} of {count} steps answered, {len(parts)} are named")

@@ -63,7 +63,7 @@ class Wanted:
         return 1 + sum(map(len, self.cuts))
 
     def result(self, group: int, place: int) -> int:
-        """Which of a lane's results a group's rows of the chunk at `place` go to. Raises WireError for none."""
+        """Number of the lane's result for a group's rows of the chunk at `place`. Raises WireError for none."""
         piece = bisect_right(self.cuts[group], place) - 1
         if piece < 0:
             raise WireError(f"cuts[{group}]: the group has rows before its first partial sum")
@@ -143,11 +143,11 @@ class Scanning:
     numbers: bytes
 
     def work(self, places: Sequence[int]) -> int:
-        """In chunks that are added, of which MIN_WORK pay for a process."""
+        """Estimate the work in added chunks, of which MIN_WORK pay for a process."""
         return MIN_WORK * len(places) // limits.SCAN_CHUNKS_OF_A_PROCESS
 
     def part(self, places: Sequence[int]) -> Scanning:
-        """The same with the objects alone that hold the chunks at `places`."""
+        """Copy with only the objects that hold the chunks at `places`."""
         chunks = [self.chunks[place] for place in places]
         lanes = (Files(number, parts).holding(chunks) for number, parts in enumerate(self.lanes))
         return replace(self, lanes=tuple(lanes))

@@ -49,7 +49,7 @@ class Evaluation(Protocol[Item_contra]):
     def work(self, items: Sequence[Item_contra]) -> int: ...
 
     def part(self, items: Sequence[Item_contra]) -> Evaluation[Item_contra]:
-        """All that evaluating `items` needs."""
+        """Reduce to what evaluating `items` needs."""
         ...
 
     def evaluate(self, items: Sequence[Item_contra]) -> Totals: ...
@@ -72,7 +72,7 @@ def prepare(*, once: bool = False) -> None:
 
 
 def processors() -> int:
-    """On Lambda what the memory buys, elsewhere what this process may run on."""
+    """Number of processors: on Lambda by the function's memory, elsewhere those this process may use."""
     memory = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     count = int(memory) // limits.LAMBDA_MB_PER_CPU if memory else len(os.sched_getaffinity(0))
     return max(1, min(count, limits.MAX_WORKERS))

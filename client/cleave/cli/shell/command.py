@@ -10,7 +10,7 @@ import typer
 
 from cleave.ask.options import Asking
 from cleave.cli import console, process
-from cleave.cli.group import Settings, tell
+from cleave.cli.group import Settings, report_failure
 from cleave.cli.options import argument, flag, session_over
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
@@ -66,7 +66,7 @@ def _interactive(
     try:
         history = interactive.open_history(interactive.history_path(os.environ) if keeps_history else None)
     except InputError as error:
-        console.say(f"warning: {printable(error.message)}; no history is kept")
+        console.say(f"warning: {printable(error.message)}; no history is written")
         history = interactive.open_history(None)
     settings.say(f"{_greeting(session)}. help lists commands.")
 
@@ -82,7 +82,7 @@ def _interactive(
         interactive.interact(
             Shell(session, asking, work.run, settings.say),
             interactive.editor(session.name or "cleave", interactive.Sql(session.schemas), history),
-            lambda error: tell(error, debug=settings.debug),
+            lambda error: report_failure(error, debug=settings.debug),
         )
     finally:
         ended = work.end()

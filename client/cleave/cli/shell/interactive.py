@@ -1,7 +1,7 @@
 """The shell with a person before it: a line editor with completion and history; errors and Ctrl-C leave it standing.
 
 History is for this user alone, since SQL may hold values that no one else should read: in $XDG_STATE_HOME/cleave
-(~/.local/state/cleave), readable by its owner only. A line that begins with a space is not kept.
+(~/.local/state/cleave), readable by its owner only. A line that begins with a space is not written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
@@ -78,7 +78,7 @@ def is_complete(text: str) -> bool:
     return is_command(text) or not split_statements(text)[1].strip()
 
 
-def interact(shell: Shell, session: PromptSession[str], tell: Callable[[Exception], object]) -> None:
+def interact(shell: Shell, session: PromptSession[str], on_error: Callable[[Exception], object]) -> None:
     """Run lines until Ctrl-D or `.exit`. An error is reported, and the next line is read."""
     with _ctrl_c():
         while True:
@@ -98,18 +98,14 @@ def interact(shell: Shell, session: PromptSession[str], tell: Callable[[Exceptio
             except BrokenPipeError:
                 raise
             except Exception as error:  # noqa: BLE001 - the shell outlives a question
-                tell(error)
+                on_error(error)
 
 
 def _parts(text: str) -> list[Callable[[Shell], None]]:
     if is_command(text):
-        return [lambda shell: shell.command(text.strip())]
+        return [partial(Shell.command, line=text.strip())]
     statements, rest = split_statements(text)
-    return [_asked(each) for each in [*statements, rest.strip()] if each]
-
-
-def _asked(statement: str) -> Callable[[Shell], None]:
-    return lambda shell: shell.statement(statement)
+    return [partial(Shell.statement, sql=each) for each in [*statements, rest.strip()] if each]
 
 
 @contextlib.contextmanager
@@ -174,8 +170,8 @@ class Sql(Completer):
         open_ = _CLOSED.sub(" ", before)
         if _DEAD.search(open_):
             return
-        found = _WORD.search(open_)
-        word = found[0] if found else ""
+        match = _WORD.search(open_)
+        word = match[0] if match else ""
         if not word:
             return
         if word.startswith('"'):
@@ -221,7 +217,7 @@ def _words() -> tuple[list[str], list[str]]:
     return [name for (name,) in functions], [name for (name,) in words]
 
 
-class _Kept(FileHistory):
+class _HistoryFile(FileHistory):
     """A history file; a full disk loses lines and does not end the shell."""
 
     def store_string(self, string: str) -> None:
@@ -271,4 +267,4 @@ def open_history(path: Path | None) -> History:
         raise InputError(
             f"history {path}: cannot be written ({error.strerror})", hint="--no-history does without"
         ) from None
-    return _Kept(str(path))
+    return _HistoryFile(str(path))

@@ -73,8 +73,8 @@ class Shell:
     def statement(self, sql: str) -> None:
         """Ask and show. Raises what planning and asking raise, Undecided under --strict."""
         session, asking = self._session, self._asking
-        if asked := _ABOUT_TABLES.fullmatch(sql.strip()):
-            console.out(self._schema(_unquoted(asked[1])) if asked[1] else self._tables())
+        if match := _ABOUT_TABLES.fullmatch(sql.strip()):
+            console.out(self._schema(_unquoted(match[1])) if match[1] else self._tables())
             return
         started = time.perf_counter()
         plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
@@ -126,9 +126,9 @@ class Shell:
         console.say(f"wrote {printable(str(path))}")
 
     def _choose(self, name: str) -> None:
-        known = [str(each) for each in Format if each not in (Format.PARQUET, Format.XLSX)]
-        if name and name not in known:
-            hint = did_you_mean(name, known) or f"formats are {', '.join(known)}"
+        formats = [str(each) for each in Format if each not in (Format.PARQUET, Format.XLSX)]
+        if name and name not in formats:
+            hint = did_you_mean(name, formats) or f"formats are {', '.join(formats)}"
             raise InputError(f"there is no format {name}", hint=hint)
         if name:
             self._format = Format(name)
@@ -148,7 +148,7 @@ class Shell:
     def _schema(self, name: str = "") -> str:
         wanted = (name or self._session.name).lower()
         schemas = self._do(lambda: self._session.schemas)
-        schema = next((each for known, each in schemas.items() if known.lower() == wanted), None)
+        schema = next((each for stored, each in schemas.items() if stored.lower() == wanted), None)
         if schema is None:
             message = f"there is no table {name!r}" if name else ".schema: name a table"
             raise InputError(message, hint=did_you_mean(wanted, schemas) or ".tables lists all")
@@ -257,7 +257,7 @@ def run_lines(shell: Shell, lines: Iterable[bytes]) -> None:
 
 # Seconds from Ctrl-C to the prompt, at most.
 PATIENCE = 0.5
-_AGAIN = 0.05  # told again after so long: what has not begun to wait cannot be told yet
+_AGAIN = 0.05  # between two calls of `stop`: work that has not begun to wait cannot be stopped yet
 # A signal that the kernel hands to another thread does not end a wait of this one.
 _LOOK = 0.1
 
@@ -289,8 +289,8 @@ class Cancellable:
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._thread: threading.Thread | None = None
-        self._teller: threading.Thread | None = None
-        self._turn = threading.Lock()  # what is told to end is not yet what comes next
+        self._stopper: threading.Thread | None = None
+        self._turn = threading.Lock()  # so that `stop` never reaches the work that comes next
 
     def run(self, work: Callable[[], T]) -> T:
         """`work`'s result or error. Raises Cancelled, within PATIENCE, once this thread is interrupted."""
@@ -312,7 +312,7 @@ class Cancellable:
         thread = self._thread
         if thread is None or not thread.is_alive():
             return True
-        self._tell(thread)
+        self._begin_stopping(thread)
         thread.join(PATIENCE)
         return not thread.is_alive()
 
@@ -323,19 +323,19 @@ class Cancellable:
             return
         console.say("waiting for what was cancelled to end")
         try:
-            self._tell(thread)
+            self._begin_stopping(thread)
             while thread.is_alive():
                 thread.join(_LOOK)
         except KeyboardInterrupt:
             raise Cancelled from None
 
-    def _tell(self, thread: threading.Thread) -> None:
+    def _begin_stopping(self, thread: threading.Thread) -> None:
         """Stop it from a thread of its own: that takes its time where processors are short."""
-        if self._teller is None or not self._teller.is_alive():
-            self._teller = threading.Thread(target=self._telling, args=[thread], daemon=True)
-            self._teller.start()
+        if self._stopper is None or not self._stopper.is_alive():
+            self._stopper = threading.Thread(target=self._stop_until_ended, args=[thread], daemon=True)
+            self._stopper.start()
 
-    def _telling(self, thread: threading.Thread) -> None:
+    def _stop_until_ended(self, thread: threading.Thread) -> None:
         while thread.is_alive():
             with self._turn:
                 if thread.is_alive():
@@ -346,7 +346,7 @@ class Cancellable:
 def _run(work: Callable[[], T], outcome: Future[T]) -> None:
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+    except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
         outcome.set_exception(error)
     else:
         outcome.set_result(result)
