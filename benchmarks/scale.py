@@ -73,7 +73,7 @@ def measure() -> Measured:
     files = [encrypt_lane(lanes, plane, cipher, b"a segment", at) for at, plane in enumerate(planes)]
     numbers = rng.integers(1, GROUPS + 1, (CHUNKS, lanes.capacity)).astype(np.int32)
     chunks = [ScanChunk(at, at, numbers[at], tuple(lane[at] for lane in files)) for at in range(CHUNKS)]
-    wanted = Wanted(lanes.count, ((0,),) * GROUPS, tuple(range(1, GROUPS + 1)), "0" * 32)
+    wanted = Wanted(((0,),) * GROUPS, tuple(range(1, GROUPS + 1)), "0" * 32)
     seconds = []
     for _ in range(REPEATS):
         started = time.perf_counter()

@@ -95,9 +95,9 @@ def create_app(service: Service) -> Application:
 async def read(request: Request, model: type[Model]) -> Model:
     """The envelope in a request's body.
 
-    Raises WireError: 415 for a content type that is neither JSON nor frames and for any content encoding, since what
-    unpacks has no size one can see; 413 over the limit of either, counted while it arrives, whatever content-length
-    says; 422 for anything else.
+    Raises WireError: 415 for a content type that is neither JSON nor frames, and for any content encoding, since its
+    size is unknown. 413 over the limit of either, counted while it arrives, whatever content-length says. 422 for
+    anything else.
     """
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)

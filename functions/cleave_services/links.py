@@ -6,7 +6,7 @@ given, below the set that stands in the request's path, and nowhere else:
     https://BUCKET.s3.REGION.amazonaws.com/   a bucket, from the environment: CLEAVE_STORE_URLS, with commas between
     file:///FOLDER/                           a folder, only as the program says that holds the service (`allow`)
 
-A link is a credential, so nothing of it is logged or put into an error: no redirect is followed, and no proxy of the
+A link is a credential, so nothing of it is logged or put into an error. No redirect is followed, and no proxy of the
 environment is used. An error names the object's place in the request, and the status or class of the failure.
 """
 
@@ -106,8 +106,8 @@ class Links:
         self._bases = tuple(bases)
 
     def read(self, table_set: str, objects: Sequence[Linked], *, kind: str = TABLES, what: str = "") -> list[bytes]:
-        """The content of each, several of them read at once. Raises WireError before any is read for a link that
-        leads elsewhere, and for the first that is not there, or not what it must be, or late.
+        """The content of each, several of them read at once. Raises WireError before any is read for a link that leads
+        elsewhere, else for the first that is missing, changed or late.
 
         `kind`: RESULTS for questions and answers of a job.
         `what` an error calls them: else objects, by number.

@@ -1,6 +1,6 @@
 """A bounded child: a forked process that dies with its parent and at its deadline, and holds nothing that it inherited.
 
-A child answers over a socket of its own, in frames of plain bytes: nothing it sends is unpickled, so a child that
+A child answers over a socket of its own, in frames of plain bytes. Nothing it sends is unpickled, so a child that
 hostile input has taken over reaches its parent only as data. Lambda has no usable /dev/shm, hence fork and a socket
 pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++ library prints may quote values.
 
@@ -210,8 +210,8 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Col
     """Run `work` in a forked child. It keeps open regular and memory files and the descriptors in `keep`.
 
     The thread that calls must live as long as the child: the kernel ties the child to it (prctl(2), PR_SET_PDEATHSIG).
-    `work` must not touch what threads of the parent may hold locked: locks, executors, event loops, and libraries that
-    work outside the GIL, as DuckDB does (see `fork_server`). TenSEAL does not.
+    `work` must not use what threads of the parent may hold locked: locks, executors, event loops, and libraries like
+    DuckDB that work outside the GIL (see `fork_server`). TenSEAL does not.
     """
     ours, theirs = socket.socketpair()
     with theirs:

@@ -6,7 +6,8 @@
         (blob,) = child.receive(26)
 
 A worker that is ended in its block, by an error or a deadline, is not used again. `once`: no worker is used twice, and
-the next one is started when a block is left: for work that hostile input may take over, in children of a fork server.
+the next one starts when a block is left. That is for work that hostile input may take over, in children of a fork
+server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A process with one thread from which bounded children are forked, whatever threads the process that asks has.
 
-A forked child has the locks of its parent as they were, and only the thread that forked: a lock that another thread
-held is held for ever. Python takes care of its own locks, but not of those of a library that works outside the GIL, as
-DuckDB does. So the parent of such children never has a second thread:
+A forked child has its parent's locks as they were, but only the thread that forked. A lock that another thread held is
+held for ever. Python takes care of its own locks, but not of those of a library that works outside the GIL, as DuckDB
+does. So the parent of such children never has a second thread:
 
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
@@ -65,16 +65,16 @@ class ForkServer:
         os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own
         atexit.register(self.stop)
 
-    def start(self, *, beside_threads: bool = False) -> None:
+    def start(self, *, despite_threads: bool = False) -> None:
         """Start unless started, and do not wait until it is ready. Best called while there is one thread.
 
-        `beside_threads`: by a fork even where there are others. For servers whose children call no library that takes
+        `despite_threads`: by a fork even where there are others. For servers whose children call no library that takes
         locks outside the GIL.
 
         What keeps it from starting is said by `fork`, which tries again.
         """
         with self._lock, contextlib.suppress(ServiceError):
-            self._started(beside_threads=beside_threads)
+            self._started(despite_threads=despite_threads)
 
     def fork(self) -> Child:
         """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started."""
@@ -113,12 +113,12 @@ class ForkServer:
         """A child's memory, where it was not waited for."""
         self.peak_kb = max(self.peak_kb, peak_kb)
 
-    def _started(self, *, beside_threads: bool = False) -> socket.socket:
+    def _started(self, *, despite_threads: bool = False) -> socket.socket:
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
-                    self._pid = (_forked if beside_threads or threads() == 1 else _spawned)(theirs, self._preload)
+                    self._pid = (_forked if despite_threads or threads() == 1 else _spawned)(theirs, self._preload)
                 except OSError:
                     ours.close()
                     raise _NONE from None

@@ -39,8 +39,8 @@ class MaskEvaluator(seal.SealEvaluator):
         if not self._context.parameters_set() or parameters.coeff_modulus()[0].value() != of.modulus:
             raise ValueError(f"profile {of.profile.name}: SEAL has no BFV context of its ring")
         self._evaluator = seal.api.Evaluator(self._context)
-        self._here = _PARMS.pack(*self._context.first_parms_id())
-        self._there = _PARMS.pack(*of.context.first_parms_id())
+        self._bfv = _PARMS.pack(*self._context.first_parms_id())
+        self._ckks = _PARMS.pack(*of.context.first_parms_id())
         head = seal.PLAINTEXT.pack(0, 0, 0, 0, of.degree, 1.0)
         self._file = bytearray(seal.wrapped(head, seal.array_file(np.zeros(of.degree, np.uint64))))
         self._residues = np.frombuffer(self._file, np.int64)[-of.degree :]  # every mask's in turn
@@ -53,9 +53,9 @@ class MaskEvaluator(seal.SealEvaluator):
         refused = WireError(f"not a ciphertext of profile {self._ring.profile.name}")
         try:
             inside = seal.inside(blob, _FILE_BYTES)
-            if inside[: _PARMS.size] != self._there:
+            if inside[: _PARMS.size] != self._ckks:
                 raise refused
-            file = seal.wrapped(self._here, inside[_PARMS.size :])
+            file = seal.wrapped(self._bfv, inside[_PARMS.size :])
             ciphertext = seal.restore(seal.api.Ciphertext(), self._context, file)
         except (RuntimeError, ValueError, IndexError, struct.error, zstandard.ZstdError):
             raise refused from None

@@ -1,8 +1,9 @@
 """The functions an expression may call: those whose value follows from their arguments and nothing else.
 
-Whatever looks at the server, its catalog, settings or other queries, acts on them, draws random numbers, waits, parses
-SQL or opens DuckDB's own representations is left out, and so is what a later DuckDB adds: tests/unit compares this list
-with DuckDB's own. The current time is let in: WHERE admitted > today() - 30 is a question over the table.
+Left out are functions that read or change the server, its catalog, settings or other queries. So are those that draw
+random numbers, wait, parse SQL or open DuckDB's own representations, and those that a later DuckDB adds: tests/unit
+compares this list with DuckDB's own. The current time is let in: WHERE admitted > today() - 30 is a question over the
+table.
 """
 
 from __future__ import annotations

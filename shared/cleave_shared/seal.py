@@ -1,10 +1,10 @@
 """The one module that imports TenSEAL: contexts, transforms, ciphertext files. Holds no secret key.
 
-SEAL's files are read and written here as well, because its Python binding gives no access to coefficients:
-a polynomial goes in as a coefficient-form ciphertext, SEAL transforms it, and its values come out of the
-saved file. That way every transform is SEAL's own and integers up to q/2 are encoded exactly (SEAL's slot
-encoder goes through float64 and loses integers above about 2^45). File layout: SEAL 4.3 `native/src/seal/
-{serialization.h, ciphertext.cpp, plaintext.cpp}`; it is checked by round trips in tests/ckks/test_seal.py.
+SEAL's files are read and written here as well, because its Python binding gives no access to coefficients. A polynomial
+goes in as a coefficient-form ciphertext, SEAL transforms it, and its values come out of the saved file. That way every
+transform is SEAL's own and integers up to q/2 are encoded exactly (SEAL's slot encoder goes through float64 and loses
+integers above about 2^45). File layout: SEAL 4.3 `native/src/seal/ {serialization.h, ciphertext.cpp, plaintext.cpp}`;
+it is checked by round trips in tests/ckks/test_seal.py.
 """
 
 from __future__ import annotations
@@ -298,8 +298,8 @@ class Ring:
     def constant(self, transformed: Residues) -> int:
         """Coefficient 0 of a polynomial in NTT form (N,), modulo q.
 
-        It is the mean of the transform: the values at all roots of X^N + 1, of which any power but the 0th of X adds
-        up to 0.
+        It is the mean of the transform, the values at all roots of X^N + 1: over these, every power of X except the 0th
+        adds up to 0.
         """
         high, low = transformed >> np.uint64(32), transformed & np.uint64((1 << 32) - 1)
         total = (int(high.sum()) << 32) + int(low.sum())

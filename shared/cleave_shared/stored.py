@@ -4,12 +4,12 @@
     POST /v1/plain/tables/{set}/aggregate       StoredPlainRequest   -> StoredPlainResponse
     POST /v1/sensitive/tables/{set}/scan        ScanRequest          -> ScanResponse
 
-The set is the folder of a table's objects, 32 hex digits: it stands in the path, so that IAM can say who may ask what
-of which table. A link is a presigned URL, hence a credential for a while: it is in bodies alone.
+The set is the folder of a table's objects, 32 hex digits. It is in the path, so that IAM can say who may query which
+table. A link is a presigned URL, hence a credential for a while: it is in bodies alone.
 
 A job is a question of more calls than a client wants to make itself. Its questions and answers are in the store under
-results/{set}/. A state machine passes steps to the function, each with presigned links to what it reads and writes, and
-passes on what each answers with: numbers and digests.
+results/{set}/. A state machine passes steps to the function, each with presigned links to what it reads and writes. It
+passes on their answers: numbers and digests.
 
     Call     the frames of a ScanRequest             -> those of its ScanResponse
     Reduce   answers of calls, or of other reduces   -> those of a Reduced

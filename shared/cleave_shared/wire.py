@@ -8,8 +8,8 @@ JSON carries blobs in base64. Frames (`application/octet-stream`) carry the same
 
 A request's mark is the SHA-256 in its frame, or that of its JSON. So neither a damaged request nor a damaged answer,
 nor the answer to another request, is taken for sound. This finds faults: who sits on the way unhindered by TLS can
-compute a digest too. It costs 0.6 ns per byte at either end. Between a client and a service in one process there is no
-way: a request is handed over as objects (`Loose`), without a digest, and named by a random mark.
+compute a digest too. It costs 0.6 ns per byte at either end. Between a client and a service in one process a request is
+handed over as objects (`Loose`), without a digest, and named by a random mark.
 
 A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
 speaks frames; curl speaks JSON. No field of any model here can hold a secret key: see tests/architecture.

@@ -14,6 +14,11 @@ NOT_IN_MESSAGES = re.compile(
     r"|stands for)\b",
     re.IGNORECASE,
 )
+NO_NAMES = {"told", "asked", "found", "kept", "made", "known", "whoever", "anew"}
+PLAIN_NAMES = {  # rooms in which no variable, function or class has one of these names
+    *("api", "ckks", "cli", "gateway", "local", "processes", "propose", "report", "text", "transport"),
+    *("cleave_services", "cleave_shared"),
+}
 _SAY = {"say", "_say", "out", "option", "flag", "argument", "Flag", "warn", "report_error", "BadParameter"}
 
 
@@ -50,3 +55,25 @@ def test_docstrings_begin_with_a_verb_or_a_noun_and_messages_are_plain() -> None
         shown = [*messages(tree), *(texts if "cli" in path.parts else ())]
         found += [(path, each) for each in shown if NOT_IN_MESSAGES.search(each)]
     assert not found
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Names that a file gives to variables, attributes, parameters, functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def test_names_are_nouns_and_verbs_of_the_field() -> None:
+    places = [path for path in sources() if PLAIN_NAMES & set(path.relative_to(ROOT).parts)]
+    assert len(places) > 100
+    assert not [
+        (path, name)
+        for path in places
+        for name in named(ast.parse(path.read_text()))
+        if name.lower().strip("_") in NO_NAMES
+    ]

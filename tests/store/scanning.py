@@ -61,7 +61,7 @@ class Rows:
         ]
 
     def wanted(self, asked: Question) -> Wanted:
-        return Wanted(len(asked.cut.lanes), asked.cut.cuts, asked.weights, asked.label)
+        return Wanted(asked.cut.cuts, asked.weights, asked.label)
 
     def answer(self, asked: Question, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
         """What the service answers, its work divided between `shares` processes."""

@@ -64,16 +64,16 @@ def test_the_parent_of_children_has_one_thread_and_is_not_this_process(server: F
     assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
 
 
-@pytest.mark.parametrize("beside_threads", [True, False])
-def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, beside_threads: bool) -> None:
+@pytest.mark.parametrize("despite_threads", [True, False])
+def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, despite_threads: bool) -> None:
     made, waiting = ForkServer([]), threading.Event()
     thread = threading.Thread(target=waiting.wait)
     thread.start()
     try:
-        made.start(beside_threads=beside_threads)
+        made.start(despite_threads=despite_threads)
         parent = int(answer(made)[1])
         same = Path(f"/proc/{parent}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
-        assert same == beside_threads
+        assert same == despite_threads
         assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
     finally:
         waiting.set()

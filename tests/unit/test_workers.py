@@ -300,7 +300,7 @@ def test_a_prepared_process_is_served_by_one_crew(forks: list, monkeypatch: pyte
     crew = workers._crew
     workers.prepare()
     assert workers._crew is crew
-    assert starts == [{"beside_threads": True}] * 2
+    assert starts == [{"despite_threads": True}] * 2
     for _ in range(2):
         assert seen(workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
     assert len(crew._idle) == 2, "the same two served both"

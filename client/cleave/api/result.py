@@ -38,9 +38,9 @@ class Result:
     """Answer of one question. Iterating gives its rows.
 
     `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
-    has the same shape: the largest distance to the exact value of the query over the data, 0.0 where the value is
-    exact, None where there is no bound (keys, and doubles of plain columns alone). `sources` says of each column where
-    it comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
+    has the same shape: the largest distance of each value to the exact one. It is 0.0 where the value is exact, and
+    None where there is no bound: for keys, and doubles of plain columns alone. `sources` says of each column where it
+    comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
 
     No digit beyond its bound is there.
     """

@@ -1,8 +1,8 @@
 """The encrypted columns of a query: their types before any value is read, their values, and figures from their totals.
 
-Of the arguments of each aggregate two things are encrypted: where any of them may be NULL a column of flags, so that
-the places of NULLs do not show, and the moments the aggregate needs. What several aggregates need is encrypted once:
-SUM(x) and CORR(x, y) share the sum of x where the same rows count for both, which is so where y is never NULL.
+For each aggregate the moments that it needs are encrypted. Where an argument may be NULL, a column of flags is
+encrypted too, so that the places of NULLs do not show. What several aggregates need is encrypted once: SUM(x) and
+CORR(x, y) share the sum of x where the same rows count for both, which is so where y is never NULL.
 """
 
 from __future__ import annotations
@@ -115,15 +115,15 @@ class Columns:
                 flags = np.ones(values[min(presence)].rows, np.uint64) if present is None else present.astype(np.uint64)
                 out[self._flags[presence]] = flags[None]
             keys = [key for key in self._columns if key.presence == presence]
-            made = {
+            operands = {
                 place: operand(names[place], self._domains[place], values[place], present)
                 for place in dict.fromkeys(place for key in keys for place in key.arguments)
             }
-            self._facts |= {(place, presence): Facts(each.domain, each.centre) for place, each in made.items()}
+            self._facts |= {(place, presence): Facts(each.domain, each.centre) for place, each in operands.items()}
             for key in keys:
                 moment, column = self._columns[key]
                 if column is not None:
-                    out[column], self.readings[column] = moment.encode([made[place] for place in key.arguments])
+                    out[column], self.readings[column] = moment.encode([operands[place] for place in key.arguments])
         return out
 
     def linear(self, number: int) -> Linear | None:
@@ -162,7 +162,7 @@ class Columns:
         return Moments(rows, counts, estimates)
 
     def added(self, parts: Sequence[Moments]) -> Moments:
-        """The moments of groups taken together, bounds added: made of what each part may show and nothing else."""
+        """The moments of groups taken together, bounds added: operands of what each part may show and nothing else."""
         if len(parts) == 1:
             return parts[0]
         return Moments(

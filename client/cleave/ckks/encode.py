@@ -1,11 +1,11 @@
 """Values into the plaintext polynomials of a job's chunks.
 
-Lane l of position p of a chunk is its coefficient l * capacity + p; the last SENTINELS coefficients hold secret values
-that only the key's holder knows.
+Lane l of position p of a chunk is its coefficient l * capacity + p. The last SENTINELS coefficients hold values that
+only the key's holder knows.
 
-Real values are rounded with the error carried along: each row takes what rounding left of those before it, so the
-rounded values of a group sum to within about a unit of its exact sum, however many rows it has and however equal they
-are. (Rounded to the nearest, equal values all err to the same side.)
+Real values are rounded with the error carried along: each row takes what rounding left of those before it. So the
+rounded values of a group sum to within about a unit of its exact sum, whatever their number. (Rounded to the nearest,
+equal values would all err to the same side.)
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ TenSEAL holds the GIL in every call, so threads would gain nothing. A worker inh
 numbers of requests go in, and ciphertexts come out through a memory file that all share. They stay there until their
 request is sent: copying them into new memory takes longer than adding them up.
 
-Other threads may be at work when it forks, as those of a notebook are: since TenSEAL holds the GIL, none of them is
-inside SEAL then, and a child touches no other library that has locks.
+Other threads, such as a notebook's, may be at work when it forks. Since TenSEAL holds the GIL, none of them is inside
+SEAL then, and a child uses no other library with locks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MIN_CHUNKS_TO_FORK = 12
 SECONDS_FOR_A_PART = 120.0
 
 _NUMBER = struct.Struct("<Q")
-_ROOM = 1 << 32  # bytes of the memory file for the ciphertexts of one part; what is not written takes no memory
+_PART_BYTES = 1 << 32  # bytes of the memory file for the ciphertexts of one part; what is not written takes no memory
 
 
 class Deadline(Protocol):
@@ -168,7 +168,7 @@ class Encryptors(Generic[Part]):
         ends = list(itertools.accumulate((size for (size,) in _NUMBER.iter_unpack(packed)), initial=0))
         if not ends[-1]:
             return []
-        whole = memoryview(mmap.mmap(self._memory, ends[-1], prot=mmap.PROT_READ, offset=place * _ROOM))
+        whole = memoryview(mmap.mmap(self._memory, ends[-1], prot=mmap.PROT_READ, offset=place * _PART_BYTES))
         return [whole[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
@@ -179,7 +179,7 @@ def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence
             children.limit_time(SECONDS_FOR_A_PART)
             sizes: list[int] = []
             for chunk in job.encrypt(parts[number]):
-                os.pwrite(memory, chunk, place * _ROOM + sum(sizes))
+                os.pwrite(memory, chunk, place * _PART_BYTES + sum(sizes))
                 sizes.append(len(chunk))
             children.limit_time(0.0)
             channel.send([b"".join(map(_NUMBER.pack, sizes))])

@@ -1,9 +1,9 @@
 """Every aggregate's figure of every group, a column at a time and made when it is read.
 
 `Columns.figures` makes the figures of one group with fractions and balls, whatever the aggregates are: some 100 us a
-group. Here the sums, means and counts of all groups are made together, in integers over one common denominator, and a
-ball only where a total has a bound. They are the same to the last bit (tests/unit/test_figure_columns.py).
-Other aggregates are left to `Columns.figures`.
+group. Here the sums, means and counts of all groups are made together, in integers over one common denominator. A ball
+is made only where a total has a bound. They are the same to the last bit (tests/unit/test_figure_columns.py). Other
+aggregates are left to `Columns.figures`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Figures:
         self._totals = job.totals if job and single else None  # groups put together are left to `Columns`
         self._groups = [each[0] for each in members] if single else []
         self._rows = [sizes[group] for group in self._groups]
-        self._made: dict[int, list[Figure]] = {}
+        self._figures: dict[int, list[Figure]] = {}
         self._summed: dict[int, _Sums | None] = {}
 
     def __len__(self) -> int:
@@ -56,11 +56,11 @@ class Figures:
 
     def column(self, number: int) -> Sequence[Figure]:
         """The figures of an aggregate, by its number."""
-        if number not in self._made:
+        if number not in self._figures:
             with precision():
-                made = self._linear_column(number)
-            self._made[number] = [row[number] for row in self._others] if made is None else made
-        return self._made[number]
+                column = self._linear_column(number)
+            self._figures[number] = [row[number] for row in self._others] if column is None else column
+        return self._figures[number]
 
     def exact(self, number: int) -> ExactColumn | None:
         """The values of an aggregate where all of them are exact, None where that is not certain beforehand."""

@@ -2,12 +2,12 @@
 
 The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, and the
 newest versions of tables that the copying machine had seen. Under AES-256-GCM: the 32-byte master secret. The wrapping
-key comes from the passphrase by Argon2id with RFC 9106's low-memory profile, its second recommended option (3 passes, 4
-lanes, 64 MiB); the clear part is authenticated as associated data. All of it is `cryptography`'s; nothing here is
-home-made. A file is read strictly, before anything is computed from it.
+key comes from the passphrase by Argon2id with RFC 9106's low-memory profile: 3 passes, 4 lanes, 64 MiB. The clear part
+is authenticated as associated data. All of it is `cryptography`'s; nothing here is home-made. A file is read strictly,
+before anything is computed from it.
 
-Anyone who can replace the key file must not gain memory, time or a passphrase by it: sizes and the KDF's cost have
-limits, unknown and repeated members are refused, and the key id is compared before a passphrase is requested.
+Anyone who can replace the key file must not gain memory, time or a passphrase by it. So sizes and the KDF's cost have
+limits, and unknown and repeated members are refused. The key id is compared before a passphrase is requested.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def describe_key(path: Path) -> KeyInfo:
 def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
     """Unwrap the key. A `passphrase` that is a function is called only if there is something to unwrap.
 
-    Raises KeyFileError if it is wrong or missing; if the key is bare though a passphrase was supplied, for then it is
-    not the file that was wrapped; or if it is bare and others may read it.
+    Raises KeyFileError if the passphrase is wrong or missing, or if the key is bare and others may read it. Also if it
+    is bare though a passphrase was supplied: then it is not the file that was wrapped.
     """
     file = read_key_file(path)
     key = OwnerKey(_unwrapped(path, file, passphrase).secret, file.floors)

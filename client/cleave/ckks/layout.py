@@ -1,7 +1,7 @@
 """Layout of encrypted columns in lanes, with their widths: decided before any value is read.
 
-A lane is one integer per row. Services only ever add chunks, `window` of them at most, so a coefficient of a result is
-the sum of up to `window` integers that lay at its position, plus noise:
+A lane is one integer per row. Services only add chunks, at most `window` of them. So a coefficient of a result is the
+sum of up to `window` integers of its position, plus noise:
 
     bit 58                                                        guard      0
      |  field of column A  |  field of column B  |   unused        |  noise  |      an exact lane
@@ -111,21 +111,21 @@ def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewe
 
 def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
     guard = math.ceil(math.log2(2 * noise(window)))
-    room = capacity_bits - guard
+    usable = capacity_bits - guard
     places: list[Place] = []
     for column in columns:
         narrow = None
         if isinstance(column, Real) and tolerance is not None:
-            narrow = _narrow(column, window, room // 2, tolerance)
+            narrow = _narrow(column, window, usable // 2, tolerance)
         places.append(
-            ExactPlace(_limbs(column, window, room)) if isinstance(column, Exact) else narrow or WidePlace(-1)
+            ExactPlace(_limbs(column, window, usable)) if isinstance(column, Exact) else narrow or WidePlace(-1)
         )
     used: list[int] = []
     placed = {}
     waiting = [field for place in places for field in fields_of(place)]
     for number in sorted(range(len(waiting)), key=lambda i: -waiting[i].width):  # first fit, widest first
         field = waiting[number]
-        lane = next((lane for lane, bits in enumerate(used) if bits + field.width <= room), len(used))
+        lane = next((lane for lane, bits in enumerate(used) if bits + field.width <= usable), len(used))
         if lane == len(used):
             used.append(0)
         placed[number] = replace(field, lane=lane, offset=used[lane])
@@ -143,13 +143,13 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
     return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places))
 
 
-def _limbs(column: Exact, window: int, room: int) -> tuple[Field, ...]:
+def _limbs(column: Exact, window: int, usable: int) -> tuple[Field, ...]:
     if not column.limit:
         return ()
     width = (column.limit * window).bit_length()
-    if width <= room:
+    if width <= usable:
         return (Field(-1, 0, 0, column.limit.bit_length(), width, column.limit),)
-    bits = room - (window - 1).bit_length()
+    bits = usable - (window - 1).bit_length()
     limbs = []
     for shift in range(0, column.limit.bit_length(), bits):
         largest = min((1 << bits) - 1, column.limit >> shift)
@@ -160,8 +160,8 @@ def _limbs(column: Exact, window: int, room: int) -> tuple[Field, ...]:
 def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> NarrowPlace | None:
     """Half a lane for `column`, if its rounding is at most `tolerance` times the least magnitude a row can have.
 
-    `tolerance` is the rows of the smallest group times 10^-digits, so the bound on the rounding of any group's sum is
-    at most 10^-digits of its sum of magnitudes, whatever the values within the declared bounds are.
+    `tolerance` is the rows of the smallest group times 10^-digits. So the rounding of any group's sum is at most
+    10^-digits of its sum of magnitudes, whatever the values within their bounds are.
     """
     if not (math.isfinite(column.reach) and column.reach > 0 and column.least > 0):
         return None

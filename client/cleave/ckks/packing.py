@@ -1,7 +1,7 @@
 """A job's packing: lanes, places and requests, from column types and group sizes alone.
 
-Nothing here sees a value. So what is sent depends on the schema, on the question and on counts only: how many lanes,
-chunks and requests there are says nothing about a value or about where NULLs are.
+Nothing here sees a value. So what is sent depends on the schema, the question and counts only. Numbers of lanes, chunks
+and requests reveal nothing about values or the places of NULLs.
 
 A group has its own positions, the same in every chunk of its block, and fills them chunk after chunk. So the sum of a
 block's chunks holds every group's rows in the group's own positions, and no mask, number or size of a group is sent:
@@ -126,8 +126,8 @@ def plan_packing(
 ) -> Packing:
     """Pack `columns` of groups of `counts` rows.
 
-    `pad` rounds the numbers of chunks and of blocks up to powers of two. How many chunks are added up at once is chosen
-    so that least is sent and answered: fewer leave fields narrow, so that more columns share a lane, and cost more
+    `pad` rounds the numbers of chunks and of blocks up to powers of two. The number of chunks added up at once is
+    chosen to send and answer least. Fewer chunks leave fields narrow, so that more columns share a lane, but cost more
     answers. Raises QueryRefused where the columns do not fit a ciphertext.
     """
     sizes = np.asarray(counts, np.int64)

@@ -39,8 +39,8 @@ def new_analyst(
     from cleave.ckks.public_key import public_side  # noqa: PLC0415 - what --help does without
     from cleave.store.identity import create_identity  # noqa: PLC0415
 
-    made, public = create_identity(output.expanduser(), analyst=True)
-    console.out(f"fingerprint {public_side(made).fingerprint}")
+    identity, public = create_identity(output.expanduser(), analyst=True)
+    console.out(f"fingerprint {public_side(identity).fingerprint}")
     ctx.obj.say(f"send {public} to the owner of the table")
 
 

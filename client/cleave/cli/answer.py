@@ -46,6 +46,7 @@ class Format(StrEnum):
     XLSX = "xlsx"
 
 
+PRINTED = [str(each) for each in Format if each not in (Format.PARQUET, Format.XLSX)]
 ENDINGS = {
     ".txt": Format.TABLE,
     ".csv": Format.CSV,

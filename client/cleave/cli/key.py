@@ -116,9 +116,9 @@ def export(
 
         with opened(place) as tables:
             secret = tables.key
-            there = tables.open(table)
-            manifest = there.manifest
-            tables.record(there, "key export", 0)
+            stored = tables.open(table)
+            manifest = stored.manifest
+            tables.record(stored, "key export", 0)
             invitation = invite(manifest, newest_versions(tables, manifest)).model_dump_json()
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
@@ -164,8 +164,8 @@ def contributor(
     """
     from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
 
-    made, public = create_identity(output.expanduser())
-    console.out(f"contributor {made.public}")
+    identity, public = create_identity(output.expanduser())
+    console.out(f"contributor {identity.public}")
     ctx.obj.say(f"send {public} to the owner of the table")
 
 

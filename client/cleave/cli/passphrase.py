@@ -54,10 +54,9 @@ def _given(descriptor: int | None, variable: str) -> bytes | None:
 def hide() -> None:
     """Take the passphrases out of the environment before anything else is done.
 
-    What is started later, like a credential_process of AWS, does not inherit them, and /proc/PID/environ, which shows
-    the environment as the process was started with it, has zeros in their place. What remains: a copy in this process's
-    memory, until it ends, and whatever the shell that set the variable keeps; --passphrase-fd leaves neither. Forked
-    children give theirs up.
+    Processes started later, like a credential_process of AWS, do not inherit them. /proc/PID/environ, which shows the
+    environment at the start, has zeros in their place. What remains: a copy in this process's memory, until it ends,
+    and whatever the shell that set the variable keeps; --passphrase-fd leaves neither. Forked children give theirs up.
     """
     os.register_at_fork(after_in_child=_taken.clear)
     for variable in (VARIABLE, NEW_VARIABLE):

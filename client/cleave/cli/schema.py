@@ -92,12 +92,12 @@ def schema(
     reading = CsvDialect(
         skip=skip, skip_footer=skip_footer, null_tokens=tuple(null_token or ()), censored=censored or ""
     )
-    there = target.exists() and not force
-    if there and (reading != CsvDialect() or name or not (kinds or accept)):
+    edits = target.exists() and not force
+    if edits and (reading != CsvDialect() or name or not (kinds or accept)):
         hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
         raise InputError(f"{target}: is there already", hint=hint)
     with console.progress(quiet=ctx.obj.quiet) as progress:
-        if there:
+        if edits:
             contract = load_schema(target)
             changed = settle(files, contract, kinds, accept=accept, progress=progress)
             new = {column.name: column for column in changed}
@@ -108,7 +108,7 @@ def schema(
             shown = schema_text(schema.columns)
 
     def write() -> None:
-        if there:
+        if edits:
             edit_schema(target, changed)
         else:
             write_schema(schema, target, overwrite=force)
@@ -124,7 +124,7 @@ def schema(
         write()  # first: a command that fails prints nothing
         console.out(shown)
     if not ctx.obj.quiet:
-        changes = f"changed {counted(len(changed), 'column')} of" if there else "wrote"
+        changes = f"changed {counted(len(changed), 'column')} of" if edits else "wrote"
         console.say(f"{changes} {printable(str(target))}: review it before the first query")
         if unsure := _unsure(schema):
             console.say(

@@ -39,10 +39,10 @@ def add(
 
     password = None if token else passphrase.chosen(password_fd, "password")
     allowed = None if tables is None else [each.strip() for each in tables.split(",") if each.strip()]
-    made = write_user(users.expanduser(), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
+    bearer = write_user(users.expanduser(), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
     settings: Settings = ctx.obj
-    if made is not None:
-        console.out(made)
+    if bearer is not None:
+        console.out(bearer)
         settings.say("the token is not shown again")
     settings.say(f"{name} may connect to the gateway")
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
-from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_there
+from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_connected
 from cleave.share.users import User, Users
 from cleave_shared.errors import CleaveError
 from cleave_shared.version import VERSION as RELEASE
@@ -109,7 +109,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
             )
         )
         try:
-            reply = await reply_while_there(asking, request.is_disconnected)
+            reply = await reply_while_connected(asking, request.is_disconnected)
         except ClientGone:
             return _problem(499, "the client has gone")
         except Refused as error:

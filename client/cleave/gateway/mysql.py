@@ -54,7 +54,7 @@ from cleave.gateway.dialect import (
     placeholders,
 )
 from cleave.gateway.system import type_of
-from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_there
+from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_connected
 from cleave.share.users import User, Users
 from cleave.table.types import decimals_of
 from cleave.transport.addresses import is_loopback
@@ -117,8 +117,7 @@ _VARIABLES: Final = SYSTEM_VARIABLES | {
 class Stream:
     """Packets of a bounded size, each within a time: mysql-mimic's stream, once the client has chosen TLS or not.
 
-    Until then nothing is read ahead: a client sends the first bytes of TLS right behind its wish for it, and what a
-    stream has read by then is lost to TLS.
+    Until then nothing is read ahead: the first bytes of TLS follow right behind the request for it, and TLS needs them.
     """
 
     def __init__(self, client: socket.socket) -> None:
@@ -620,7 +619,7 @@ class Statements(Session):
         """Wait for the reply. Raises Refused, MysqlError for a query that was killed, ConnectionClosed."""
         self._asking = asking = asyncio.ensure_future(question)
         try:
-            return await reply_while_there(asking, self._has_left)
+            return await reply_while_connected(asking, self._has_left)
         except ClientGone:
             self.connection.stream.is_over = True
             raise ConnectionClosed from None

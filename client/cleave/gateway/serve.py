@@ -49,8 +49,8 @@ def serve(
 ) -> None:
     """Answer until SIGINT or SIGTERM; call `ready` with each address once it is listened on.
 
-    Raises InputError for an address that cannot be listened on, one other than this machine's own without TLS, and for
-    a file of users that cannot be read.
+    Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
+    unreadable file of users.
     """
     read_users(users)
     if where.certificate is None and not is_loopback(where.host):

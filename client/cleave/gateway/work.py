@@ -1,7 +1,7 @@
 """A worker of the gateway: a process that holds the opened tables and answers one question at a time.
 
-It stands apart from the process that speaks to clients, which has the passphrase and opens no table: a query that takes
-too long, or too much memory, ends its worker and nothing else. A reply is frames of JSON, or of Arrow's stream.
+The process that speaks to clients has the passphrase and opens no table. So a query that takes too long, or too much
+memory, ends its worker and nothing else. A reply is frames of JSON, or of Arrow's stream.
 """
 
 from __future__ import annotations
@@ -205,13 +205,10 @@ class _Allowed:
                 if name not in self:
                     raise QueryRefused(name)
             return self._session.plan(sql, cloud_only=not self._request.rows)
-        except (
-            QueryRefused,
-            InputError,
-        ):  # of a table that there is not: in the same words where the user may not ask it
-            there = {each.lower() for each in self._session.schemas if each in self}
+        except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
+            allowed = {each.lower() for each in self._session.schemas if each in self}
             for name in names:
-                if name.lower() not in there:
+                if name.lower() not in allowed:
                     raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
             raise
 

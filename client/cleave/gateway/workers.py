@@ -93,7 +93,7 @@ class Workers:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
                     time.reschedule(None)  # from here on the worker has a deadline of its own
-                    reply = await self._asked(request)
+                    reply = await self._answered(request)
                     self._queries.add(reply.tables, name, reply.count)
                     return reply
         except TimeoutError:
@@ -101,7 +101,7 @@ class Workers:
         finally:
             self._waiting[name] -= 1
 
-    async def _asked(self, request: Request) -> Reply:
+    async def _answered(self, request: Request) -> Reply:
         at_work = _AtWork()
         future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, request, at_work)
         try:
@@ -198,7 +198,7 @@ class ClientGone(Exception):  # noqa: N818 - named for what happened
     """The client left before its answer was there."""
 
 
-async def reply_while_there(asking: asyncio.Future[Reply], has_left: Callable[[], Awaitable[bool]]) -> Reply:
+async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callable[[], Awaitable[bool]]) -> Reply:
     """Wait for a reply. It is cancelled when the client leaves, or the wait ends.
 
     Raises ClientGone, CancelledError where other code cancelled `asking`, and what that raises.

@@ -19,7 +19,7 @@ from cleave_shared.errors import InputError, extra
 if TYPE_CHECKING:
     from cleave.ask.options import Asking
 
-_BESIDE_ROWS: Final = 3 << 30  # bytes of address space that a worker takes for everything else
+_FIXED_MEMORY: Final = 3 << 30  # bytes of address space that a worker takes for everything else
 
 
 def serve(
@@ -120,6 +120,6 @@ def gateway(
 
     asking |= {"memory": memory, "timeout": seconds}
     setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
-    limits = Limits(seconds, memory + _BESIDE_ROWS, most_rows)
+    limits = Limits(seconds, memory + _FIXED_MEMORY, most_rows)
     where = Listening(host, port, http_port, tls_cert, tls_key)
     serve(setup, users.expanduser(), where, limits, workers, lambda url: console.say(f"listening on {url}"))

@@ -5,11 +5,11 @@
 /  /health  /docs                           for people
 
 Ciphertexts and SQL are read in children of two fork servers, one for each service: a child answers one request. Only
-requests whose Host is a loopback name or one that was given are answered, since a web page can point a name of its own
-at this machine (DNS rebinding). Nothing is said of CORS unless origins are given, so no browser shows a page an answer.
+requests whose Host is a loopback name or an allowed one are answered: a web page can point its own name at this machine
+(DNS rebinding). Nothing is said of CORS unless origins are given, so no browser shows a page an answer.
 
-Its front door bounds how many requests it takes at once, their framing, and how long they may take. h11 refuses what is
-no HTTP (400), and a head over 64 KB unless it arrives at once.
+`Door` limits the number of requests at once, their framing and their time. h11 refuses what is no HTTP (400), and a
+head over 64 KB unless it arrives at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bounds and nullability of a proposed schema.
 
-Widths of stored rows follow from bounds, so bounds follow from what a column means and not from its values: two files
-of one kind get the same ones, and later rows fit. Where the meaning is unknown, or values contradict it, the bound is
-the largest power of two of whole units that some number of bytes holds, at least four times the largest value.
+Widths of stored rows follow from bounds, so bounds follow from a column's meaning and not from its values. Two files of
+one kind get the same bounds, and later rows fit. Where the meaning is unknown, or values contradict it, the bound is at
+least four times the largest value. It is then the largest power of two that a number of whole bytes holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cleave.table.table import Table
 from cleave.table.types import is_number, range_of
 
 _BATCH = 10  # columns of one query: DuckDB plans hundreds of aggregates slowly
-_ROOM = 4  # times the largest value
+_MARGIN = 4  # times the largest value
 _SMALLEST, _LARGEST = -32, 1023  # exponents of the bounds of floats
 _WIDEST = 12  # bits a meaning may be wider than a float's largest value: stored totals have 52 of the bound's
 _PRECISE = Context(prec=400)  # holds every power of two of a float without loss
@@ -126,7 +126,7 @@ def _is_precise(column: Column, meaning: _Meaning, largest: Fraction) -> bool:
 
 
 def _roomy(column: Column, largest: Fraction) -> Fraction:
-    least = _ROOM * largest
+    least = _MARGIN * largest
     if column.decimals is None:
         exponent = _SMALLEST if least else 0
         while Fraction(2) ** exponent < least:

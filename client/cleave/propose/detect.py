@@ -1,11 +1,11 @@
 """Proposal of sensitive columns with reasons, for a person to review, never a decision.
 
 Fails closed: a column is plain only if every word of its name is harmless (see `harmless`) and its values do not
-contradict that. Else numbers are encrypted and text is sealed. Where another kind would do as well if a person knows
-the column to be harmless, it is marked as unsure: text, dates and whole numbers of few values, by which people group
-and filter. What has many values, and what is measured, has its kind for good. Names of people are sealed, so that
-`cleave pull` can give them back. Free text stays local: it may hold anything, is of no use to a sum, and its length
-survives encryption. No reason quotes a value.
+contradict that. Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
+that it is harmless: text, dates and whole numbers of few values, by which people group and filter. What has many
+values, and what is measured, has its kind for good. Names of people are sealed, so that `cleave pull` can give them
+back. Free text stays local: it may hold anything, is of no use to a sum, and its length survives encryption. No reason
+quotes a value.
 
 Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
 They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing here (see
@@ -101,12 +101,12 @@ def propose_kind(facts: Facts) -> Proposal:
 
 def _by_values(facts: Facts) -> Proposal | None:
     if facts.type == "VARCHAR":
-        finding = identifying(facts.sample)
+        reason = identifying(facts.sample)
     elif facts.type == "BIGINT":
-        finding = identifying_number(facts.sample)
+        reason = identifying_number(facts.sample)
     else:
-        finding = None
-    return Proposal(Kind.SEALED, finding.reason) if finding else None
+        reason = ""
+    return Proposal(Kind.SEALED, reason) if reason else None
 
 
 def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
@@ -125,8 +125,8 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
             return Proposal(kind, f"name says: {topic.label}")
     if is_free_text:
         return Proposal(Kind.LOCAL, "long text that differs from row to row: it may say anything")
-    if is_text and (finding := names_of_people(facts.sample)):
-        return Proposal(Kind.SEALED, finding.reason)
+    if is_text and (reason := names_of_people(facts.sample)):
+        return Proposal(Kind.SEALED, reason)
     if is_text and said & FREE_TEXT:
         return Proposal(Kind.LOCAL, "name says: free text")
     if said & IDENTIFIER and said & PERSON:
@@ -267,18 +267,6 @@ _DIGITS = re.compile(r"[\d .-]{8,}")
 _NATIONAL = {country: import_module(f"stdnum.{name}") for country, name in LISTS["national"].items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`share` of the sample, 0..1, that `says` holds for."""
-
-    says: str
-    share: float
-
-    @property
-    def reason(self) -> str:
-        return f"{int(100 * self.share)} % of values {self.says}"
-
-
 def _is_card(value: str) -> bool:
     digits = value.replace(" ", "").replace("-", "")
     return 13 <= len(digits) <= 19 and digits[:1] in "23456" and digits.isdecimal() and stdnum.luhn.is_valid(digits)
@@ -310,39 +298,43 @@ _NATIONAL_SHARE = 0.7
 _NAMES_SHARE = 0.9
 
 
-def identifying(sample: Sequence[str]) -> Finding | None:
-    """The first kind of identifying value that the sample is made of."""
+def identifying(sample: Sequence[str]) -> str:
+    """Say which identifying values the sample is made of, and their share; "" for none."""
     values = [value.strip() for value in sample]
     for says, test, needed in _TESTS:
         share = _share(values, test)
         if share >= needed:
-            return Finding(says, share)
+            return _shown(share, says)
     return _national(values)
 
 
-def identifying_number(sample: Sequence[str]) -> Finding | None:
+def identifying_number(sample: Sequence[str]) -> str:
     """Find identifying whole numbers: those with check digits, and eight digits at least."""
     if not all(_DIGITS.fullmatch(value.strip()) for value in sample):
-        return None
+        return ""
     values = [value.strip() for value in sample]
     share = _share(values, _is_card)
-    return Finding("pass the check digit of payment cards (Luhn)", share) if share >= 0.4 else _national(values)
+    return _shown(share, "pass the check digit of payment cards (Luhn)") if share >= 0.4 else _national(values)
 
 
-def names_of_people(sample: Sequence[str]) -> Finding | None:
+def names_of_people(sample: Sequence[str]) -> str:
     """Two to four capitalised words: people, but also places, so ask only where that does no harm."""
     share = _share([value.strip() for value in sample], _is_name)
-    return Finding("look like names of people", share) if share >= _NAMES_SHARE else None
+    return _shown(share, "look like names of people") if share >= _NAMES_SHARE else ""
 
 
-def _national(values: Sequence[str]) -> Finding | None:
+def _national(values: Sequence[str]) -> str:
     for country, module in _NATIONAL.items():
         if not any(module.is_valid(value) for value in values[:10]):
             continue
         share = _share(values, module.is_valid)
         if share >= _NATIONAL_SHARE:
-            return Finding(f"pass the check digits of national ids ({country})", share)
-    return None
+            return _shown(share, f"pass the check digits of national ids ({country})")
+    return ""
+
+
+def _shown(share: float, says: str) -> str:
+    return f"{int(100 * share)} % of values {says}"
 
 
 def _share(values: Sequence[str], test: Callable[[str], bool]) -> float:

@@ -5,10 +5,10 @@ A name is harmless if *all* of its words are listed and one at least names somet
 harmless, except values of a closed list that says nothing about a person (currencies, units, states of an order).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
-systems that load tables. Those of other languages come from published translations: the calendar and currency from
-Unicode's CLDR (dateFields, keys), department, supplier, manufacturer, city, state, country, category and quantity from
-Snipe-IT's and Open Source POS's, the rest from tests/samples/columns/known.tsv, and units by hand; never from the sets
-that are held out.
+systems that load tables. Words of other languages come from published translations. Unicode's CLDR (dateFields, keys)
+has the calendar and currency. Snipe-IT and Open Source POS have department, supplier, manufacturer, city, state,
+country, category and quantity. The rest is from tests/samples/columns/known.tsv, and units are by hand. No word comes
+from the sets that are held out.
 
 Left out on purpose: colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of
 treatment), locations, companies (that employ), carriers (of a gene), releases (from prison), latencies (of nerves),
@@ -82,7 +82,7 @@ def _class(char: str) -> str:
 _LISTS = {name: words(text) for name, text in LISTS["harmless"].items()}
 PLACE, TRADE, STOCK, CALENDAR = (_LISTS[name] for name in ("place", "trade", "stock", "calendar"))
 SYSTEM, CODE, QUANTITY = (_LISTS[name] for name in ("system", "code", "quantity"))
-BESIDE = CODE | _LISTS["beside"]  # beside a harmless word these are harmless
+COMPANIONS = CODE | _LISTS["beside"]  # beside a harmless word these are harmless
 _UNDER_VALUES = frozenset().union(*(_LISTS[name] for name in ("unit", "state", "environment", "beside_values")))
 
 _LABELS = (
@@ -142,7 +142,7 @@ def harmless_name(name: str, different: int) -> str | None:
         return None
     if not _LISTS["quarters_or_trimesters"].isdisjoint(own) and different != _QUARTERS:
         return None
-    allowed = _HARMLESS | BESIDE
+    allowed = _HARMLESS | COMPANIONS
     if not (SYSTEM | _LISTS["ships"]).isdisjoint(own):
         allowed |= _LISTS["of_systems"]
     if not (TRADE | STOCK).isdisjoint(own):
@@ -197,7 +197,7 @@ def harmless_values(name: str, values: Sequence[str]) -> str | None:
     if all(_MEDIA_TYPE.fullmatch(value) for value in folded):
         return "media types"
     said = set(_words(name))
-    if not is_legible(name) or not said <= _UNDER_VALUES | _HARMLESS | BESIDE:
+    if not is_legible(name) or not said <= _UNDER_VALUES | _HARMLESS | COMPANIONS:
         return None
     return next((each.label for each in _NAMED if not each.names.isdisjoint(said) and each.cover(folded)), None)
 
@@ -235,7 +235,7 @@ def _pieces(word: str) -> tuple[str, ...]:
 
     A word that is not wholly made of listed ones stays whole: `geburtsland` is not a land.
     """
-    listed = _HARMLESS | BESIDE | QUANTITY | _UNDER_VALUES
+    listed = _HARMLESS | COMPANIONS | QUANTITY | _UNDER_VALUES
     if word in listed:
         return (word,)
     least = _LEAST_PIECE_CJK if _CJK.fullmatch(word) else _LEAST_PIECE

@@ -1,8 +1,7 @@
 """An answer as one HTML page: a template, a style sheet, a script and the library the script draws with, all inline.
 
-The page loads nothing and can load nothing: its policy admits the very scripts and the very style that are in it, by
-their hashes, and no connection, image, font or form. Texts of the table reach it escaped by the template, or inside
-JSON in which no `<`, `>` or `&` is left.
+The page can load nothing: its policy allows only its own scripts and style, by their hashes, and no connection, image,
+font or form. Texts of the table reach it escaped by the template, or inside JSON in which no `<`, `>` or `&` is left.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Facts:
 
     sql: str
     table: str
-    made: datetime
+    created: datetime
     seconds: float
     title: str = ""
     author: str = ""
@@ -78,7 +77,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
         statement=printable(_statement(answer, facts, description)),
         csv=b64encode(csv_of(answer.result)).decode(),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
-        made=facts.made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        created=facts.created.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],

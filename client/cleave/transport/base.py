@@ -57,7 +57,7 @@ class Carrier(Protocol):
 
 
 class Transport:
-    """Both services by a Carrier. `here`: it takes a request to this process.
+    """Both services by a Carrier. `in_process`: the services are in this process.
 
     Thread-safe: several calls may be under way at once. Calls raise ServiceError and nothing else. `requests` counts
     requests, `sent` and `received` the bytes of bodies, repeated attempts included. After a call that failed
@@ -70,10 +70,10 @@ class Transport:
         policy: retry.Policy = retry.ONCE,
         deadline: Deadline | None = None,
         *,
-        here: bool = False,
+        in_process: bool = False,
     ) -> None:
         self._carrier = carrier
-        self._here = here
+        self._in_process = in_process
         self._policy = policy
         self._deadline = deadline or Deadline(QUERY_SECONDS)
         self._budget = retry.Budget(policy.budget)
@@ -85,7 +85,7 @@ class Transport:
 
     def begin(self, deadline: Deadline | None = None) -> Transport:
         """Return a transport for one query, with counts of its own and one deadline for all its calls."""
-        return Transport(self._carrier, self._policy, deadline, here=self._here)
+        return Transport(self._carrier, self._policy, deadline, in_process=self._in_process)
 
     def sensitive(self, request: MomentsRequest) -> MomentsResponse:
         return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, MomentsResponse)[0]
@@ -102,7 +102,7 @@ class Transport:
 
     def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
         """Send a request to a path of a service; return the answer, and the mark of the request."""
-        body = wire.Loose(request) if self._here else wire.dump_frames(request)
+        body = wire.Loose(request) if self._in_process else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
                 raise ServiceError(
@@ -186,7 +186,7 @@ Call = Callable[[str, Body, str], Response]
 
 def connect_embedded(services: Mapping[Service, Call]) -> Transport:
     """Services inside this process: the same bodies, but loose; limits and answers are as over HTTP."""
-    return Transport(_Embedded(services), here=True)
+    return Transport(_Embedded(services), in_process=True)
 
 
 class _Embedded:

@@ -1,7 +1,7 @@
 """Services over HTTP, signed with SigV4 where AWS checks who asks.
 
-Nothing here trusts the other side: no redirects, no compressed answers, no more bytes than any answer takes, TLS 1.2
-at least, and no wait past the query's deadline, however slowly bytes drip in.
+The other side is not trusted: no redirects, no compressed answers, a limit on bytes, and TLS 1.2 at least. No wait
+outlasts the query's deadline, however slowly bytes arrive.
 """
 
 from __future__ import annotations

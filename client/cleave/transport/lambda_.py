@@ -1,8 +1,8 @@
 """Services invoked as Lambda functions, without an API before them.
 
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
-botocore finds credentials, region and endpoint, and signs; the exchange itself uses `http`, so that its limits,
-its deadline and its view of TLS hold here as well.
+botocore finds credentials, region and endpoint, and signs. The exchange uses `http`, so its limits, deadline and TLS
+settings hold here too.
 
 Source of the event: Amazon API Gateway, Developer Guide, "Input format of a Lambda function for proxy integration".
 """
@@ -25,7 +25,7 @@ from cleave.transport.aws import find_credentials, region_of, sigv4_signer
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
-from cleave.transport.responses import Response, excerpt
+from cleave.transport.responses import Response, excerpt, parsed
 from cleave_shared.errors import ServiceError, UsageError
 from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE
 
@@ -115,7 +115,8 @@ def _answer(service: Service, reply: Response) -> Response:
 
 def _failure(service: Service, reply: Response) -> ServiceError:
     """The function itself failed: out of memory, out of time, or could not start. Only the error's type is shown."""
-    kind = _content(reply).get("errorType")
+    content = parsed(reply.body)
+    kind = content.get("errorType") if isinstance(content, dict) else None
     shown = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
     return ServiceError(
         reply.named(f"the function behind {service.label} failed{shown}"),
@@ -133,14 +134,6 @@ def _refusal(service: Service, reply: Response, kind: str) -> ServiceError:
     if isinstance(refusal, retry.Interrupted):
         refusal.retry_after = reply.retry_after
     return refusal
-
-
-def _content(reply: Response) -> Mapping[str, Any]:
-    try:
-        content = json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def proxy_event(path: str, body: bytes, content_type: str) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def refuse_stray_error(service: str, answer: Response) -> None:
     body = answer.body
     if not body.startswith((b"{", b"<")) or len(body) > 100_000:
         return
-    content = _json(body)
+    content = parsed(body)
     if isinstance(content, dict) and "version" in content:
         return
     said, hint = _read(body)
@@ -121,7 +121,7 @@ def excerpt(text: str) -> str:
 
 def _read(body: bytes) -> tuple[str, str | None]:
     """Message and hint of an error body: {"error", "hint"}, {"message"}, {"errorMessage"}, a page's title, or none."""
-    content = _json(body)
+    content = parsed(body)
     if isinstance(content, dict):
         hint = content.get("hint")
         for name in ("error", "message", "Message", "errorMessage", "detail"):
@@ -132,7 +132,8 @@ def _read(body: bytes) -> tuple[str, str | None]:
     return (f"a web page titled '{excerpt(title[1])}'" if title else ""), None
 
 
-def _json(body: bytes) -> Any:
+def parsed(body: bytes) -> Any:
+    """Parse JSON; None for anything else."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

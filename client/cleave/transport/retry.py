@@ -4,8 +4,8 @@ A `Gate` lets one service have fewer requests each time it says that these are t
 
 Every request of Cleave is a pure question, so repeating one is harmless. Another 4xx is the caller's own fault and is
 never repeated, nor is a 504: what took too long once would again. Delays grow exponentially with full jitter (AWS
-Architecture Blog, "Exponential Backoff And Jitter"), or are what the service asks for in Retry-After (RFC 9110 section
-10.2.3), and all requests of a query share one budget of repetitions (as the AWS SDKs' retry quota).
+Architecture Blog, "Exponential Backoff And Jitter"), or follow the service's Retry-After (RFC 9110 section 10.2.3). All
+requests of a query share one budget of repetitions (as the AWS SDKs' retry quota).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Evaluation of each request in a forked child, so that an expression harms no other process.
 
 SQL of one line can make DuckDB recurse until its stack ends, allocate past its own memory_limit or compute past an
-interrupt. The child has bounds on address space, processor and time that the kernel holds it to, no socket but the one
-it answers on, and no core file. It hands back bytes, which are validated like a stranger's. It has a copy of
-an empty DuckDB that its parent opened, answers one request and ends; then the next one is forked, to wait.
+interrupt. The kernel bounds the child's address space, processor time and time. It has no socket except the one it
+answers on, and leaves no core file. It hands back bytes, which are validated like a stranger's. It has a copy of an
+empty DuckDB that its parent opened, answers one request and ends; then the next one is forked, to wait.
 """
 
 from __future__ import annotations

@@ -132,11 +132,11 @@ def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence
     grouped = f"GROUP BY {named[2:]}" if keys else ""
     # a column of the table may be called rowid: no other one may stand beside it. Where no aggregate reads the table,
     # it is left out: rows are put beside each other by one thread
-    beside = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
+    joined = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
     ((size,),) = database.fetch(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
         f"SELECT min({p}place) AS {p}first, count(*) AS {p}size{named}{wanted} "
-        f"FROM {beside}{keyed} WHERE {p}selected {grouped}"
+        f"FROM {joined}{keyed} WHERE {p}selected {grouped}"
         f") ORDER BY {p}first",
         "aggregates",
     )

@@ -75,10 +75,10 @@ def _number_rows(database: Database, keyed: str, keys: int, filters: Sequence[st
     )
     columns = "".join(f", {p}f{i}" for i in range(len(filters)))
     least = f"(SELECT min(rowid) FROM {p}groups)"  # of a table that is not committed yet they begin at 2^60
-    beside = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
+    joined = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
     database.run(
         f"CREATE TABLE {p}numbered AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
-        f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {beside}{keyed} AS {p}keys) WHERE {p}selected) AS rows_of "
+        f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {joined}{keyed} AS {p}keys) WHERE {p}selected) AS rows_of "
         f"JOIN (SELECT rowid - {least} AS {p}number, * FROM {p}groups) AS groups_of ON {same}",
         "filters",
     )

@@ -95,10 +95,10 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
 
 def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
     """Sort answers by their step's number. Raises WireError unless every step answered once."""
-    there = {part.number: part for part in parts if part is not None}
-    if len(parts) != count or set(there) != set(range(count)):
-        raise WireError(f"parts: {len(there)} of {count} steps answered, {len(parts)} are named")
-    return [there[number] for number in range(count)]
+    by_number = {part.number: part for part in parts if part is not None}
+    if len(parts) != count or set(by_number) != set(range(count)):
+        raise WireError(f"parts: {len(by_number)} of {count} steps answered, {len(parts)} are named")
+    return [by_number[number] for number in range(count)]
 
 
 def _answers(own: Links, table_set: str, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:

@@ -4,9 +4,9 @@ Row r of a chunk is coefficient r of one ciphertext of each lane. A mask brings 
 where their sum is read (`cleave_shared.moments` has the polynomial, here with one lane). The request numbers the group
 of every row; only the client knows what the groups mean.
 
-One more mask of every chunk is the groups' masks, each times its weight, and the sentinels': so the check result is
-the weighted sum of the others and of sentinels that only the client knows. A fault in one group, or an exchanged chunk,
-breaks that sum.
+One more mask of every chunk is the sum of the groups' masks, each times its weight, and the sentinels' mask. So the
+check result is the weighted sum of the others and of sentinels that only the client knows. A fault in one group, or an
+exchanged chunk, breaks that sum.
 
 `Scanning` is the work of one process: where the lanes' ciphertexts are, and which rows are wanted. The process that
 adds ciphertexts of a folder up reads them itself.
@@ -52,7 +52,6 @@ class Wanted:
     The client cuts so that a partial sum stays within its field. `weights`: of each group in the check.
     """
 
-    lanes: int
     cuts: tuple[tuple[int, ...], ...]
     weights: tuple[int, ...]
     label: str

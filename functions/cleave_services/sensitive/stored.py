@@ -84,7 +84,7 @@ def answer_scan(request: ScanRequest, note: Note, table_set: str, links: Links) 
     contents = iter(links.contents(table_set, [each for lane in request.lanes for each in lane]))
     lanes = tuple(tuple(Part(each.first, next(contents)) for each in lane) for lane in request.lanes)
     taken = time.monotonic() - started
-    wanted = Wanted(len(lanes), tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
+    wanted = Wanted(tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
     scanning = Scanning(request.profile, wanted, lanes, tuple(request.chunks), request.numbers)
     with workers.fair_share() as share:
         left = max(_LEAST_SECONDS, limits.SENSITIVE_SECONDS - taken)
@@ -93,7 +93,8 @@ def answer_scan(request: ScanRequest, note: Note, table_set: str, links: Links) 
     note(lanes=len(lanes), chunks=len(request.chunks), groups=len(request.cuts), timings=timings)
     if len(totals.files) != len(lanes) * wanted.results:
         raise WireError("cuts: a partial sum has no row")
-    lists = [[totals.files[start + at] for at in range(wanted.results)] for start in _starts(wanted)]
+    starts = range(0, len(lanes) * wanted.results, wanted.results)
+    lists = [[totals.files[start + at] for at in range(wanted.results)] for start in starts]
     return ScanResponse(
         profile=request.profile,
         key_id=request.key_id,
@@ -101,8 +102,3 @@ def answer_scan(request: ScanRequest, note: Note, table_set: str, links: Links) 
         totals=lists,
         timings=timings,
     )
-
-
-def _starts(wanted: Wanted) -> range:
-    """Numbers of the first result of each lane."""
-    return range(0, wanted.lanes * wanted.results, wanted.results)

@@ -5,8 +5,8 @@ TenSEAL holds the GIL in every call, so threads would gain nothing.
 
 A function forks the workers of each request, which inherit the ring and their chunks. A client that has the service
 embedded (`prepare`) is large: forking it takes 20 ms, for its page tables and for every page that it writes to
-afterwards. So a crew serves it, request after request, forked by a process that has nothing but SEAL, before there is
-a key: starting a worker takes as long as adding up 20 chunks, and what masks need as long as adding up 150.
+afterwards. So a crew serves it, request after request, forked before there is a key by a process that has only SEAL.
+Starting a worker takes as long as adding up 20 chunks, and what masks need as long as adding up 150.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def prepare(*, once: bool = False) -> None:
 
     `once`: no worker takes a second request, for a process that serves several clients.
 
-    It is forked beside other threads, those of numpy's linear algebra among them: what TenSEAL does it does under the
-    GIL, and a worker touches no other library that has locks.
+    It may be forked beside other threads, such as numpy's: TenSEAL holds the GIL, and a worker uses no other library
+    with locks.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
     if _crew is None:
         _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
-        _server.start(beside_threads=True)
+        _server.start(despite_threads=True)
 
 
 def processors() -> int:

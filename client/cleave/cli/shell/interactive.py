@@ -26,7 +26,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
 from cleave.cli import console
-from cleave.cli.answer import Format
+from cleave.cli.answer import PRINTED
 from cleave.cli.shell.shell import COMMANDS, Cancelled, Left, Shell, is_command
 from cleave.files import PRIVATE
 from cleave.sql.read import split_statements
@@ -164,7 +164,8 @@ class Sql(Completer):
                 yield from _matching(command, [(name, name, about) for name, (about, _) in COMMANDS.items()])
                 return
             if command != ".plan":
-                yield from _matching(rest, [(each, each, "") for each in _arguments(command)])
+                formats = PRINTED if command == ".format" else []
+                yield from _matching(rest, [(each, each, "") for each in formats])
                 return
             before = rest
         open_ = _CLOSED.sub(" ", before)
@@ -189,10 +190,6 @@ def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Co
     for text, name, about in offered:
         if name.lower().startswith(lower):
             yield Completion(text, -len(word), display=printable(name), display_meta=printable(about))
-
-
-def _arguments(command: str) -> list[str]:
-    return [each for each in Format if each not in (Format.PARQUET, Format.XLSX)] if command == ".format" else []
 
 
 def _spelled(name: str, reserved: set[str]) -> str:

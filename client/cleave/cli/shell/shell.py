@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from cleave.ask.options import Asking, question_options
 from cleave.cli import console
-from cleave.cli.answer import Format, answer_bytes, print_content, say_trust, write_page
+from cleave.cli.answer import PRINTED, Format, answer_bytes, print_content, say_trust, write_page
 from cleave.sql.read import split_statements
 from cleave.table.progress import BarProgress, Bars, Progress
 from cleave.text.nearest import did_you_mean
@@ -126,9 +126,8 @@ class Shell:
         console.say(f"wrote {printable(str(path))}")
 
     def _choose(self, name: str) -> None:
-        formats = [str(each) for each in Format if each not in (Format.PARQUET, Format.XLSX)]
-        if name and name not in formats:
-            hint = did_you_mean(name, formats) or f"formats are {', '.join(formats)}"
+        if name and name not in PRINTED:
+            hint = did_you_mean(name, PRINTED) or f"formats are {', '.join(PRINTED)}"
             raise InputError(f"there is no format {name}", hint=hint)
         if name:
             self._format = Format(name)
