@@ -22,7 +22,7 @@ MESSAGES = 25 * FACTOR
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("half", ["sensitive", "plain"])
-@pytest.mark.sampled(3)
+@pytest.mark.slow  # a campaign
 def test_whatever_a_message_is_turned_into(
     half: str, seed: int, key: SecretKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

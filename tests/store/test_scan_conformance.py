@@ -52,5 +52,5 @@ def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> No
 
 
 def test_scans_answer_many_of_them(stored: StoredTables) -> None:
-    some = ASKED[::10]
+    some = ASKED[::30]
     assert sum(_plan(stored, query) is not None for query in some) > len(some) // 4
