@@ -14,6 +14,7 @@ import duckdb
 
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, write_schema
 from cleave.table.types import decimals_of
+from tests.functional.processes import HANGS
 
 FOLDER = Path(__file__).parent / "tables"
 ROWS = {"numbers": 240, "dates": 160, "gaps": 90, "texts": 88, "singles": 30, "regions": 5}
@@ -61,7 +62,7 @@ def _lineitem(folder: Path) -> Path:
         [program, "parquet", "-s", SCALE_FACTOR, "--tables", "lineitem", "--output-dir", made],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=HANGS,
     )
     _made.append(made / "lineitem.parquet")
     return _made[0]

@@ -352,7 +352,7 @@ def test_a_failure_ends_the_retries_of_the_other_half() -> None:
 
 
 def test_throttling_halves_what_is_under_way_once_a_round() -> None:
-    gate = Gate(Deadline(10))
+    gate = Gate(Deadline(HANGS))
     ages = [gate.enter() for _ in range(WIDEST)]
     for age in ages:  # all of one round are throttled: that is one halving
         gate.throttled(age)

@@ -20,6 +20,7 @@ from cleave.store.memory import Memory
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from tests.conftest import no_passphrase
+from tests.functional.processes import HANGS
 from tests.store.trial import World, check
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "tpch"
@@ -38,7 +39,7 @@ def kind() -> str:
 def oracle(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     program = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
     command = [program, "parquet", "-s", SCALE, "--output-dir", tmp_path]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=HANGS)
     with duckdb.connect() as connection:
         for name in TABLES:
             connection.execute(f"CREATE TABLE {name} AS FROM '{tmp_path / name}.parquet'")
