@@ -10,8 +10,8 @@ import pytest
 from cleave.ask.source import Options
 from cleave.ask.works import cells_of, rows_work
 from cleave.sql.parse import conditions_of_select
+from cleave.sql.read import read_statement
 from cleave.sums.stored import Stored
-from cleave.table.duck import tree_of
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned
 from tests.store.trial import World, check, truth
@@ -137,7 +137,7 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
     stored = world.stored()
     plan = planned(stored, f"SELECT MEDIAN(bill) FROM trial WHERE {where}")
     whole = f"SELECT bill FROM trial AS t WHERE {where}"
-    for conditions in (plan.conditions, conditions_of_select(tree_of(whole), whole, "trial")):
+    for conditions in (plan.conditions, conditions_of_select(read_statement(whole), "trial")):
         left = cells_of(stored, conditions)
         assert (left is not None) == CONJUNCTS[where]
         if left is not None:
@@ -165,7 +165,7 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
 )
 def test_what_is_not_surely_of_the_cells_leaves_all(world: World, sql: str) -> None:
     world.put("ward")
-    assert cells_of(world.stored(), conditions_of_select(tree_of(sql), sql, "trial")) is None
+    assert cells_of(world.stored(), conditions_of_select(read_statement(sql), "trial")) is None
 
 
 def test_padded_questions_read_everything(world: World) -> None:

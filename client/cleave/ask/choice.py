@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from cleave.ask.works import Cost, Way, Work, cost_of, groups_of, least_of_rows, rows_work, work_of
 from cleave.sql.plan import LocalPlan
 from cleave.sql.planner import Planner
+from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut
 from cleave.sums.cellwise import KeptTotals, StoredPlan, SummedRows, stored_plan, too_much
 from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
@@ -60,9 +61,9 @@ class Chooser:
     def stored(self) -> Stored:
         return self.tables[self.name.lower()]
 
-    def chosen(self, sql: str, *, cloud_only: bool) -> Plan:
+    def chosen(self, statement: Statement, *, cloud_only: bool) -> Plan:
         """Raises QueryRefused, and what reading the list of cells and indexes may."""
-        with closing(self._planner(sql)) as planner:
+        with closing(self._planner(statement)) as planner:
             base = self._totals(planner, cloud_only=cloud_only)
             if isinstance(base, LocalPlan):
                 inner, most = self._over_totals(base, planner), TOTALS_BYTES * self.work(base).bytes
@@ -84,9 +85,9 @@ class Chooser:
         """Bytes of rows that are fetched."""
         return rows_work(self.tables, plan, pad=False).bytes
 
-    def plans(self, sql: str) -> list[Plan]:
-        """All that answer `sql`, what reveals least first, whatever they read. Raises QueryRefused."""
-        with closing(self._planner(sql)) as planner:
+    def plans(self, statement: Statement) -> list[Plan]:
+        """All that answer `statement`, what reveals least first, whatever they read. Raises QueryRefused."""
+        with closing(self._planner(statement)) as planner:
             found = [base := self._planned(planner, cloud_only=False)]
             if isinstance(base, LocalPlan) and (inner := self._over_totals(base, planner)).inner:
                 found.insert(0, inner)
@@ -105,8 +106,8 @@ class Chooser:
     def work(self, plan: Plan, *, pad: bool = False) -> Work:
         return work_of(self.tables, plan, pad=pad, services=self.services)
 
-    def _planner(self, sql: str) -> Planner:
-        return Planner(sql, self.stored.schema, self.name, self.others)
+    def _planner(self, statement: Statement) -> Planner:
+        return Planner(statement, self.stored.schema, self.name, self.others)
 
     def _fewer_bytes(self, base: Plan, planner: Planner) -> Plan | None:
         """Rows in place of totals that take over four times their bytes. None: totals are read."""
@@ -146,7 +147,7 @@ class Chooser:
                 return None
             measures = stored.manifest.measures
             kept = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
-            with closing(Planner(sql, stored.schema, table, {})) as inner:
+            with closing(Planner(read_statement(sql), stored.schema, table, {})) as inner:
                 try:
                     cut = inner.cut(kept, cloud_only=True)
                     found = stored_plan(cut, kept, measures, whose=bool(stored.parties))
@@ -184,7 +185,7 @@ class Chooser:
         """The ways of the question that `plan` answers, the one it goes first."""
         cloud_only = isinstance(plan, StoredPlan) and plan.cloud_only
         mine = name_of(plan)
-        others = [each for each in self.plans(plan.sql) if name_of(each) != mine]
+        others = [each for each in self.plans(read_statement(plan.sql)) if name_of(each) != mine]
         found = [Way(mine, self.cost(plan, pad=pad), True, self._why(plan, others, cloud_only=cloud_only))]
         found += [
             Way(name_of(each), self.cost(each, pad=pad), False, self._why_not(plan, each, cloud_only=cloud_only))

@@ -28,6 +28,7 @@ from cleave.processes.deadline import Deadline
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleasedTotals, ReleaseHead, open_totals, place_of, read_head
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner, names_in
+from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut
 from cleave.sql.rejoin import Groups, Members
 from cleave.store.cells import Cells
@@ -151,19 +152,20 @@ class ReleaseSource(Source):
 
     def plan(self, sql: str, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
         """Raises QueryRefused for what the totals do not answer."""
-        name = self._named(sql)
+        statement = read_statement(sql)
+        name = self._named(statement)
         found = self._release(name)
         kept = KeptTotals(found.measures, found.totals.by, _TOTALS_ALONE)
-        with closing(Planner(sql, found.schema, name, {})) as planner:
+        with closing(Planner(statement, found.schema, name, {})) as planner:
             try:
                 return stored_plan(planner.cut(kept, cloud_only=True), kept, found.measures)
             except Uncut as error:
                 raise not_by_totals(error, found.totals.by) from None
 
-    def _named(self, sql: str) -> str:
+    def _named(self, statement: Statement) -> str:
         """The table that a question is over. Raises QueryRefused for several."""
         try:
-            names = {each.lower(): each for each in names_in(sql)[0]}
+            names = {each.lower(): each for each in names_in(statement)[0]}
         except QueryRefused:
             if self.name:
                 return self.name  # planning it reports more

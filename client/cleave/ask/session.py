@@ -91,9 +91,10 @@ class Session:
     def _names(self, sql: str) -> list[str]:
         """Columns of the tables that a statement names: those of others are not for everyone who may ask it."""
         from cleave.sql.planner import names_in  # noqa: PLC0415 - as `point`
+        from cleave.sql.read import read_statement  # noqa: PLC0415
 
         try:
-            named = {each.lower() for each in names_in(sql)[0]}
+            named = {each.lower() for each in names_in(read_statement(sql))[0]}
         except QueryRefused:
             named = set()
         named.add(self.name.lower())

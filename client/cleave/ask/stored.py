@@ -30,6 +30,7 @@ from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import names_in
+from cleave.sql.read import Statement, read_statement
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
@@ -164,12 +165,14 @@ class StoredSource(Source):
         """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
         cells may.
         """
-        names, whose = self._named(sql)
-        return self.chooser(names, whose=whose).chosen(sql, cloud_only=cloud_only)
+        statement = read_statement(sql)
+        names, whose = self._named(statement)
+        return self.chooser(names, whose=whose).chosen(statement, cloud_only=cloud_only)
 
     def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
-        names, whose = self._named(sql)
-        return self.chooser(names, whose=whose).plans(sql)
+        statement = read_statement(sql)
+        names, whose = self._named(statement)
+        return self.chooser(names, whose=whose).plans(statement)
 
     def chooser(self, names: Sequence[str] = (), *, whose: bool = False) -> Chooser:
         """Over the first of `names`, or the table that was named; the others may be joined.
@@ -189,13 +192,13 @@ class StoredSource(Source):
             fetch_limit=self._fetch_limit,
         )
 
-    def _named(self, sql: str) -> tuple[list[str], bool]:
+    def _named(self, statement: Statement) -> tuple[list[str], bool]:
         """The stored tables that a question is over, which are open then, and whether it names the contributor of rows.
 
         Raises QueryRefused where there are none, InputError for a name that is a file's as well.
         """
         try:
-            named, columns = names_in(sql)
+            named, columns = names_in(statement)
         except QueryRefused:
             if self.name:
                 return [self.name], False  # planning it gives a better error

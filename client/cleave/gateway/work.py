@@ -25,6 +25,7 @@ from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, bound, parsed, tr
 from cleave.propose.further import further
 from cleave.sql.parameters import bound as bound_in_duckdb
 from cleave.sql.planner import names_in
+from cleave.sql.read import read_statement
 from cleave.table.duck import identifier
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
@@ -198,7 +199,7 @@ class _Allowed:
             raise (second if refusal is None or "@" in sql else refusal) from None
 
     def _planned(self, sql: str) -> QueryPlan | LocalPlan:
-        names, _ = names_in(sql)
+        names, _ = names_in(read_statement(sql))
         self._session.renew(names)
         try:
             for name in names:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import duckdb
 
 from cleave.sql.nodes import Cast, Constant, Node
-from cleave.sql.read import Tree
+from cleave.sql.read import Statement, Tree
 from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, tree_of
@@ -53,20 +53,20 @@ class Catalog:
             raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
         return [(str(row[0]), str(row[1])) for row in rows]
 
-    def tree(self, statement: str) -> Tree:
-        """DuckDB's own tree of SELECTs. Raises QueryRefused for anything else."""
-        tree = tree_of(statement)
-        if tree.get("error"):
-            if tree.get("error_type") == "parser":
-                self.describe(statement)
-            raise Uncut("only SELECT is supported", hint=_NAMED if _pivots(statement) else None)
-        return tree
+    def tree(self, statement: Statement) -> Tree:
+        """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason for what is no SQL."""
+        if statement.tree.get("error"):
+            if statement.tree.get("error_type") == "parser":
+                self.describe(statement.text)
+            raise Uncut("only SELECT is supported", hint=_NAMED if _pivots(statement.text) else None)
+        return statement.tree
 
     def functions(self, expression: str) -> set[str]:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
+        selected = f"SELECT {expression}"
         return {
             name
-            for node in parts_of(self.tree(f"SELECT {expression}"))
+            for node in parts_of(self.tree(Statement(selected, tree_of(selected))))
             if node.get("class") == "FUNCTION"
             for name in called(node)
         }

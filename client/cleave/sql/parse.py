@@ -10,9 +10,9 @@ import duckdb
 
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
-from cleave.sql.read import Reader, Tree, require_faithful
+from cleave.sql.read import Reader, Statement, Tree, require_faithful
 from cleave.sql.refusals import Uncut, no_service
-from cleave.table.duck import identifier, parts_of, tree_of
+from cleave.table.duck import identifier, parts_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
@@ -64,20 +64,18 @@ class Question:
         return [*self.grouped, *single, *terms]
 
 
-def parse(sql: str, table: str) -> Question:
+def parse(statement: Statement, table: str) -> Question:
     """Read one SELECT over `table`.
 
     Raises QueryRefused, with the position of a syntax error, and the reason and the alternative for anything else.
     """
-    if len(sql) > limits.MAX_SQL_CHARS:
-        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
-    select = _one_select(sql, table)
+    select = _one_select(statement, table)
     _refuse_clauses(select)
     alias = _alias(select["from_table"], table)
     calls = [each for each in parts_of(select) if each.get("class") == "FUNCTION"]
     for name in (name for call in calls for name in called(call)):
         _refuse_function(name)
-    return _Clauses(sql, table, alias, select, tuple(dict.fromkeys(_named(calls)))).question()
+    return _Clauses(statement.text, table, alias, select, tuple(dict.fromkeys(_named(calls)))).question()
 
 
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
@@ -97,12 +95,12 @@ def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
 _CHANGING = UNSTEADY | CLOCK | ABOUT_DATABASE
 
 
-def conditions_of_select(tree: Tree, sql: str, table: str) -> tuple[Node, ...]:
-    """The conditions of `sql`, whose tree is `tree`, if it is one SELECT over `table` alone; else none.
+def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
+    """The conditions of a statement that is one SELECT over `table` alone; of any other, none.
 
     A conjunct that no service would understand is left out.
     """
-    selects = [each for each in parts_of(tree["statements"]) if str(each.get("type")).endswith("_NODE")]
+    selects = [each for each in parts_of(statement.tree["statements"]) if str(each.get("type")).endswith("_NODE")]
     if len(selects) != 1 or selects[0]["type"] != "SELECT_NODE" or not selects[0]["where_clause"]:
         return ()
     source, where = selects[0]["from_table"], selects[0]["where_clause"]
@@ -113,7 +111,7 @@ def conditions_of_select(tree: Tree, sql: str, table: str) -> tuple[Node, ...]:
     found: list[Node] = []
     for each in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
         with suppress(QueryRefused):
-            node = Reader(sql).node(each)
+            node = Reader(statement.text).node(each)
             require_faithful([each], [node])
             found += conditions_of(node, [(source["alias"] or table).lower()])
     return tuple(found)
@@ -195,10 +193,10 @@ def _number(node: Node, clause: str) -> int:
     raise Uncut(f"{clause} is no whole number", hint=f"for example: {clause} 10")
 
 
-def _one_select(sql: str, table: str) -> Tree:
-    tree = tree_of(sql)
+def _one_select(statement: Statement, table: str) -> Tree:
+    tree = statement.tree
     if tree.get("error"):
-        raise _no_select(tree, sql, table)
+        raise _no_select(statement, table)
     statements = tree["statements"]
     if not statements:
         raise QueryRefused("the query is empty", hint=f"for example: SELECT COUNT(*) FROM {_spelled(table)}")
@@ -212,14 +210,15 @@ def _one_select(sql: str, table: str) -> Tree:
     return node
 
 
-def _no_select(tree: Tree, sql: str, table: str) -> QueryRefused:
+def _no_select(statement: Statement, table: str) -> QueryRefused:
+    tree = statement.tree
     if "depth" in str(tree.get("error_message")):
         return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets")
     if "position" not in tree:  # another statement, or DuckDB says more where it describes it
         return Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
     if str(tree.get("error_message")).startswith("unterminated"):
         return QueryRefused("the query holds a quote or comment that does not end")
-    before = sql.encode()[: int(tree["position"])].decode(errors="replace")
+    before = statement.text.encode()[: int(tree["position"])].decode(errors="replace")
     place = f"at line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
     quoted = "" if _spelled(table) == table else f", and this table is FROM {_spelled(table)}"
     keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'

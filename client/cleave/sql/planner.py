@@ -25,12 +25,11 @@ from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
 from cleave.sql.parse import Question, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
-from cleave.sql.read import same
+from cleave.sql.read import Statement, read_statement, same
 from cleave.sql.refusals import Uncut, stays_here
 from cleave.sql.resolve import columns_of, resolve
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave.table.schema import Kind, Schema
-from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
 
@@ -44,7 +43,7 @@ def plan_query(
     kept: HasSums | None = None,
 ) -> QueryPlan | LocalPlan:
     """`Planner.plan` of a question that is asked of one source."""
-    with closing(Planner(sql, schema, table, others or {})) as planner:
+    with closing(Planner(read_statement(sql), schema, table, others or {})) as planner:
         return planner.plan(kept, cloud_only=cloud_only)
 
 
@@ -55,10 +54,8 @@ class Planner:
     `contextlib.closing`.
     """
 
-    def __init__(self, sql: str, schema: Schema, table: str, others: Mapping[str, Schema]) -> None:
-        if len(sql) > limits.MAX_SQL_CHARS:
-            raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
-        self._sql = sql
+    def __init__(self, statement: Statement, schema: Schema, table: str, others: Mapping[str, Schema]) -> None:
+        self._statement = statement
         self._schema = schema
         self._table = table
         self._others = others
@@ -107,7 +104,7 @@ class Planner:
     def _read(self) -> Question | QueryRefused:
         """The clauses of the question, with names resolved; or why it has none."""
         try:
-            question = parse(self._sql, self._table)
+            question = parse(self._statement, self._table)
             try:
                 return resolve(question, self._schema, self._catalog.settle)
             except QueryRefused:
@@ -133,7 +130,7 @@ class Planner:
         found, described, conditions = self._named
         reason = str(refusal)
         return LocalPlan(
-            sql=self._sql,
+            sql=self._statement.text,
             table=self._table,
             outputs=tuple(Output(name, "local", reason) for name, _ in described),
             types=tuple(type_ for _, type_ in described),
@@ -145,12 +142,12 @@ class Planner:
 
     def over_answers(self, plan: LocalPlan, answered: Callable[[str, str], QueryPlan | None]) -> LocalPlan:
         """`plan` with the SELECTs over one table that `answered` plans read as tables of their answers."""
-        run, inner = taken_out(self._sql, answered)
+        run, inner = taken_out(self._statement, answered)
         for name, each in inner.items():
             outputs = zip(each.outputs, each.finals, strict=True)
             self._catalog.create(name, [(output.name, final.type) for output, final in outputs])
         tables = {name: each.names for name, each in self._tables.items()}
-        found = named(self._catalog.tree(run), tables | dict.fromkeys(inner, ()))
+        found = named(self._catalog.tree(Statement(run, tree_of(run))), tables | dict.fromkeys(inner, ()))
         if not inner or tuple(type_ for _, type_ in self._catalog.describe(run)) != plan.types:
             return plan
         return replace(plan, run=run, inner=inner, reads=self._reads(found))
@@ -171,19 +168,22 @@ class Planner:
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
-            tree = self._catalog.tree(self._sql)
+            tree = self._catalog.tree(self._statement)
             found = named(tree, {name: each.names for name, each in self._tables.items()})
-            return found, self._catalog.describe(self._sql), conditions_of_select(tree, self._sql, self._table)
+            described = self._catalog.describe(self._statement.text)
+            return found, described, conditions_of_select(self._statement, self._table)
         except QueryRefused as error:
             return error
 
 
-def names_in(sql: str) -> tuple[tuple[str, ...], Set[str]]:
+def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
     """The tables that a SELECT names, as it spells them, and columns, in lower case. Raises QueryRefused for what is
     none.
     """
-    with closing(Catalog(" ", ())) as catalog:
-        return names_of(catalog.tree(sql))
+    if statement.tree.get("error"):
+        with closing(Catalog(" ", ())) as catalog:
+            catalog.tree(statement)  # which raises
+    return names_of(statement.tree)
 
 
 def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
@@ -194,11 +194,13 @@ def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
     return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
-def taken_out(sql: str, answered: Callable[[str, str], QueryPlan | None]) -> tuple[str, dict[str, QueryPlan]]:
+def taken_out(
+    statement: Statement, answered: Callable[[str, str], QueryPlan | None]
+) -> tuple[str, dict[str, QueryPlan]]:
     """The statement in which each SELECT that `answered`, given its table and its text, has a plan for is a table; and
     those plans by the names of their tables. The outputs of a plan are named after its table.
     """
-    tree: dict[str, Any] = dict(tree_of(sql))
+    sql, tree = statement.text, statement.tree
     given = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
     tables: dict[str, str] = {}  # what is read in place of a SELECT, by its text
     found: dict[str, QueryPlan] = {}
@@ -220,8 +222,8 @@ def taken_out(sql: str, answered: Callable[[str, str], QueryPlan | None]) -> tup
             found[name] = replace(answer, outputs=outputs)
         return _node_of(tables[text])
 
-    (statement,) = tree["statements"]
-    node = {key: _replaced(value, table_of) for key, value in statement["node"].items()}
+    (whole,) = tree["statements"]
+    node = {key: _replaced(value, table_of) for key, value in whole["node"].items()}
     run = _text_of(node) if found else sql
     return (run, found) if same(_node_of(run), node) else (sql, {})
 

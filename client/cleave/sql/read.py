@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -16,6 +17,7 @@ import duckdb
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other, write
 from cleave.sql.refusals import Uncut, no_service
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
+from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
 Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
@@ -50,6 +52,21 @@ _ROWS = no_service("*: it asks for single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
 _OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A question's text and DuckDB's tree of it, which may hold an error in place of statements."""
+
+    text: str
+    tree: Tree
+
+
+def read_statement(sql: str) -> Statement:
+    """Parse a question, once for all that is made of it. Raises QueryRefused for one that is too long."""
+    if len(sql) > limits.MAX_SQL_CHARS:
+        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
+    return Statement(sql, tree_of(sql))
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer, write
 from cleave.sql.parse import MAIN, Item, Question, parse, unsteady
+from cleave.sql.read import read_statement
 from cleave.sql.refusals import no_service
 from cleave.table import schema as of_schema
 from cleave.table.schema import Schema
@@ -156,7 +157,7 @@ class _Resolver:
         if derived is None:
             return None
         try:
-            question = parse(f"SELECT {derived.sql} FROM t", "t")
+            question = parse(read_statement(f"SELECT {derived.sql} FROM t"), "t")
         except QueryRefused as error:
             raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
         return question.items[0].expression.replaced(
