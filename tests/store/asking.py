@@ -18,10 +18,10 @@ from tests.functional.processes import HANGS
 
 
 def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
-    kept = KeptTotals(stored.manifest.measures, stored.manifest.by, "a plain aggregate is computed from rows")
-    plan = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, kept=kept)
+    sums = KeptTotals(stored.manifest.measures, stored.manifest.by, "a plain aggregate is computed from rows")
+    plan = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, sums=sums)
     assert isinstance(plan, QueryPlan)
-    return stored_plan(plan, kept, stored.manifest.measures)
+    return stored_plan(plan, sums, stored.manifest.measures)
 
 
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:

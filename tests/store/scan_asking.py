@@ -96,11 +96,11 @@ def _forget(**_numbers: Any) -> None:
 
 def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> StoredPlan:
     """Raises QueryRefused where a scan does not answer it and no row may be fetched, or it cannot be cut."""
-    kept = SummedRows(stored.manifest, stored.schema)
-    plan = plan_query(sql, stored.schema, table, cloud_only=cloud_only, kept=kept)
+    sums = SummedRows(stored.manifest, stored.schema)
+    plan = plan_query(sql, stored.schema, table, cloud_only=cloud_only, sums=sums)
     if not isinstance(plan, QueryPlan):
         raise QueryRefused(plan.reason)
-    return replace(stored_plan(plan, kept, stored.manifest.measures), cloud_only=True)  # however small the table is
+    return replace(stored_plan(plan, sums, stored.manifest.measures), cloud_only=True)  # however small the table is
 
 
 def ask_by_scan(

@@ -124,7 +124,7 @@ class Cloud:
 
     def totals(self, answers: list[Answer]) -> dict[tuple[int, int], int]:
         (answer,) = answers
-        assert [question.label for _, question in answer.asked] == [each.label for _, each in self.segments.asked]
+        assert [question.label for _, question in answer.calls] == [each.label for _, each in self.segments.asked]
         return self.segments.totals(answer.shape, answer.files)
 
     def left(self) -> list[str]:
@@ -272,7 +272,7 @@ def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatc
     assert len(answers) == len(cloud.segments.asked)
     scanned, rows = cloud.segments.segments[0].scanned(), cloud.segments.rows
     for answer in answers:
-        scanned.accept(answer.shape, answer.files, [(SEGMENT, question) for _, question in answer.asked])
+        scanned.accept(answer.shape, answer.files, [(SEGMENT, question) for _, question in answer.calls])
     truth = cloud.segments.truth
     assert {(at, group): scanned.total(at, group, rows[group]) for at, group in truth} == truth
 

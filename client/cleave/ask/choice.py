@@ -132,11 +132,11 @@ class Chooser:
     def _planned(self, planner: Planner, *, cloud_only: bool, no_totals: str = "") -> Plan:
         manifest = self.stored.manifest
         no_plain = (WHOSE if self.stored.parties else too_much(manifest)) if self.services else NO_PLAIN
-        kept = KeptTotals(manifest.measures, manifest.by, no_plain, no_totals)
-        plan = planner.plan(kept, cloud_only=cloud_only)
+        sums = KeptTotals(manifest.measures, manifest.by, no_plain, no_totals)
+        plan = planner.plan(sums, cloud_only=cloud_only)
         if isinstance(plan, LocalPlan):
             return plan
-        return stored_plan(plan, kept, manifest.measures, whose=bool(self.stored.parties))
+        return stored_plan(plan, sums, manifest.measures, whose=bool(self.stored.parties))
 
     def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
         """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
@@ -146,11 +146,11 @@ class Chooser:
             if stored is None:
                 return None
             measures = stored.manifest.measures
-            kept = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
+            sums = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
             with closing(Planner(read_statement(sql), stored.schema, table, {})) as inner:
                 try:
-                    cut = inner.cut(kept, cloud_only=True)
-                    found = stored_plan(cut, kept, measures, whose=bool(stored.parties))
+                    cut = inner.cut(sums, cloud_only=True)
+                    found = stored_plan(cut, sums, measures, whose=bool(stored.parties))
                 except QueryRefused:
                     return None
             return found if _is_exact(found) else None
@@ -169,16 +169,16 @@ class Chooser:
         """By sums of rows; None where none are asked for, or may be."""
         if not (self.scan and self.services) or self.stored.parties:
             return None
-        kept = SummedRows(self.stored.manifest, self.stored.schema)
+        sums = SummedRows(self.stored.manifest, self.stored.schema)
         try:
-            plan = planner.cut(kept, cloud_only=cloud_only)
+            plan = planner.cut(sums, cloud_only=cloud_only)
         except QueryRefused:
             return None
         if not plan.encrypted:
             return None
         if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
             return None
-        made = stored_plan(plan, kept, self.stored.manifest.measures, whose=bool(self.stored.parties))
+        made = stored_plan(plan, sums, self.stored.manifest.measures, whose=bool(self.stored.parties))
         return replace(made, cloud_only=cloud_only)
 
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:

@@ -155,10 +155,10 @@ class ReleaseSource(Source):
         statement = read_statement(sql)
         name = self._named(statement)
         found = self._release(name)
-        kept = KeptTotals(found.measures, found.totals.by, _TOTALS_ALONE)
+        sums = KeptTotals(found.measures, found.totals.by, _TOTALS_ALONE)
         with closing(Planner(statement, found.schema, name, {})) as planner:
             try:
-                return stored_plan(planner.cut(kept, cloud_only=True), kept, found.measures)
+                return stored_plan(planner.cut(sums, cloud_only=True), sums, found.measures)
             except Uncut as error:
                 raise not_by_totals(error, found.totals.by) from None
 

@@ -148,8 +148,8 @@ class Session:
 
     def _guarded(self, plan: QueryPlan | LocalPlan, options: Options | None) -> Options:
         """With the source's own least size of groups where none is asked for."""
-        asked = options or DEFAULTS
-        return replace(asked, min_group=asked.min_group or self.source.min_group(plan))
+        chosen = options or DEFAULTS
+        return replace(chosen, min_group=chosen.min_group or self.source.min_group(plan))
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
@@ -282,8 +282,8 @@ def point(error: QueryRefused, sql: str, names: Iterable[str]) -> None:
 
 
 def _name(message: str) -> str | None:
-    found = _NAME.findall(re.split(r"!? Did you mean| not found| in [^ ]+$", message)[0])
-    return next(filter(None, found[-1]), None) if found else None
+    matches = _NAME.findall(re.split(r"!? Did you mean| not found| in [^ ]+$", message)[0])
+    return next(filter(None, matches[-1]), None) if matches else None
 
 
 def _start(message: str, name: str | None, sql: str) -> int | None:

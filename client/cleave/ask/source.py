@@ -204,7 +204,7 @@ class Usage:
         return f"{small} and {counted(self.withheld_groups, 'group')} from which one of them would follow not shown."
 
 
-ASKED = ("sensitive_requests", "requests", "bytes_sent", "bytes_received")
+COUNTS = ("sensitive_requests", "requests", "bytes_sent", "bytes_received")
 """The counts of a Usage that parts of a question add up to."""
 
 

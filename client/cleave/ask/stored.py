@@ -18,7 +18,7 @@ from cleave.ask.describe import Description
 from cleave.ask.options import Access
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
-from cleave.ask.source import ASKED, GroupSums, Loaded, Options, Question, Result, Source, Usage
+from cleave.ask.source import COUNTS, GroupSums, Loaded, Options, Question, Result, Source, Usage
 from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
@@ -119,7 +119,7 @@ class StoredSource(Source):
         self._open.callback(self._services.close)
         self._table: Table | None = None  # that DuckDB is at work on
         self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
-        self._asked = False
+        self._used = False
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
@@ -204,7 +204,7 @@ class StoredSource(Source):
                 return [self.name], False  # planning it gives a better error
             raise
         files = {each.name.lower() for each in self._others}
-        found = [self.name] if self.name else []
+        names = [self.name] if self.name else []
         for name in named:
             stored = self._find(name)
             if stored and name.lower() in files:
@@ -212,16 +212,16 @@ class StoredSource(Source):
                     f"{name!r} is the name of a stored table and of a file",
                     hint="rename the file, or give it another name with `table` in its schema",
                 )
-            if stored and name.lower() not in map(str.lower, found):
-                found.append(name)
+            if stored and name.lower() not in map(str.lower, names):
+                names.append(name)
             if not (stored or self.name or name.lower() in files):
                 raise QueryRefused(
                     f"there is no table {name!r} in {self._stores.sensitive.location}",
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",
                 )
-        if not found:
+        if not names:
             raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")
-        return found, CONTRIBUTOR in columns
+        return names, CONTRIBUTOR in columns
 
     def _find(self, name: str) -> Stored | None:
         if name.lower() not in self._held and (opened := self._tables.find(name)) is not None:
@@ -261,9 +261,9 @@ class StoredSource(Source):
         return describe_stored(tables, mine, options, ways, services=self._services.there)
 
     def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
-        if self._asked:
+        if self._used:
             self._tables.reset_counts()  # the first question's count has what opening the table read
-        self._asked = True
+        self._used = True
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
         """Return the result of `work`, over newer versions where they have replaced those in use, whose
@@ -327,7 +327,7 @@ class StoredSource(Source):
                     table.add_texts(name, _texts(answer.result))
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
-            asked = [each.usage for each in answers.values()]
+            usages = [each.usage for each in answers.values()]
 
             def usage() -> Usage:
                 for each in readings:
@@ -335,7 +335,7 @@ class StoredSource(Source):
                 return replace(
                     usage_of(first.stored),
                     rows=rows,
-                    **{each: sum(getattr(one, each) for one in asked) for each in ASKED},
+                    **{each: sum(getattr(one, each) for one in usages) for each in COUNTS},
                 )
 
             passed = [name for each in answers.values() for name, said in each.checks.items() if said == "passed"]

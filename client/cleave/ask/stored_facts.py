@@ -44,17 +44,17 @@ def describe_stored(
     reads = [each for fetch in fetched for each in fetch.reads()]
     lessons = _lessons(fetched)
     fates: dict[str, Fate] = {}
-    told: list[str] = []
+    plain_lessons: list[str] = []
     scans = isinstance(plan, StoredPlan) and plan.scans
     if isinstance(plan, StoredPlan):
         reads = [*(Read(each, each.bytes) for each in _totals(stored, plan)), *reads]
         lessons = [*_lessons_of_sums(stored, plan, services=services), *lessons]
         served = plain_columns(stored, plan) if scans else plan.plain_columns
-        asked = plan.asks_plain or scans
+        asks_plain = plan.asks_plain or scans
         if {each.object.name for each in reads} & held:
-            told.append("that its plain columns are fetched")
-        if asked:
-            told += [
+            plain_lessons.append("that its plain columns are fetched")
+        if asks_plain:
+            plain_lessons += [
                 f"links to the plain columns, of which it reads {', '.join(served) or 'none'}",
                 SELECTED if scans else f"{_SQL}; which rows are selected and in which group",
             ]
@@ -67,12 +67,12 @@ def describe_stored(
     else:
         for each in answers_of(plan):
             of = tables[each.table.lower()]
-            reads = [*(Read(found, found.bytes) for found in _totals(of, each)), *reads]
+            reads = [*(Read(which, which.bytes) for which in _totals(of, each)), *reads]
             lessons = [*_lessons_of_sums(of, each, services=services), *lessons]
             summed = sorted(_summed(of, each))
             fates |= {_shown(tables, each.table, name): ("answered from its totals", "none", 0) for name in summed}
         if {each.object.name for each in reads} & held:
-            told.append("that its plain columns are fetched")
+            plain_lessons.append("that its plain columns are fetched")
     fates |= {_shown(tables, each.name, name): (_FETCHED, "none", 0) for each in fetched for name in each.columns}
     plain = [each for each in reads if each.object.name in held]
     sensitive = [each for each in reads if each.object.name not in held]
@@ -88,7 +88,7 @@ def describe_stored(
         plain=Requests(len(plain), 0, sum(each.bytes for each in plain)),
         sensitive=Requests(len(sensitive), 0, sum(each.bytes for each in sensitive)),
         leakage=Leakage(
-            (*told, _WHEN if len(told) > 1 else _SILENT) if told else (UNASKED,),
+            (*plain_lessons, _WHEN if len(plain_lessons) > 1 else _SILENT) if plain_lessons else (UNASKED,),
             (*(lessons or ["that the table's head and what is sealed of it are read"]), _SILENT),
         ),
         places=stored.tables.places,

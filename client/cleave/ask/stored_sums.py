@@ -50,7 +50,7 @@ def stored_sums(
             failure = error
     with question.clock.stage("ask"):
         scanned = ask_scan(plan) if ask_scan and plan.scans else None
-        responses, totals = (scanned.responses, {}) if scanned else _asked(stored, plan, ask_plain)
+        responses, totals = (scanned.responses, {}) if scanned else _answers(stored, plan, ask_plain)
     if failure is not None:
         raise failure
     if selection and rows:
@@ -58,7 +58,7 @@ def stored_sums(
         if not same or selection.counts != rows.counts.tolist():
             raise CheckFailed("stored", "the rows of a segment are not those that are counted in its cells")
     counts = selection.counts if selection else rows.counts.tolist() if rows else []
-    known = selection or rows
+    grouped = selection or rows
 
     def figures(members: Sequence[tuple[int, ...]], groups: Groups) -> Sequence[object]:
         measures = stored.manifest.measures
@@ -70,7 +70,7 @@ def stored_sums(
 
     return GroupSums(
         plan=plan,
-        keys=known.keys if known else None,
+        keys=grouped.keys if grouped else None,
         counts=counts,
         responses=responses,
         local=rows.local if rows else [],
@@ -83,15 +83,15 @@ def stored_sums(
 
 def usage_of(stored: Stored) -> Usage:
     """Return the counts of reads and requests so far."""
-    asked = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
+    transport = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
     return Usage(
         profile=stored.manifest.profile,
         key_id=stored.tables.key.key_id,
         rows=stored.manifest.rows,
         sensitive_requests=stored.remote.sums_asked if stored.remote else 0,
-        requests=asked.requests if asked else 0,
-        bytes_sent=asked.sent if asked else 0,
-        bytes_received=asked.received if asked else 0,
+        requests=transport.requests if transport else 0,
+        bytes_sent=transport.sent if transport else 0,
+        bytes_received=transport.received if transport else 0,
         objects_read=stored.tables.objects_read,
         bytes_read=stored.tables.bytes_read,
     )
@@ -99,8 +99,8 @@ def usage_of(stored: Stored) -> Usage:
 
 def checks_of(stored: Stored) -> dict[str, str]:
     """The checks that all that was read of the store passed."""
-    asked = stored.remote is not None and stored.remote.sums_asked
-    return dict.fromkeys(("head", "stored", "sentinel"), "passed") | {"totals": "passed" if asked else "not needed"}
+    summed = stored.remote is not None and stored.remote.sums_asked
+    return dict.fromkeys(("head", "stored", "sentinel"), "passed") | {"totals": "passed" if summed else "not needed"}
 
 
 def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sums]:
@@ -111,7 +111,7 @@ def _in_order(plan: StoredPlan, groups: Groups, scanned: ScanAnswer) -> list[Sum
     return [{part: [entries[place] for place in places] for part, entries in each.items()} for each in scanned.sums]
 
 
-def _asked(
+def _answers(
     stored: Stored, plan: StoredPlan, ask_plain: AskPlain
 ) -> tuple[Sequence[PlainResponse], Mapping[Part, Integers]]:
     """Return the plain service's answer, and the totals: of both halves at once, and both in before one is judged.

@@ -22,7 +22,7 @@ _MAX_EXPONENT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Bounds:
     """Facts of an expression's values except NULL: `range` None is unknown, and `is_null` where there are none."""
 
     range: Range | None
@@ -33,23 +33,23 @@ class Known:
 _DAYS = Range(-Fraction(2**32), Fraction(2**32))  # between any two dates: each is a number of days in 32 bits
 _MICROSECONDS_OF_A_DAY = Range(Fraction(0), Fraction(86_400_000_000))
 
-UNKNOWN = Known(None, nullable=True)
-_NULL = Known(None, nullable=True, is_null=True)
+UNKNOWN = Bounds(None, nullable=True)
+_NULL = Bounds(None, nullable=True, is_null=True)
 
 Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
 
 
-def known_of(node: Node, type_: str, schema: Schema, types: Types) -> Known:
+def bounds_of(node: Node, type_: str, schema: Schema, types: Types) -> Bounds:
     """Return the facts of a resolved expression of DuckDB's type `type_`."""
     reader = _Reader(schema)
     nodes = reader.nodes(node)
     if len(nodes) > _MAX_NODES:
-        return Known(range_of_type(type_), nullable=True)
+        return Bounds(range_of_type(type_), nullable=True)
     try:
         texts = [write(each) for each in nodes]
         reader.types = dict(zip(map(id, nodes), types(texts), strict=True))
     except QueryRefused:  # a part that has no type by itself
-        return Known(range_of_type(type_), nullable=True)
+        return Bounds(range_of_type(type_), nullable=True)
     return reader.read(node)
 
 
@@ -74,20 +74,20 @@ class _Reader:
             found += _operands(each)
         return found
 
-    def read(self, node: Node) -> Known:
-        known = self._read(node)
+    def read(self, node: Node) -> Bounds:
+        bounds = self._read(node)
         type_ = self.types[id(node)]
-        if known.is_null:
-            return known
+        if bounds.is_null:
+            return bounds
         whole = range_of_type(type_)
-        if known.range is None or whole is None:
-            return Known(known.range if type_ in FLOATS else whole, known.nullable)
-        if known.range.lower > whole.upper or known.range.upper < whole.lower:
-            return Known(whole, known.nullable)  # DuckDB fails on every value
-        held = Range(max(known.range.lower, whole.lower), min(known.range.upper, whole.upper))
-        return Known(held, known.nullable)
+        if bounds.range is None or whole is None:
+            return Bounds(bounds.range if type_ in FLOATS else whole, bounds.nullable)
+        if bounds.range.lower > whole.upper or bounds.range.upper < whole.lower:
+            return Bounds(whole, bounds.nullable)  # DuckDB fails on every value
+        held = Range(max(bounds.range.lower, whole.lower), min(bounds.range.upper, whole.upper))
+        return Bounds(held, bounds.nullable)
 
-    def _read(self, node: Node) -> Known:
+    def _read(self, node: Node) -> Bounds:
         match node:
             case Column():
                 return self._column(node)
@@ -96,49 +96,49 @@ class _Reader:
             case Operation():
                 return self._operation(node)
             case Cast():
-                known = self._as_type(node.operand, node)
-                return Known(known.range, known.nullable or node.may_fail, known.is_null)
+                bounds = self._as_type(node.operand, node)
+                return Bounds(bounds.range, bounds.nullable or node.may_fail, bounds.is_null)
             case Case():
                 return self._chosen(node, _branches(node))
             case Call():
                 return self._arithmetic(node) if _is_arithmetic(node) else self._call(node)
         return UNKNOWN
 
-    def _constant(self, node: Constant) -> Known:
+    def _constant(self, node: Constant) -> Bounds:
         if node.kind == "NULL_LITERAL":
             return _NULL
         if node.kind == "BOOLEAN":
             value = Fraction(node.text.lower() == "true")
-            return Known(Range(value, value), nullable=False)
-        return Known(self._literal(node) if node.is_number else None, nullable=False)
+            return Bounds(Range(value, value), nullable=False)
+        return Bounds(self._literal(node) if node.is_number else None, nullable=False)
 
-    def _operation(self, node: Operation) -> Known:
+    def _operation(self, node: Operation) -> Bounds:
         if node.name in _NEVER_NULL:
-            return Known(BOOLEAN, nullable=False)
+            return Bounds(BOOLEAN, nullable=False)
         if node.name in _PREDICATES:
-            return Known(BOOLEAN, any(self.read(each).nullable for each in node.operands))
+            return Bounds(BOOLEAN, any(self.read(each).nullable for each in node.operands))
         if node.name == "COALESCE":
             return self._first(node)
         return UNKNOWN
 
-    def _first(self, node: Call | Operation) -> Known:
+    def _first(self, node: Call | Operation) -> Bounds:
         """Return the facts of COALESCE, GREATEST and LEAST, which are NULL where all of their operands are."""
-        known = [self._as_type(each, node) for each in node.operands]
-        never_null = not all(each.nullable for each in known)
-        return Known(_hull(known), not never_null, all(each.is_null for each in known))
+        bounds = [self._as_type(each, node) for each in node.operands]
+        never_null = not all(each.nullable for each in bounds)
+        return Bounds(_hull(bounds), not never_null, all(each.is_null for each in bounds))
 
-    def _column(self, node: Column) -> Known:
+    def _column(self, node: Column) -> Bounds:
         column = self._schema.column(node.name)
-        known = range_of_type(column.type)
+        bounds = range_of_type(column.type)
         if column.lower is not None and column.upper is not None:
-            known = Range(Fraction(column.lower), Fraction(column.upper))
-        elif known is not None:
-            lower = known.lower if column.lower is None else max(known.lower, Fraction(column.lower))
-            upper = known.upper if column.upper is None else min(known.upper, Fraction(column.upper))
-            known = Range(lower, max(lower, upper))
-        if known is not None and column.type in FLOATS:  # compared with the bound as a number of the type
-            known = round_outwards(known, column.type)
-        return Known(known, column.nullable)
+            bounds = Range(Fraction(column.lower), Fraction(column.upper))
+        elif bounds is not None:
+            lower = bounds.lower if column.lower is None else max(bounds.lower, Fraction(column.lower))
+            upper = bounds.upper if column.upper is None else min(bounds.upper, Fraction(column.upper))
+            bounds = Range(lower, max(lower, upper))
+        if bounds is not None and column.type in FLOATS:  # compared with the bound as a number of the type
+            bounds = round_outwards(bounds, column.type)
+        return Bounds(bounds, column.nullable)
 
     def _literal(self, node: Constant) -> Range | None:
         try:
@@ -148,21 +148,21 @@ class _Reader:
             return None
         return self._rounded(Range(exact, exact), node)
 
-    def _as_type(self, operand: Node, whole: Node) -> Known:
+    def _as_type(self, operand: Node, whole: Node) -> Bounds:
         """Return the facts of `operand` once it is cast to the type of `whole`."""
-        known = self.read(operand)
+        bounds = self.read(operand)
         source, target = self.types[id(operand)], self.types[id(whole)]
-        return Known(cast(known.range, source, target) if known.range else None, known.nullable, known.is_null)
+        return Bounds(cast(bounds.range, source, target) if bounds.range else None, bounds.nullable, bounds.is_null)
 
     def _rounded(self, value: Range | None, node: Node) -> Range | None:
         type_ = self.types[id(node)]
         return round_outwards(value, type_) if value and type_ in FLOATS else value
 
-    def _of_one(self, node: Node, operand: Node, function: Callable[[Range], Range]) -> Known:
-        known = self._as_type(operand, node)
-        return Known(function(known.range) if known.range else None, known.nullable, known.is_null)
+    def _of_one(self, node: Node, operand: Node, function: Callable[[Range], Range]) -> Bounds:
+        bounds = self._as_type(operand, node)
+        return Bounds(function(bounds.range) if bounds.range else None, bounds.nullable, bounds.is_null)
 
-    def _arithmetic(self, node: Call) -> Known:
+    def _arithmetic(self, node: Call) -> Bounds:
         type_ = self.types[id(node)]
         one, two = node.arguments
         if node.name == "*" and type_ not in FLOATS:  # of decimals, each keeps its own digits
@@ -174,31 +174,31 @@ class _Reader:
         by_zero = node.name in ("/", "//", "%") and (right.range is None or right.range.least_magnitude == 0)
         nullable = left.nullable or right.nullable or by_zero
         if node.name == "-" and all(self.types[id(each)] == "DATE" for each in node.arguments):
-            return Known(_DAYS, nullable)
+            return Bounds(_DAYS, nullable)
         if range_of_type(type_) is None and type_ not in FLOATS:
-            return Known(None, nullable=True)  # dates and the like
+            return Bounds(None, nullable=True)  # dates and the like
         value = _computed(node.name, left.range, right.range) if left.range and right.range else None
         if by_zero and type_ in FLOATS:
             value = None  # infinite or not a number
-        return Known(self._rounded(value, node), nullable)
+        return Bounds(self._rounded(value, node), nullable)
 
-    def _chosen(self, node: Node, choices: Sequence[Node]) -> Known:
+    def _chosen(self, node: Node, choices: Sequence[Node]) -> Bounds:
         """One of the choices, cast to the type they have in common."""
-        known = [self._as_type(each, node) for each in choices]
-        nullable = any(each.nullable for each in known)
-        return Known(_hull(known), nullable, all(each.is_null for each in known))
+        bounds = [self._as_type(each, node) for each in choices]
+        nullable = any(each.nullable for each in bounds)
+        return Bounds(_hull(bounds), nullable, all(each.is_null for each in bounds))
 
-    def _call(self, node: Call) -> Known:
+    def _call(self, node: Call) -> Bounds:
         name, arguments = node.name, node.arguments
         if name in ("greatest", "least") and arguments:
             return self._first(node)
         if name == "if" and len(arguments) == 3:
             return self._chosen(node, arguments[1:])
         if name == "nullif" and len(arguments) == 2:
-            known_first = self._as_type(arguments[0], node)
-            return Known(known_first.range, nullable=True, is_null=known_first.is_null)
+            first = self._as_type(arguments[0], node)
+            return Bounds(first.range, nullable=True, is_null=first.is_null)
         if name in ("~~", "~~*") and len(arguments) == 2:
-            return Known(BOOLEAN, any(self.read(each).nullable for each in arguments))
+            return Bounds(BOOLEAN, any(self.read(each).nullable for each in arguments))
         if name == "-" and len(arguments) == 1:
             return self._of_one(node, arguments[0], lambda value: -value)
         if name in ("abs", "@") and len(arguments) == 1:
@@ -207,11 +207,11 @@ class _Reader:
             return self._of_one(node, arguments[0], Range.whole)
         if name == "epoch_us" and len(arguments) == 1:
             is_time = self.types[id(arguments[0])] == "TIME"
-            return Known(_MICROSECONDS_OF_A_DAY if is_time else None, self.read(arguments[0]).nullable)
+            return Bounds(_MICROSECONDS_OF_A_DAY if is_time else None, self.read(arguments[0]).nullable)
         if name == "date_part" and len(arguments) == 2:
-            return Known(None, self.read(arguments[1]).nullable)
+            return Bounds(None, self.read(arguments[1]).nullable)
         if name == "sign" and len(arguments) == 1:
-            return Known(Range(Fraction(-1), Fraction(1)), self.read(arguments[0]).nullable)
+            return Bounds(Range(Fraction(-1), Fraction(1)), self.read(arguments[0]).nullable)
         return UNKNOWN
 
 
@@ -229,8 +229,8 @@ def _operands(node: Node) -> list[Node]:
         case Case():
             return _branches(node)
         case Call(name):
-            known = name in _FUNCTIONS or _is_arithmetic(node) or (name == "-" and len(node.arguments) == 1)
-            return list(node.arguments) if known else []
+            follows = name in _FUNCTIONS or _is_arithmetic(node) or (name == "-" and len(node.arguments) == 1)
+            return list(node.arguments) if follows else []
     return []
 
 
@@ -238,8 +238,8 @@ def _branches(node: Case) -> list[Node]:
     return [*(result for _, result in node.branches), node.default]
 
 
-def _hull(known: Sequence[Known]) -> Range | None:
-    ranges = [each.range for each in known if not each.is_null]
+def _hull(bounds: Sequence[Bounds]) -> Range | None:
+    ranges = [each.range for each in bounds if not each.is_null]
     hull = ranges[0] if ranges else None
     for each in ranges[1:]:
         hull = hull.hull(each) if hull and each else None

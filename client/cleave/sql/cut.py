@@ -45,9 +45,10 @@ _APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
 
 
 class Cutter:
-    """`cloud_only`: what no service can compute is refused, else it is computed here. `divided`: so is what the plain
-    service cannot compute of the parts of a group. `kept`: the table is stored, and of what follows from this no row is
-    read; its services answer over what is stored, and nothing of it is sent to them.
+    """`cloud_only`: refuse what no service can compute, else it is computed here.
+
+    `divided`: the plain service sees the rows of a group in several requests.
+    `sums`: of a stored table, what answers without its rows; nothing of it is sent to services.
     """
 
     def __init__(
@@ -58,15 +59,15 @@ class Cutter:
         *,
         cloud_only: bool = False,
         divided: bool = False,
-        kept: HasSums | None = None,
+        sums: HasSums | None = None,
     ) -> None:
-        """`question`: with its names question."""
+        """`question`: with its names resolved."""
         self._question = question
-        self._kept = kept
+        self._sums = sums
         self._cloud_only = cloud_only
         self._schema = schema
         self._catalog = catalog
-        self._judge = Judge(question, schema, catalog, kept, divided=divided)
+        self._judge = Judge(question, schema, catalog, sums, divided=divided)
 
         # a constant stays one, unless a set leaves it out: some functions take nothing else
         def stays_key(key: Node) -> bool:
@@ -115,7 +116,7 @@ class Cutter:
         asked = encrypted or plain or not local or any(_reads(item, "n") for item in items)
         sent = [*self._judge.selecting, *self._plain.values()] if asked and not self._judge.hidden else []
         elsewhere: Source = "plain" if sent else "local"
-        if self._kept is not None:
+        if self._sums is not None:
             sent, elsewhere = self._asked_over_stored(sent, local)
         outputs = tuple(
             self._output(name, final, local, _source(final, item, elsewhere))
@@ -161,7 +162,7 @@ class Cutter:
         Raises OnlyHere where rows are needed and must not be fetched.
         """
         if not self._judge.groups_from_rows:
-            return (sent if self._plain else []), self._kept.counts if self._kept else "encrypted"
+            return (sent if self._plain else []), self._sums.counts if self._sums else "encrypted"
         if sent and not self._judge.no_plain and not local:
             return sent, "plain"
         if self._cloud_only:
@@ -224,12 +225,12 @@ class Cutter:
         """Return the column of a key or an aggregate in the table of groups; None for an expression over such."""
         place = self._keys.get(write(node))
         if place is None and isinstance(node, Call) and is_aggregate(node):
-            place = self._asked(node)
+            place = self._service_column(node)
         if place is None and is_grouping(node):
             place = self._grouping(node)
         return Place((place,)) if place is not None else None
 
-    def _asked(self, call: Call) -> str:
+    def _service_column(self, call: Call) -> str:
         """The column of an aggregate that a service computes."""
         if call == Call("count"):
             return "n"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import Aggregate
-from cleave.sql.bounds import known_of
+from cleave.sql.bounds import bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.nodes import NULL, Call, Case, Node, integer, write
@@ -55,8 +55,9 @@ class HasSums(Protocol):
 
 
 class Judge:
-    """`kept`: the table is stored, and that is what its services have of it. `divided`: the plain service sees the rows
-    of a group in several requests.
+    """`sums`: of a stored table, what answers without its rows.
+
+    `divided`: the plain service sees the rows of a group in several requests.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class Judge:
         question: Question,
         schema: Schema,
         catalog: Catalog,
-        kept: HasSums | None = None,
+        sums: HasSums | None = None,
         *,
         divided: bool = False,
     ) -> None:
         self._schema = schema
         self._catalog = catalog
-        self._kept = kept
+        self._sums = sums
         self._divided = divided
         self._sets = question.sets
         self.selecting = [*question.grouped, *([question.where] if question.where is not None else [])]
@@ -78,8 +79,8 @@ class Judge:
         read = (column for node in self.selecting for column in columns_of(node, schema))
         self.hidden = next((column for column in read if column.kind != Kind.PLAIN), None)
         names = self.names(self.selecting)
-        self.groups_from_rows = kept.groups(names) if kept else ""  # why groups are made of rows of a stored table
-        self.no_plain = kept.plain(names) if kept else ""  # why the plain service is not asked over a stored table
+        self.groups_from_rows = sums.groups(names) if sums else ""  # why groups are made of rows of a stored table
+        self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not asked over a stored table
         self._judged: dict[str, OnlyHere | None] = {}  # by its SQL, why no service computes an aggregate
 
     def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
@@ -91,7 +92,7 @@ class Judge:
         """Raises Uncut where the plain service does not compute WHERE or a key; over a stored table it is not asked."""
         for each in self.selecting if self.hidden is None and not self.no_plain else ():
             if unknown := self._not_allowed(each):
-                if self._kept is None:
+                if self._sums is None:
                     raise Uncut(unknown)
                 self.no_plain = unknown
                 return
@@ -115,10 +116,10 @@ class Judge:
 
     def _counts_cells(self, call: Call) -> bool:
         """Return whether it is the number of rows of some cells of a stored table, which needs no service."""
-        kept = self._kept
-        if kept is None or self.groups_from_rows or call.name != "count" or call.distinct or call.order:
+        sums = self._sums
+        if sums is None or self.groups_from_rows or call.name != "count" or call.distinct or call.order:
             return False
-        return all(kept.is_kept(column.name) for column in columns_of(call, self._schema))
+        return all(sums.is_kept(column.name) for column in columns_of(call, self._schema))
 
     def why_here(self, call: Call) -> OnlyHere | None:
         """Why no service computes an aggregate; None where one does."""
@@ -133,7 +134,7 @@ class Judge:
         if call == Call("count"):
             return None
         for column in columns_of(call, self._schema):
-            known = self._kept is not None and self._kept.is_kept(column.name)
+            known = self._sums is not None and self._sums.is_kept(column.name)
             if column.kind in (Kind.SEALED, Kind.LOCAL) and not known:
                 return stays_here(column)
         if self.is_summed(call):
@@ -167,7 +168,7 @@ class Judge:
         for _, each in arguments if declared.moments else ():
             if (reason := encodable(each.type)) is not None:
                 return reason
-        lacking = self._kept.aggregate(declared, arguments, self._catalog.types) if self._kept is not None else ""
+        lacking = self._sums.aggregate(declared, arguments, self._catalog.types) if self._sums is not None else ""
         return OnlyHere(lacking) if lacking else None
 
     def _why_not_plain(self, call: Call) -> OnlyHere | None:
@@ -186,10 +187,10 @@ class Judge:
         sql = write(node)
         (type_,) = self._catalog.types([sql])
         decimals = decimals_of(type_)
-        known = known_of(node, type_, self._schema, self._catalog.types)
+        bounds = bounds_of(node, type_, self._schema, self._catalog.types)
         names = tuple(column.name for column in columns_of(node, self._schema))
-        lower, upper = _ends(known.range, decimals)
-        return Argument(sql, type_, decimals, names, lower=lower, upper=upper, nullable=known.nullable)
+        lower, upper = _ends(bounds.range, decimals)
+        return Argument(sql, type_, decimals, names, lower=lower, upper=upper, nullable=bounds.nullable)
 
     def decomposed(self, call: Call) -> Decomposition:
         return decompose(call, *self._catalog.types([write(call)]))

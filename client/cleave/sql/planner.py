@@ -40,11 +40,11 @@ def plan_query(
     *,
     cloud_only: bool = False,
     others: Mapping[str, Schema] | None = None,
-    kept: HasSums | None = None,
+    sums: HasSums | None = None,
 ) -> QueryPlan | LocalPlan:
     """`Planner.plan` of a question that is asked of one source."""
     with closing(Planner(read_statement(sql), schema, table, others or {})) as planner:
-        return planner.plan(kept, cloud_only=cloud_only)
+        return planner.plan(sums, cloud_only=cloud_only)
 
 
 class Planner:
@@ -64,15 +64,15 @@ class Planner:
     def close(self) -> None:
         self._catalog.close()
 
-    def plan(self, kept: HasSums | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """Plan a query; what the services cannot answer is answered here, unless `cloud_only`. `kept`: the table is
-        stored, and that
-        is what its services have of it. Raises QueryRefused, with the reason and what to do instead, for what is not to
-        be answered at all.
+    def plan(self, sums: HasSums | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
+        """Plan a query; what the services cannot answer is answered here, unless `cloud_only`.
+
+        `sums`: of a stored table, what answers without its rows. Raises QueryRefused for what is not answered at all,
+        with the reason and what to do instead.
         """
         try:
             try:
-                return self.cut(kept, cloud_only=cloud_only)
+                return self.cut(sums, cloud_only=cloud_only)
             except QueryRefused as error:
                 if cloud_only:
                     raise
@@ -81,20 +81,20 @@ class Planner:
         except RecursionError:
             raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
 
-    def cut(self, kept: HasSums | None, *, cloud_only: bool) -> QueryPlan:
+    def cut(self, sums: HasSums | None, *, cloud_only: bool) -> QueryPlan:
         """`plan` where services answer a part at least. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read
         question = self._read
         cutter = partial(Cutter, question, self._schema, self._catalog)
         try:
-            if cloud_only and kept is None:
+            if cloud_only and sums is None:
                 self._require_sent(question)
-            plan = cutter(cloud_only=cloud_only, kept=kept).plan()
+            plan = cutter(cloud_only=cloud_only, sums=sums).plan()
         except QueryRefused:
             self._catalog.require_functions(question.functions)  # a misspelled one explains more
             raise
-        if cloud_only or kept is not None or all(each.decomposable for each in plan.plain):
+        if cloud_only or sums is not None or all(each.decomposable for each in plan.plain):
             return plan
         with suppress(QueryRefused):
             return replace(plan, otherwise=cutter(divided=True).plan())

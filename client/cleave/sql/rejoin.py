@@ -302,9 +302,9 @@ class _Regrouping:
         return [tuple(places) for (places,) in rows]
 
     def _keys(self, number: int, members: Members) -> Texts:
-        kept = set((self._plan.sets or ())[number])
+        shown = set((self._plan.sets or ())[number])
         texts = self._finest.keys[members[0]] if members else ()
-        return tuple(texts[i] if i in kept and texts else None for i in range(len(self._plan.keys)))
+        return tuple(texts[i] if i in shown and texts else None for i in range(len(self._plan.keys)))
 
     def _plain(self, responses: Sequence[PlainResponse], members: Sequence[Members]) -> list[Texts]:
         if not self._plan.plain or not responses:

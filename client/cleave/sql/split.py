@@ -122,14 +122,14 @@ class Halves:
         every = tuple(range(len(plan.keys)))
         return [row for each in ((every,) if plan.sets is None else plan.sets) for row in self._of_set(each)]
 
-    def _of_set(self, kept: Sequence[int]) -> list[Texts]:
+    def _of_set(self, places: Sequence[int]) -> list[Texts]:
         """Return the of set of the groups by the keys `kept`, in the order of the finest groups they are made of."""
         texts = ", ".join(f"CAST(l{i} AS VARCHAR)" for i in range(len(self._plan.local)))
-        mask = sum(1 << place for place, i in enumerate(reversed(range(len(self._keys)))) if i not in kept)
-        if not kept:  # one group, even of no rows
+        mask = sum(1 << place for place, i in enumerate(reversed(range(len(self._keys)))) if i not in places)
+        if not places:  # one group, even of no rows
             statement = f"SELECT {texts} FROM computed WHERE left_out = {mask}"
         else:
-            names = [self._keys[i] for i in kept]
+            names = [self._keys[i] for i in places]
             same = " AND ".join(f"computed.{name} IS NOT DISTINCT FROM first.{name}" for name in names)
             statement = (
                 f"SELECT {texts} FROM computed JOIN (SELECT {', '.join(names)}, min(number) AS number FROM grouped "

@@ -85,10 +85,10 @@ class StoredPlan(QueryPlan):
 
 
 def stored_plan(
-    plan: QueryPlan, kept: KeptTotals | SummedRows, measures: Sequence[Measure], *, whose: bool = False
+    plan: QueryPlan, sums: KeptTotals | SummedRows, measures: Sequence[Measure], *, whose: bool = False
 ) -> StoredPlan:
-    """`plan`, made with `kept`, and what of the totals, or of sums of the rows, of `measures` it needs."""
-    sources = tuple(kept.sources[argument.sql] for argument in plan.arguments)
+    """Add to `plan`, which was cut by `sums`, the totals of `measures`, or the sums of rows, that it needs."""
+    sources = tuple(sums.sources[argument.sql] for argument in plan.arguments)
     parts: dict[Part, None] = {}
     for each in plan.encrypted:
         needed = sources[each.arguments[0]].needs(each.aggregate, measures)
@@ -101,8 +101,8 @@ def stored_plan(
         sources=sources,
         parts=tuple(parts),
         measures=tuple(measures),
-        over_cells=isinstance(kept, KeptTotals) and not kept.groups(plan.selecting),
-        scans=isinstance(kept, SummedRows),
+        over_cells=isinstance(sums, KeptTotals) and not sums.groups(plan.selecting),
+        scans=isinstance(sums, SummedRows),
         whose=whose,
     )
 
@@ -149,7 +149,7 @@ class Selection:
         self._plan = plan
         self._rows = np.asarray(rows, np.int64)
         self.cells: NDArray[np.int64] = np.flatnonzero(self._rows)
-        self._kept: dict[str, NDArray[np.bool_]] = {}
+        self._flags: dict[str, NDArray[np.bool_]] = {}
         self._ends = np.array([0, len(self.cells)])
         self.keys: list[Texts] = [()]
         if cells is not None:
@@ -163,9 +163,9 @@ class Selection:
             Argument(f"(({each}) IS TRUE)", "BOOLEAN", 0, (), lower=0, upper=1, nullable=False) for each in plan.filters
         ]
         halves = Halves(cells, replace(plan, arguments=(number, *flags), plain=(), plain_columns=(), local=()))
-        numbers, *kept = halves.values()
+        numbers, *flagged = halves.values()
         self.cells = numbers.values.astype(np.int64)
-        self._kept = {each: flag.values.astype(bool) for each, flag in zip(plan.filters, kept, strict=True)}
+        self._flags = {each: flag.values.astype(bool) for each, flag in zip(plan.filters, flagged, strict=True)}
         self._ends = np.concatenate([[0], np.cumsum(halves.counts)])
         self.keys = halves.keys
         halves.close()
@@ -189,7 +189,7 @@ class Selection:
         """Return the sums of `entries` (cells,) over every group's cells."""
         taken = entries[self.cells] if len(self.cells) else np.zeros(0, entries.dtype)
         if filter_ is not None:
-            taken = np.where(self._kept[filter_], taken, 0)
+            taken = np.where(self._flags[filter_], taken, 0)
         running = np.concatenate([np.zeros(1, entries.dtype), np.cumsum(taken)])
         return [int(running[stop] - running[start]) for start, stop in zip(self._ends, self._ends[1:], strict=False)]
 

@@ -1,10 +1,10 @@
-"""A scan of more calls than a client makes itself: put into the store, asked by a state machine, taken up again.
+"""A scan of more calls than a client makes itself: stored, run by a state machine, and resumed.
 
-    results/SET/JOB   sealed: what was asked, and the names below; written before the machine is started
+    results/SET/JOB   sealed: the question, and the names below; written before the machine is started
     results/SET/...   a question and room for an answer of every step (`cleave_shared.stored`), and the list of batches
 
-A job goes by a name that follows from the table's version and the question, so asking once more finds it, from another
-process or another machine under the same key. It is over when its answer was read: then all its objects are deleted.
+The name of a job follows from the table's version and the question: the same question resumes it, from any process or
+machine with the same key. It is over when its answer was read: then all its objects are deleted.
 Links are signed when the job is started and count for LINK_SECONDS, or as long as the credentials that signed them.
 """
 
@@ -91,11 +91,11 @@ class Answer:
 
     shape: Shape
     files: list[bytes]
-    asked: Sequence[tuple[str, Question]]  # with the segment
+    calls: Sequence[tuple[str, Question]]  # with the segment
 
 
 class Job:
-    """One question to one version of a table. `bars`: told how many of how many batches are done."""
+    """One question over one version of a table."""
 
     def __init__(
         self, storage: Storage, folder: str, vault: Vault, machine: Machine, name: str, key_of: Callable[[str], str]
@@ -121,7 +121,7 @@ class Job:
         """The answers to `calls`, which are made only if the job is not there yet. `counts`: rows of each group.
 
         `key`: profile and key id. Raises ServiceError for a job that failed, OutOfTime for one that goes on, InputError
-        where the table has changed its mind about the groups, CheckFailed for answers that are not the job's.
+        where the groups differ from those of the stored job, CheckFailed for answers that are not the job's.
         """
         state = self._load() or self._begin(calls(), counts, window, key)
         if list(state.counts) != list(counts):
@@ -179,13 +179,13 @@ class Job:
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
-                    shape, terms = reduced([each.asked.question.shape for each in batch], window)
+                    shape, terms = reduced([each.call.question.shape for each in batch], window)
                     step, results, mark = self._reduce(
                         len(batches), [each.results for each in batch], "scan", terms, key, written
                     )
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
                     listed.append({"calls": steps, "reduce": step})
-                    calls_of = tuple((each.asked.segment, _unmasked(each.asked.question)) for each in batch)
+                    calls_of = tuple((each.call.segment, _unmasked(each.call.question)) for each in batch)
                     batches.append(_Batch(calls=calls_of, results=results, mark=mark))
                     shapes.append(shape)
         if not batches:
@@ -210,17 +210,17 @@ class Job:
             objects=tuple(written),
         )
 
-    def _call(self, asked: ScanCall, written: list[str]) -> _Calling:
+    def _call(self, call: ScanCall, written: list[str]) -> _Calling:
         results = self._room()
         step = Call(
             step="call",
             set=self._set,
             number=0,
-            question=self._put(wire.dump_frames(asked.request()), written),
+            question=self._put(wire.dump_frames(call.request()), written),
             results=[self._storage.put_link(name, LINK_SECONDS) for name in results],
         )
         written += results
-        return _Calling(asked, step.model_dump(), results)
+        return _Calling(call, step.model_dump(), results)
 
     def _reduce(
         self,
@@ -265,9 +265,9 @@ class Job:
     def _wait(self, state: _State, deadline: Deadline, show: Callable[[int, int], None]) -> Execution:
         waits = chain(_WAITS, repeat(_WAITS[-1]))
         while True:
-            found = self._machine.find(state.execution)
-            if found is not None and found.is_over:
-                return found
+            execution = self._machine.find(state.execution)
+            if execution is not None and execution.is_over:
+                return execution
             try:
                 deadline.sleep(next(waits))
             except ServiceError as error:
@@ -280,10 +280,10 @@ class Job:
         shapes = [reduced(batch.shapes, state.window)[0] for batch in state.batches]
         try:
             if state.results:
-                told = Answered.model_validate(output)
-                asked = [each for batch in state.batches for each in batch.calls]
+                answered = Answered.model_validate(output)
+                calls = [each for batch in state.batches for each in batch.calls]
                 shape = reduced(shapes, state.window)[0]
-                yield Answer(shape, self._read(state.results, state.mark, told, shape), asked)
+                yield Answer(shape, self._read(state.results, state.mark, answered, shape), calls)
                 return
             parts = {part.number: part for part in map(Answered.model_validate, output["reduce"]["parts"])}
             for number, (batch, shape) in enumerate(zip(state.batches, shapes, strict=True)):
@@ -291,16 +291,16 @@ class Job:
         except (ValidationError, KeyError, TypeError, IndexError):
             raise _foreign() from None
 
-    def _read(self, names: Sequence[str], mark: str, told: Answered, shape: Shape) -> list[bytes]:
-        kept = StoredAnswer(bytes=told.bytes, sha256=told.sha256)
-        found = read_kept(self._storage, names[told.attempt], kept, Reduced, bytes.fromhex(mark))
-        files = [blob for each in found.totals for blob in each] if found is not None else []
+    def _read(self, names: Sequence[str], mark: str, answered: Answered, shape: Shape) -> list[bytes]:
+        claim = StoredAnswer(bytes=answered.bytes, sha256=answered.sha256)
+        sums = read_kept(self._storage, names[answered.attempt], claim, Reduced, bytes.fromhex(mark))
+        files = [blob for each in sums.totals for blob in each] if sums is not None else []
         if len(files) != shape.results:
             raise _foreign()
         return files
 
     def _forget(self, state: _State) -> None:
-        """The state last: whoever dies in between finds what is left, and deletes it."""
+        """Delete the state last: after a crash in between, the next call finds what is left and deletes it."""
         self._storage.delete(state.objects)
         self._storage.delete([self._state_name])
 
@@ -309,7 +309,7 @@ class Job:
 class _Calling:
     """A call, its step and where its answer may be. The step gets its number in its batch later."""
 
-    asked: ScanCall
+    call: ScanCall
     step: dict[str, Any]
     results: tuple[str, ...]
 
@@ -352,20 +352,20 @@ def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
 
 def _foreign() -> CheckFailed:
     return CheckFailed(
-        "scan", "what lies in the store is not the answer to this job", hint="end it with --stop-job and ask again"
+        "scan", "what is stored there is not the answer to this job", hint="end it with --stop-job and ask again"
     )
 
 
 def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> Job:
-    """The job that answers `sql` over this version. Raises InputError for a table that lies in a folder."""
+    """The job that answers `sql` over this version. Raises InputError for a table that is stored in a folder."""
     inside = storage.inside if isinstance(storage, Bounded) else storage
     if not isinstance(inside, Bucket):
         raise InputError(
             "a job reads and writes in S3", hint="leave --job out, or put the table into s3://bucket/prefix"
         )
     manifest = stored.manifest
-    asked = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
-    name = stored.vault.pseudorandom(f"job/{asked}", 16).hex()  # only the owner can tell the question by it
+    identity = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
+    name = stored.vault.pseudorandom(f"job/{identity}", 16).hex()  # only the owner can tell the question by it
     return Job(storage, folder, stored.vault, machine, name, inside.key)
 
 
@@ -390,5 +390,5 @@ def scan_by_job(
         done = now
 
     for answer in job.run(calls, scanning.rows, SCAN_ROWS, key, deadline, show):
-        scanning.sums.accept(answer.shape, answer.files, answer.asked)
+        scanning.sums.accept(answer.shape, answer.files, answer.calls)
     return scanning.answer()

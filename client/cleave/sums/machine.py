@@ -1,6 +1,6 @@
-"""A state machine of the deployed stack, by AWS Step Functions: an execution is started, found again, watched, stopped.
+"""A state machine of the deployed stack in AWS Step Functions: start, look up, watch and stop an execution.
 
-Errors tell what AWS said by its code alone: its texts may quote input, and that leads to links.
+Errors show AWS's error code alone: its texts may quote input, which holds links.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Execution:
 class Machine:
     def __init__(self, session: Session, arn: str) -> None:
         """Raises InputError for what is no ARN of a state machine, ServiceError without credentials."""
-        found = _ARN.fullmatch(arn)
-        if found is None:
+        match = _ARN.fullmatch(arn)
+        if match is None:
             raise InputError(
                 "--job takes the ARN of a state machine",
                 hint="the stack's output Job: arn:aws:states:...:stateMachine:...",
             )
         find_credentials(session)
         self._arn = arn
-        self._client: Any = session.create_client("stepfunctions", region_name=found[1], config=_CONFIG)
+        self._client: Any = session.create_client("stepfunctions", region_name=match[1], config=_CONFIG)
 
     def start(self, name: str, content: Mapping[str, Any]) -> None:
         """Start the execution `name`, once: does nothing where one of that name was started before."""
@@ -63,24 +63,24 @@ class Machine:
 
     def find(self, name: str) -> Execution | None:
         """None where none of that name was started, or AWS has forgotten it (after 90 days)."""
-        told = self._try(
+        answer = self._try(
             lambda: self._client.describe_execution(executionArn=self._execution(name)), passing="ExecutionDoesNotExist"
         )
-        if told is None:
+        if answer is None:
             return None
-        output = told.get("output")
-        return Execution(name, str(told["status"]), json.loads(output) if output else None, told.get("error"))
+        output = answer.get("output")
+        return Execution(name, str(answer["status"]), json.loads(output) if output else None, answer.get("error"))
 
     def progress(self, name: str) -> tuple[int, int]:
-        """Items of the execution's map that are done, and all of them; (0, 0) where they are not known or not shown."""
+        """Count items of the execution's map: those done, and all. (0, 0) where AWS does not show them."""
         listed = self._try(
             lambda: self._client.list_map_runs(executionArn=self._execution(name)), passing="AccessDeniedException"
         )
         if not listed or not listed["mapRuns"]:
             return 0, 0
         run = listed["mapRuns"][0]["mapRunArn"]
-        told = self._try(lambda: self._client.describe_map_run(mapRunArn=run), passing="AccessDeniedException")
-        counts = told["itemCounts"] if told else {"succeeded": 0, "total": 0}
+        answer = self._try(lambda: self._client.describe_map_run(mapRunArn=run), passing="AccessDeniedException")
+        counts = answer["itemCounts"] if answer else {"succeeded": 0, "total": 0}
         return int(counts["succeeded"]), int(counts["total"])
 
     def stop(self, name: str) -> None:

@@ -1,7 +1,7 @@
-"""The services, asked about stored objects: they get links to what a question takes, and nothing else.
+"""Requests to the services about stored objects: services get links to what a question reads, and nothing else.
 
-Answers that Lambda cannot return come through the store: the service puts them under results/, by a link that writes
-one new object; what lies there is read, compared with what the service said of it, and deleted.
+Answers too large for Lambda come through the store: a link lets the service write one new object under results/. The
+client reads it, compares it with what the service stated, and deletes it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Remote:
     ) -> None:
         """`connect` opens the question's transport, when something is first asked; `stop` ends every wait for it.
 
-        `folder`: where the table's objects lie, tables/SET.
+        `folder`: where the table's objects are stored, tables/SET.
         """
         self.stop = stop
         self.transport: Transport | None = None  # once something was asked
@@ -113,7 +113,7 @@ class Remote:
         linked = [self.linked(each, plain=True) for each in objects if each is not None]
         if len(linked) != len(segments):
             raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
-        asked = StoredPlainRequest(
+        request = StoredPlainRequest(
             objects=linked,
             rows=[each.rows for each in segments],
             columns=list(plan.plain_columns),
@@ -121,13 +121,13 @@ class Remote:
             keys=list(plan.keys),
             aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
         )
-        found = self.grouped(asked)
-        if found.rows != self._manifest.rows:
+        reply = self.grouped(request)
+        if reply.rows != self._manifest.rows:
             raise CheckFailed("plain groups", "the plain service's answer is to another request")
-        counted = sum(found.counts)
-        if counted > found.rows or (plan.where is None and counted != found.rows):
+        counted = sum(reply.counts)
+        if counted > reply.rows or (plan.where is None and counted != reply.rows):
             raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
-        return [groups_of(found, self._set)]
+        return [groups_of(reply, self._set)]
 
     def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
         """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
@@ -138,10 +138,10 @@ class Remote:
         with self._lock:
             self.sums_asked += 1
         path = f"/v1/sensitive/tables/{self._set}/scan"
-        found, _ = self._asked().ask(Service.SENSITIVE, path, request, ScanResponse)
-        if (found.profile, found.key_id, found.label) != (request.profile, request.key_id, request.label):
+        reply, _ = self._connected().ask(Service.SENSITIVE, path, request, ScanResponse)
+        if (reply.profile, reply.key_id, reply.label) != (request.profile, request.key_id, request.label):
             raise CheckFailed("envelope", "the sensitive service's answer is to another request", hint=DISTRUST)
-        return found
+        return reply
 
     def linked(self, which: Object, *, plain: bool = False, seconds: int = LINK_SECONDS) -> Linked:
         store = self._stores.plain if plain else self._stores.sensitive
@@ -152,14 +152,14 @@ class Remote:
             Lane(objects=[self.linked(which) for which in each.objects], start=each.start, stop=each.stop)
             for each in wanted
         ]
-        asked = SumsRequest(profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes)
+        request = SumsRequest(profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes)
         shape = [each.stop - each.start for each in wanted]
-        found = self._ask(Service.SENSITIVE, "sums", asked, SumsResponse, large=sum(shape) > DIRECT_SUMS)
-        if (found.profile, found.key_id) != (asked.profile, asked.key_id) or [*map(len, found.totals)] != shape:
+        reply = self._ask(Service.SENSITIVE, "sums", request, SumsResponse, large=sum(shape) > DIRECT_SUMS)
+        if (reply.profile, reply.key_id) != (request.profile, request.key_id) or [*map(len, reply.totals)] != shape:
             raise CheckFailed("stored", "the sensitive service's answer is to another request", hint=DISTRUST)
-        return found.totals
+        return reply.totals
 
-    def _asked(self) -> Transport:
+    def _connected(self) -> Transport:
         with self._lock:
             if self.transport is None:
                 self.transport = self._connect()
@@ -177,13 +177,13 @@ class Remote:
         link = store.put_link(name, LINK_SECONDS) if large else None
         there = large
         try:
-            asked = request.model_copy(update={"result": link})
+            request = request.model_copy(update={"result": link})
             path = f"/v1/{'plain' if service is Service.PLAIN else 'sensitive'}/tables/{self._set}/{what}"
-            found, mark = self._asked().ask(service, path, asked, model)
-            if found.stored is None:
+            reply, mark = self._connected().ask(service, path, request, model)
+            if reply.stored is None:
                 there = False  # unless the service says otherwise than it did
-                return found
-            answer = read_kept(store, name, found.stored, model, mark) if large else None
+                return reply
+            answer = read_kept(store, name, reply.stored, model, mark) if large else None
             if answer is None or answer.stored is not None:
                 wrong = "an answer in the store is not what the service said it put there"
                 raise CheckFailed("stored", wrong, hint=DISTRUST)
@@ -194,25 +194,25 @@ class Remote:
                     store.delete([name])
 
 
-def groups_of(found: StoredPlainResponse, schema_hash: str) -> PlainResponse:
+def groups_of(reply: StoredPlainResponse, schema_hash: str) -> PlainResponse:
     """Return the groups in an answer over stored rows, as over a file's."""
     return PlainResponse(
         schema_hash=schema_hash,
-        rows=found.rows,
-        counts=found.counts,
-        keys=found.keys,
-        aggregates=found.aggregates,
-        timings=found.timings,
+        rows=reply.rows,
+        counts=reply.counts,
+        keys=reply.keys,
+        aggregates=reply.aggregates,
+        timings=reply.timings,
     )
 
 
-def read_kept(store: Storage, name: str, told: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:
-    """The answer to the question of that mark, from where a service says that it put it; None: it is not that."""
-    if told.bytes > limits.MAX_RESULT_BYTES:
+def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:
+    """Read the answer to the question of that mark, which a service claims to have stored; None: it is another."""
+    if claim.bytes > limits.MAX_RESULT_BYTES:
         return None
     try:
-        content = store.read(name, 0, told.bytes + 1)
-        if len(content) != told.bytes or hashlib.sha256(content).hexdigest() != told.sha256:
+        content = store.read(name, 0, claim.bytes + 1)
+        if len(content) != claim.bytes or hashlib.sha256(content).hexdigest() != claim.sha256:
             return None
         answer = wire.load(model, content, wire.FRAMES_TYPE)
     except (NotStoredError, WireError):

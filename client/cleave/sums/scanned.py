@@ -50,11 +50,11 @@ class Shape:
 
     def places(self) -> dict[int, int]:
         """Where each lane's check result stands."""
-        found, place = {}, 0
+        places, place = {}, 0
         for lane, pieces in self.lanes.items():
-            found[lane] = place
+            places[lane] = place
             place += 1 + len(pieces)
-        return found
+        return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term
     """
     lanes = sorted({lane for shape in shapes for lane in shape.lanes})
     places = [shape.places() for shape in shapes]
-    made: dict[int, tuple[Piece, ...]] = {}
+    by_lane: dict[int, tuple[Piece, ...]] = {}
     terms: list[list[Term]] = []
     for lane in lanes:
         having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
@@ -97,27 +97,27 @@ def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term
         sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: rows, terms
         for step, pieces in having:
             for at, (group, rows) in enumerate(pieces, 1):
-                known = sums.setdefault(group, [])
+                partial = sums.setdefault(group, [])
                 term = (step, places[step][lane] + at)
-                if known and known[-1][0] + rows <= window:
-                    known[-1] = (known[-1][0] + rows, [*known[-1][1], term])
+                if partial and partial[-1][0] + rows <= window:
+                    partial[-1] = (partial[-1][0] + rows, [*partial[-1][1], term])
                 else:
-                    known.append((rows, [term]))
-        made[lane] = tuple((group, rows) for group, each in sums.items() for rows, _ in each)
-        terms += [found for each in sums.values() for _, found in each]
-    return Shape(made), terms
+                    partial.append((rows, [term]))
+        by_lane[lane] = tuple((group, rows) for group, each in sums.items() for rows, _ in each)
+        terms += [added for each in sums.values() for _, added in each]
+    return Shape(by_lane), terms
 
 
 class Scanned:
-    """The sums of a scan by group, of rows that lie in `lanes`."""
+    """The sums of a scan by group, of rows that are stored in `lanes`."""
 
     def __init__(self, lanes: Lanes, cipher: Cipher) -> None:
         self._lanes = lanes
         self._cipher = cipher
         self._sums: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by lane and group: rows and value of each sum
 
-    def accept(self, shape: Shape, files: Sequence[bytes], asked: Iterable[tuple[str, Question]]) -> None:
-        """Take in one answer, whole or not at all. `asked`: all calls that it is put together of, with their segments.
+    def accept(self, shape: Shape, files: Sequence[bytes], calls: Iterable[tuple[str, Question]]) -> None:
+        """Take in one answer, whole or not at all. `calls`: all calls that it adds up, with their segments.
 
         Raises CheckFailed.
         """
@@ -129,7 +129,7 @@ class Scanned:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected, chunks = dict.fromkeys(shape.lanes, 0), dict.fromkeys(shape.lanes, 0)
         weights: dict[int, int] = {}
-        for segment, each in asked:
+        for segment, each in calls:
             weights |= dict(zip(each.cut.groups, each.weights, strict=True))
             for lane in each.cut.lanes:
                 expected[lane] += self._sentinels(segment, each, lane)
@@ -141,8 +141,8 @@ class Scanned:
             weighted = (weights[group] for group, _ in pieces)
             modulus = self._cipher.ring.modulus
             require_weighted_sum(values[place], sums[lane], weighted, expected[lane], chunks[lane], modulus)
-        for lane, found in sums.items():
-            for (group, rows), value in zip(shape.lanes[lane], found, strict=True):
+        for lane, lane_sums in sums.items():
+            for (group, rows), value in zip(shape.lanes[lane], lane_sums, strict=True):
                 self._sums.setdefault((lane, group), []).append((rows, value))
 
     def total(self, column: int, group: int, rows: int) -> int:
@@ -155,21 +155,21 @@ class Scanned:
         total = left = 0
         for at, (count, _) in enumerate(self._sums.get((parts[0], group), ())):
             planes = {lane: np.array([self._sums[lane, group][at][1]], np.int64) for lane in parts}
-            (found,) = self._lanes.decode(column, planes, count)
-            total += int(found)
+            (value,) = self._lanes.decode(column, planes, count)
+            total += int(value)
             left += count
         if left != rows:
             raise CheckFailed("envelope", "the answer to a scan is not of all rows of a group")
         return total
 
-    def _sentinels(self, segment: str, asked: Question, lane: int) -> int:
+    def _sentinels(self, segment: str, question: Question, lane: int) -> int:
         """The sentinels' part of a lane's check result."""
         return sum(
             int(
                 sentinels(self._cipher, bytes.fromhex(segment), lane, number)
-                @ sentinel_weights(scan_label(asked.label, number))
+                @ sentinel_weights(scan_label(question.label, number))
             )
-            for number in asked.cut.chunks
+            for number in question.cut.chunks
         )
 
 
@@ -235,14 +235,14 @@ def cut(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iter
 
 def pieces_of(rows: NDArray[np.int64], window: int) -> list[tuple[int, int]]:
     """(chunk, rows) of every partial sum of a group that has `rows` (chunks,): where it begins, and how many."""
-    found: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     for chunk in np.flatnonzero(rows):
         more = int(rows[chunk])
-        if found and found[-1][1] + more <= window:
-            found[-1] = (found[-1][0], found[-1][1] + more)
+        if pieces and pieces[-1][1] + more <= window:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + more)
         else:
-            found.append((int(chunk), more))
-    return found
+            pieces.append((int(chunk), more))
+    return pieces
 
 
 def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:

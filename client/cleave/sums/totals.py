@@ -44,18 +44,18 @@ class _Run:
     columns: list[of_measures.TotalsColumn]
     lanes: Lanes
     needed: list[int]
-    kept: list[SegmentTotals]
+    segments: list[SegmentTotals]
 
     @property
     def cells(self) -> int:
-        return max(segment.cells for segment, _ in self.kept)
+        return max(segment.cells for segment, _ in self.segments)
 
     def sums(self) -> Iterator[Sum]:
         """Return the sums to request, lane after lane."""
         chunks = self.lanes.chunks(self.cells)
         step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
         for lane in self.needed:
-            objects = tuple(totals.lanes[lane] for _, totals in self.kept)
+            objects = tuple(totals.lanes[lane] for _, totals in self.segments)
             for start in range(0, chunks, step):
                 yield Sum(objects, start, min(start + step, chunks))
 
@@ -75,32 +75,32 @@ class TotalsReader:
 
         Raises CheckFailed for what is not as it was written or added up, ServiceError, StoreError.
         """
-        found: dict[Part, Integers] = {part: np.zeros(cells, object) for part in parts}
+        result: dict[Part, Integers] = {part: np.zeros(cells, object) for part in parts}
         runs = list(self._runs(parts, together=remote is not None))
-        added = [run for run in runs if len(run.kept) > 1]
+        added = [run for run in runs if len(run.segments) > 1]
         sums = remote.sums([each for run in added for each in run.sums()]) if remote and added else []
         waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.here_sums
         for run in runs:
-            planes = self._opened(run, waiting) if len(run.kept) > 1 else self._read(run)
+            planes = self._opened(run, waiting) if len(run.segments) > 1 else self._read(run)
             for at, column in enumerate(run.columns):
                 if (column.measure, column.part) in parts:
                     of = {lane: planes[lane] for lane in run.lanes.of(at)}
                     if of:  # else its limit is 0, and so is it
-                        found[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.kept))
-        return found
+                        result[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.segments))
+        return result
 
     def objects(self, parts: Sequence[Part]) -> list[Object]:
         """All that stands behind an answer."""
         return [
             totals.lanes[lane]
             for run in self._runs(parts, together=False)
-            for _, totals in run.kept
+            for _, totals in run.segments
             for lane in run.needed
         ]
 
     def sums(self, parts: Sequence[Part]) -> int:
         """Ciphertexts that the service is asked for, where there is one."""
-        runs = (run for run in self._runs(parts, together=True) if len(run.kept) > 1)
+        runs = (run for run in self._runs(parts, together=True) if len(run.segments) > 1)
         return sum(each.stop - each.start for run in runs for each in run.sums())
 
     def _runs(self, parts: Sequence[Part], *, together: bool) -> Iterator[_Run]:
@@ -108,25 +108,27 @@ class TotalsReader:
         for segment in self._manifest.segments:
             for totals in segment.totals:
                 alike.setdefault((totals.first, totals.stop), []).append((segment, totals))
-        for (first, stop), kept in alike.items():
+        for (first, stop), segments in alike.items():
             measures = self._manifest.measures[first:stop]
             columns = of_measures.columns_of(measures, first)
             lanes = total_lanes(measures, PROFILES[self._manifest.profile])
-            if any(len(totals.lanes) != lanes.count for _, totals in kept):
+            if any(len(totals.lanes) != lanes.count for _, totals in segments):
                 raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
             wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
             needed = sorted({lane for at in wanted for lane in lanes.of(at)})
             if not needed:
                 continue
-            largest = [max((totals.lanes[lane] for lane in needed), key=lambda each: each.bytes) for _, totals in kept]
+            largest = [
+                max((totals.lanes[lane] for lane in needed), key=lambda each: each.bytes) for _, totals in segments
+            ]
             place = 0
             for run in divided(largest) if together else [(each,) for each in largest]:
-                yield _Run(columns, lanes, needed, kept[place : place + len(run)])
+                yield _Run(columns, lanes, needed, segments[place : place + len(run)])
                 place += len(run)
 
     def _read(self, run: _Run) -> dict[int, Lane]:
-        ((segment, totals),) = run.kept
-        found = {}
+        ((segment, totals),) = run.segments
+        planes = {}
         for lane in run.needed:
             try:
                 files = split(self._tables.read(totals.lanes[lane]))
@@ -134,8 +136,8 @@ class TotalsReader:
                 raise CheckFailed("stored", "an object does not hold what the table's manifest says") from None
             failed = CheckFailed("stored", "an object of the table holds no ciphertext")
             wrong = "a stored ciphertext is another's, or was encrypted under another key"
-            found[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
-        return found
+            planes[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
+        return planes
 
     def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
         """The lanes (cells,) of the next `sums`, which are of `run`. Raises CheckFailed for any that is not."""
@@ -154,7 +156,7 @@ class TotalsReader:
             coefficients = self._cipher().decrypt(files)
         except WireError:
             raise failed from None
-        require_sentinels(coefficients, self._sentinels(run, lane, len(files)), len(run.kept), wrong)
+        require_sentinels(coefficients, self._sentinels(run, lane, len(files)), len(run.segments), wrong)
         return coefficients[:, : run.lanes.capacity].reshape(-1)
 
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
@@ -165,8 +167,8 @@ class TotalsReader:
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard
         wanted = (
-            sum(totals.sums[lane] for _, totals in run.kept),
-            sum(totals.weighted[lane] for _, totals in run.kept),
+            sum(totals.sums[lane] for _, totals in run.segments),
+            sum(totals.weighted[lane] for _, totals in run.segments),
         )
         if lane_checks(self._vault, lanes, rounded, lane) != wanted:
             raise CheckFailed("totals", "the segments' totals do not add up to what the sensitive service answered")
@@ -174,7 +176,7 @@ class TotalsReader:
 
     def _sentinels(self, run: _Run, lane: int, chunks: int) -> NDArray[np.int64]:
         total = np.zeros((chunks, SENTINELS), np.int64)
-        for segment, totals in run.kept:
+        for segment, totals in run.segments:
             label = total_label(segment.id, totals.first)
             for number in range(run.lanes.chunks(segment.cells)):
                 total[number] += sentinels(self._cipher(), label, lane, number)
