@@ -189,7 +189,7 @@ def test_nothing_is_written_for_nothing(world: World, *, dry_run: bool) -> None:
 def test_what_is_refused(untouched: World, where: str, values: dict[str, str] | None, said: str) -> None:
     world = untouched
     there = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
-    change = delete if values is None else partial(update, given=values)
+    change = delete if values is None else partial(update, values=values)
     with pytest.raises(InputError, match=said) as error:
         change(world.tables, "trial", where=where, progress=Silent())
     assert not any(value in str(error.value) for value in unquoted())

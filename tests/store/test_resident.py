@@ -16,8 +16,7 @@ from cleave.store import put, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
 from cleave.store.memory import Memory
-from cleave.store.resident import ResidentTables
-from cleave.store.rows import Rows
+from cleave.store.rows import ResidentTables, Rows
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent

@@ -22,8 +22,7 @@ from cleave.store import put, reading, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.memory import Memory
 from cleave.store.reader import Opened
-from cleave.store.resident import ResidentTables
-from cleave.store.rows import Rows
+from cleave.store.rows import ResidentTables, Rows
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent

@@ -545,7 +545,7 @@ def test_the_next_table_takes_the_engine_and_nothing_of_the_last(idle: list[Engi
 
 def test_an_engine_that_is_limited_or_still_in_use_is_closed(idle: list[Engine]) -> None:
     given = schema(AB)
-    limited = Engine.idle(1 << 30)
+    limited = Engine(memory=1 << 30)
     limited.table("t", given).__exit__(None, None, None)
     limited.end()
     with no_table("t", given) as failed:

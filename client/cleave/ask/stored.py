@@ -35,7 +35,7 @@ from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributo
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
-from cleave.store.resident import ResidentTables
+from cleave.store.rows import ResidentTables
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan

@@ -118,8 +118,8 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
         type_, _, kind = rest.strip().rpartition(" ")
         if kind not in list(Kind):
             type_, kind = rest, ""
-        made = Column(name, Kind(kind or "sealed"), type_.strip())
-        columns.append((made, "NULL"))
+        column_added = Column(name, Kind(kind or "sealed"), type_.strip())
+        columns.append((column_added, "NULL"))
     names = [each.name.lower() for each, _ in columns]
     if twice := next((each.name for each, _ in columns if names.count(each.name.lower()) > 1), None):
         raise InputError(f"there would be two columns {twice!r}", hint="choose another name")
@@ -236,7 +236,7 @@ def _order(manifest: Manifest) -> list[Column]:
 
 
 def _format(manifest: Manifest) -> object:
-    """All that stored objects follow from, but for names."""
+    """Return all that determines the stored objects; names do not."""
 
     def of(column: SealedColumn) -> object:
         return column.type, column.width, column.nullable

@@ -45,11 +45,11 @@ Done = tuple[Changed, Manifest, Opened | None]  # the table before, and after; N
 class Assignments:
     """New values of columns, by name. Raises InputError for what is no column, or no expression over the row."""
 
-    def __init__(self, schema: Schema, given: Mapping[str, str]) -> None:
+    def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
         self.columns: list[Column] = []
         self.read: set[str] = set()  # columns that the new values follow from
-        for name, sql in given.items():
+        for name, sql in values.items():
             column = schema.column(name)
             if column.name in self.values:
                 raise InputError(f"column {column.name!r} is set twice")
@@ -119,7 +119,7 @@ def delete(
 def update(
     tables: Tables,
     name: str,
-    given: Mapping[str, str],
+    values: Mapping[str, str],
     where: str,
     progress: Progress,
     *,
@@ -133,7 +133,7 @@ def update(
     """
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
-    condition, new = _condition(schema, where), Assignments(schema, given)
+    condition, new = _condition(schema, where), Assignments(schema, values)
     if keys := [each.name for each in new.columns if each.name in opened.manifest.key]:
         raise InputError(
             f"column {keys[0]!r} is a key column: its values stay",

@@ -79,7 +79,7 @@ class Changed:
 
 
 class Pulled:
-    """All rows of a stored table, decrypted, in the order they were put."""
+    """Rows of a stored table, decrypted, in the order they were put."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -181,7 +181,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
     totals = sum(len(each.lanes) for segment in manifest.segments for each in segment.totals)
     columns = len(manifest.sealed) * len(manifest.segments)
     scans = sum(len(lane) for each in manifest.segments if each.scan for lane in each.scan.lanes)
-    held = any(each.plain for each in manifest.segments)
+    has_plain = any(each.plain for each in manifest.segments)
     return [
         f"What {sensitive} holds\n"
         f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
@@ -195,7 +195,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
         + (
             "  - the plain columns, with names and values, row by row, in the order they were put\n"
             "  - nothing of any other column, nor which row is which among the ciphertexts"
-            if held
+            if has_plain
             else "  - nothing: no column is plain"
         ),
     ]

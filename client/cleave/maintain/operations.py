@@ -80,16 +80,19 @@ def put(data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """
     from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
 
-    given = complete(Putting, options)
-    by, key = _columns(given["by"]), _columns(given["key_columns"])
-    with _working(given, after=_CONTINUES) as (tables, progress), lazy(data, given["schema"], name).stream() as rows:
+    settings = complete(Putting, options)
+    by, key = _columns(settings["by"]), _columns(settings["key_columns"])
+    with (
+        _working(settings, after=_CONTINUES) as (tables, progress),
+        lazy(data, settings["schema"], name).stream() as rows,
+    ):
         done = store(
             *(tables, rows, name, by, progress),
             key=key or (),
-            scan=given["scan"],
-            replace=given["replace"],
-            drop_contributors=given["drop_contributors"],
-            say=given["say"] or _silent,
+            scan=settings["scan"],
+            replace=settings["replace"],
+            drop_contributors=settings["drop_contributors"],
+            say=settings["say"] or _silent,
         )
         return _finished(tables, done)
 
@@ -110,24 +113,23 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
     >>> stored.rows, stored.version
     (1200, 2)
     """
-    from cleave.store.put import append as add  # noqa: PLC0415 - as above
-    from cleave.store.put import has_batch  # noqa: PLC0415
+    from cleave.store import put as putting  # noqa: PLC0415 - as above
 
-    given = complete(Appending, options)
-    say = given["say"] or _warn
-    parts = _batches(data, given["batch"])
-    if given["again"] and parts[0][1] is not None:
+    settings = complete(Appending, options)
+    say = settings["say"] or _warn
+    parts = _batches(data, settings["batch"])
+    if settings["again"] and parts[0][1] is not None:
         raise InputError("again does not go with batches", hint="give the batch another name to add its rows twice")
-    with _working(given, after=_CONTINUES) as (tables, progress):
-        there = tables.open(name)
+    with _working(settings, after=_CONTINUES) as (tables, progress):
+        table = tables.open(name)
         for part, batch in parts:
-            if batch is not None and has_batch(there.manifest, batch, say):
+            if batch is not None and putting.has_batch(table.manifest, batch, say):
                 continue
-            with lazy(part, _schema_of(part, given["schema"], there), name).stream() as rows:
-                how = {"again": given["again"], "upsert": given["upsert"], "yes": given["yes"]}
-                there = add(tables, rows, name, progress, batch=batch, say=say, **how)
-            tables.sweep(there)
-        return stored_table(there.manifest)
+            with lazy(part, _schema_of(part, settings["schema"], table), name).stream() as rows:
+                how = {"again": settings["again"], "upsert": settings["upsert"], "yes": settings["yes"]}
+                table = putting.append(tables, rows, name, progress, batch=batch, say=say, **how)
+            tables.sweep(table)
+        return stored_table(table.manifest)
 
 
 def _columns(given: str | Sequence[str] | None) -> list[str] | None:
@@ -154,17 +156,17 @@ def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
     return [(data, Batch(id=name, digest=digest_of(path) if path is not None and path.is_file() else ""))]
 
 
-def _schema_of(data: Data, given: SchemaLike | None, there: Opened) -> SchemaLike | None:
-    """The schema of appended rows: the given one, or that of a file beside theirs, else the table's."""
+def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaLike | None:
+    """The schema of appended rows: the stated one, or that of a file beside theirs, else the table's."""
     from cleave.store.schemas import schema_of_rows  # noqa: PLC0415 - as above
     from cleave.table.inputs import STDIN  # noqa: PLC0415
     from cleave.table.schema import schema_path  # noqa: PLC0415
 
     listed = [data] if isinstance(data, str | Path) else data
     names = [each for each in listed if isinstance(each, str | Path)] if isinstance(listed, list | tuple) else []
-    if given is not None or (names and STDIN not in map(str, names) and schema_path(names).is_file()):
-        return given
-    return schema_of_rows(there.manifest)
+    if stated is not None or (names and STDIN not in map(str, names) and schema_path(names).is_file()):
+        return stated
+    return schema_of_rows(opened.manifest)
 
 
 @stated(Contributing)
@@ -178,21 +180,21 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
     """
     from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
 
-    given = complete(Contributing, options)
-    if given["batch"] is not None:
+    settings = complete(Contributing, options)
+    if settings["batch"] is not None:
         raise InputError("batches are of your own tables", hint="leave the batch's name out")
-    if given["public_key"] is None:
+    if settings["public_key"] is None:
         raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
-    who = Path(given["identity"] or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
-    invited = read_invited(name, Path(given["public_key"]), who, given["fingerprint"])
-    unread = lazy(data, invited.schema if given["schema"] is None else given["schema"], name)
-    if given["say"]:
-        given["say"](invited.consent)
-    stores = open_place(given)
+    who = Path(settings["identity"] or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
+    invited = read_invited(name, Path(settings["public_key"]), who, settings["fingerprint"])
+    unread = lazy(data, invited.schema if settings["schema"] is None else settings["schema"], name)
+    if settings["say"]:
+        settings["say"](invited.consent)
+    stores = open_place(settings)
     try:
-        with unread.stream() as rows, _noting(given, _CONTINUES) as progress:
-            contributions = Contributions(stores, invited, given["say"] or _warn)
-            head, count = contributions.put(rows, progress, replace=given["replace"], again=given["again"])
+        with unread.stream() as rows, _noting(settings, _CONTINUES) as progress:
+            contributions = Contributions(stores, invited, settings["say"] or _warn)
+            head, count = contributions.put(rows, progress, replace=settings["replace"], again=settings["again"])
     finally:
         stores.close()
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
@@ -207,12 +209,12 @@ def collect(name: str, *contributors: str, **place: Unpack[Place]) -> StoredTabl
     """
     from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
 
-    given = complete(Place, place)
-    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
+    settings = complete(Place, place)
+    with _working(settings, LONGEST_TIMEOUT) as (tables, progress):
         done, collected = take(tables, name, progress, contributors)
         for each in collected:
             parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
-            (given["say"] or _silent)(f"{each.contributor.name}: {parts}")
+            (settings["say"] or _silent)(f"{each.contributor.name}: {parts}")
         return _finished(tables, done)
 
 
@@ -223,15 +225,14 @@ def release(name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
     the first release. `cleave.query` with `analyst` queries the release.
     """
-    from cleave.share.releases import read_analysts  # noqa: PLC0415 - as above
-    from cleave.share.releases import release as make  # noqa: PLC0415
+    from cleave.share import releases  # noqa: PLC0415 - as above
 
-    given = complete(Releasing, options)
-    to = given["to"] or ()
+    settings = complete(Releasing, options)
+    to = settings["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
-    analysts = read_analysts([Path(each).expanduser() for each in words])
-    with opened(given) as tables:
-        return make(tables, name, analysts, given["min_cell"])
+    analysts = releases.read_analysts([Path(each).expanduser() for each in words])
+    with opened(settings) as tables:
+        return releases.release(tables, name, analysts, settings["min_cell"])
 
 
 @stated(Place)
@@ -279,7 +280,7 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
     from cleave.objects.storage import ConflictError, StoreError  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
-    given = complete(Pulling, options)
+    settings = complete(Pulling, options)
     if output is not None:
         check_output(Path(output))
     elif find_spec("pyarrow") is None:
@@ -287,10 +288,10 @@ def pull(name: str, output: str | Path | None = None, **options: Unpack[Pulling]
             "a table in memory needs pyarrow, which is not installed",
             hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
-    with _working(given) as (tables, progress):
+    with _working(settings) as (tables, progress):
         opened = tables.open(name)
-        stored = Stored(tables, opened, given["contributor"])
-        whose = {"contributor": given["contributor"]} if given["contributor"] else {}
+        stored = Stored(tables, opened, settings["contributor"])
+        whose = {"contributor": settings["contributor"]} if settings["contributor"] else {}
         try:
             tables.record(opened, "pull", stored.manifest.rows, **whose)
         except ConflictError:
@@ -325,18 +326,19 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     >>> cleave.delete("shrinking", "ward = 'Surgery'", store="tables").rows
     95
     """
-    from cleave.maintain.changes import delete as remove  # noqa: PLC0415 - as above
-    from cleave.maintain.changes import signed_record  # noqa: PLC0415
+    from cleave.maintain import changes  # noqa: PLC0415 - as above
 
-    given = complete(Deleting, options)
-    path = None if given["record"] is None or given["dry_run"] else Path(given["record"])
+    settings = complete(Deleting, options)
+    path = None if settings["record"] is None or settings["dry_run"] else Path(settings["record"])
     if path is not None and path.exists():
         raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
-    with _working(given, after=_CONTINUES) as (tables, progress):
-        changed, before, done = remove(tables, name, where, progress, dry_run=given["dry_run"], yes=given["yes"])
+    with _working(settings, after=_CONTINUES) as (tables, progress):
+        changed, before, done = changes.delete(
+            tables, name, where, progress, dry_run=settings["dry_run"], yes=settings["yes"]
+        )
         if path is not None and done is not None:
-            place, days = tables.places[0], given["old_version_days"]
-            record = signed_record(tables.key, before, changed, done.manifest, place, days)
+            place, days = tables.places[0], settings["old_version_days"]
+            record = changes.signed_record(tables.key, before, changed, done.manifest, place, days)
             write_atomically(path, record, error=InputError)
         if done is not None:  # now: until then a call that was stopped can be repeated for its record
             tables.sweep(done)
@@ -357,9 +359,9 @@ def update(name: str, values: Mapping[str, str], where: str, **options: Unpack[U
     """
     from cleave.maintain.changes import update as change  # noqa: PLC0415 - as above
 
-    given = complete(Updating, options)
-    with _working(given, after=_CONTINUES) as (tables, progress):
-        how = {"dry_run": given["dry_run"], "yes": given["yes"], "again": given["again"]}
+    settings = complete(Updating, options)
+    with _working(settings, after=_CONTINUES) as (tables, progress):
+        how = {"dry_run": settings["dry_run"], "yes": settings["yes"], "again": settings["again"]}
         changed, _, done = change(tables, name, values, where, progress, **how)
         if done is not None:
             tables.sweep(done)
@@ -378,19 +380,18 @@ def alter(name: str, **options: Unpack[Altering]) -> StoredTable:
     >>> cleave.alter("altered", add=["note VARCHAR"], rename=["bill=cost"], store="tables").version
     2
     """
-    from cleave.maintain.alter import Alteration  # noqa: PLC0415 - as above
-    from cleave.maintain.alter import alter as change  # noqa: PLC0415
+    from cleave.maintain import alter as altering  # noqa: PLC0415 - as above
 
-    given = complete(Altering, options)
-    wanted = Alteration(
-        widen=given["widen"] or (),
-        add=given["add"] or (),
-        rename=given["rename"] or (),
-        drop=given["drop"] or (),
-        by=_columns(given["by"]),
+    settings = complete(Altering, options)
+    wanted = altering.Alteration(
+        widen=settings["widen"] or (),
+        add=settings["add"] or (),
+        rename=settings["rename"] or (),
+        drop=settings["drop"] or (),
+        by=_columns(settings["by"]),
     )
-    with _working(given, after=_CONTINUES) as (tables, progress):
-        return _finished(tables, change(tables, name, wanted, progress))
+    with _working(settings, after=_CONTINUES) as (tables, progress):
+        return _finished(tables, altering.alter(tables, name, wanted, progress))
 
 
 @stated(Place)
@@ -435,9 +436,9 @@ def drop(name: str, **options: Unpack[Dropping]) -> None:
 
     `forget`: delete nothing, but accept a table that was dropped and stored again on another machine.
     """
-    given = complete(Dropping, options)
-    with _working(given, LONGEST_TIMEOUT) as (tables, progress):
-        if given["forget"]:
+    settings = complete(Dropping, options)
+    with _working(settings, LONGEST_TIMEOUT) as (tables, progress):
+        if settings["forget"]:
             tables.forget(name)
         else:
             tables.drop(name, progress)
@@ -454,11 +455,11 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     from cleave.store.memory import Memory  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
-    given = complete(Rotating, options)
+    settings = complete(Rotating, options)
     target = key_file(new_key)
     describe_key(target)  # a missing one is reported before the prompt for a passphrase
-    with _working(given, after=_CONTINUES) as (tables, progress):
-        other = open_key(target, passphrase_of(given["new_passphrase"]))
+    with _working(settings, after=_CONTINUES) as (tables, progress):
+        other = open_key(target, passphrase_of(settings["new_passphrase"]))
         new = Tables(tables.stores, other, Memory(), user=user())
         return stored_table(put_under(tables, new, name, progress).manifest)
 

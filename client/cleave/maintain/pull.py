@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,7 +16,7 @@ import duckdb
 
 from cleave.files import atomically
 from cleave.share.collect import news
-from cleave.store.manifest import Object, Segment
+from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
 from cleave.store.vault import Purpose
 from cleave.sums.stored import Stored
@@ -63,14 +64,14 @@ def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
 
 
 def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
-    """All of it as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
+    """Return all rows as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
     names = [column.name for column in stored.schema.columns]
     with stored.rows.table(names, ordered=True, progress=progress) as table:
         return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()
 
 
 def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
-    """One after the other, and of a table of no segments one without rows."""
+    """Open the segments one after the other; a table without segments as one without rows."""
     names = [column.name for column in stored.schema.columns]
     advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
     for segments in [[each] for each in stored.manifest.segments] or [[]]:
@@ -101,7 +102,7 @@ def _join(parts: Sequence[BinaryIO], file: BinaryIO, intervals: Sequence[str] = 
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         paths = ", ".join(f"'{_path(part)}'" for part in parts)
         rows = f"read_parquet([{paths}], hive_partitioning = false)"
-        casts = ", ".join(f"CAST({name} AS INTERVAL) AS {name}" for name in _held(connection, rows, intervals))
+        casts = ", ".join(f"CAST({name} AS INTERVAL) AS {name}" for name in _representable(connection, rows, intervals))
         failure = None
         try:
             connection.execute(
@@ -123,7 +124,7 @@ def _reason(message: str) -> OSError:
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def _held(connection: duckdb.DuckDBPyConnection, rows: str, intervals: Sequence[str]) -> list[str]:
+def _representable(connection: duckdb.DuckDBPyConnection, rows: str, intervals: Sequence[str]) -> list[str]:
     """Return, quoted, those of `intervals` that Parquet holds whole: it has no negative ones, and milliseconds only."""
     names = [identifier(name) for name in intervals]
     if not names:
@@ -146,7 +147,7 @@ def _path(file: BinaryIO) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One object that is lost or damaged, and what of the table it holds."""
+    """Object that is lost or damaged, and the part of the table in it."""
 
     what: str
     reason: str
@@ -180,16 +181,13 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
 
 
 def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
-    """All objects, what each holds, and what reads and checks it."""
+    """List all objects: what each holds, and the function that reads and checks it."""
 
     def sealed(purpose: Purpose, which: Object) -> tuple[Object, Callable[[], object]]:
-        return which, lambda: stored.tables.unseal(stored.vault, purpose, which)
+        return which, partial(stored.tables.unseal, stored.vault, purpose, which)
 
     def digested(which: Object, *, plain: bool = False) -> tuple[Object, Callable[[], object]]:
-        return which, lambda: stored.tables.read(which, plain=plain)
-
-    def column(segment: Segment, number: int) -> tuple[Object, Callable[[], object]]:
-        return segment.columns[number].object, lambda: stored.rows.open_all(segment, number)
+        return which, partial(stored.tables.read, which, plain=plain)
 
     manifest = stored.manifest
     yield "the CKKS secret", *sealed("ckks", manifest.secret)
@@ -198,7 +196,8 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
         place = f"segment {number} ({segment.rows:,} rows)"
         yield f"{place}: index", *sealed("cells", segment.index)
         for at, each in enumerate(manifest.sealed):
-            yield f"{place}: column {each.name!r}", *column(segment, at)
+            which = segment.columns[at].object
+            yield f"{place}: column {each.name!r}", which, partial(stored.rows.open_all, segment, at)
         for totals in segment.totals:
             for lane, which in enumerate(totals.lanes):
                 yield f"{place}: totals, lane {lane}", *digested(which)

@@ -55,22 +55,22 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     """Put one version of the old table under the new key."""
     source = opened.manifest
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same each time it is tried
-    there = new.find(table)
-    if there is not None and there.manifest.table_id != table_id:
+    existing = new.find(table)
+    if existing is not None and existing.manifest.table_id != table_id:
         raise InputError(f"there is another table {table!r} under the new key")
     old.note(table, new)
     new.note(table, old)
-    head = there.head.manifest.name if there else None
+    head = existing.head.manifest.name if existing else None
     drafts = put_drafts(new, table, source.version + 1)
     request = digest_of_request("rotate", [source.table_id, source.version])
     draft = drafts.stands(drafts.left(request), head)
     present = {
         _content(each): each
-        for each in (*(there.manifest.segments if there else ()), *(draft.segments if draft else ()))
+        for each in (*(existing.manifest.segments if existing else ()), *(draft.segments if draft else ()))
     }
     left = [each for each in source.segments if _content(each) not in present]
     advance = progress.stage("encrypt again", sum(each.rows for each in left), "rows")
-    secret = draft.secret if draft else there.manifest.secret if there else None
+    secret = draft.secret if draft else existing.manifest.secret if existing else None
     secret = secret or new.new_secret(table, table_id, PROFILES[source.profile])
     target = source.model_copy(update={"table_id": table_id, "secret": secret})
     writer = SegmentWriter(new, target)
@@ -90,7 +90,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         ),
     }
     log = copied(old, opened.vault, opened.head.log, new, new.folder(table), new.vault(table_id))
-    committed = new.commit(target.model_copy(update=update), there, "rotate", 0, log)
+    committed = new.commit(target.model_copy(update=update), existing, "rotate", 0, log)
     drafts.delete(draft)
     new.sweep(committed)
 

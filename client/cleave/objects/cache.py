@@ -136,9 +136,9 @@ class Cache:
 
 def open_cache(*, used: bool) -> Cache:
     """The cache of this user; `used` as in Cache. Raises InputError for a limit that is not a size."""
-    given = os.environ.get(LIMIT_VARIABLE)
+    text = os.environ.get(LIMIT_VARIABLE)
     try:
-        return Cache(limit=LIMIT if given is None else size_of(given), used=used)
+        return Cache(limit=LIMIT if text is None else size_of(text), used=used)
     except InputError as error:
         raise InputError(f"{LIMIT_VARIABLE}: {error.message}", hint=error.hint) from None
 

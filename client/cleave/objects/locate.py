@@ -43,7 +43,7 @@ _S3 = "s3://"
 
 
 class Bounded:
-    """See Storage, each method of which is that of `inside`."""
+    """Store whose calls end in time; see Storage. Its methods are those of `inside`."""
 
     def __init__(self, inside: Storage, seconds: float = CALL_SECONDS) -> None:
         self.location = inside.location
@@ -52,7 +52,7 @@ class Bounded:
         self._deadline: Deadline | None = None
 
     def limit(self, deadline: Deadline | None) -> None:
-        """From now on calls end with `deadline` too, with its error; None: no longer."""
+        """End calls with `deadline` too, with its error; None: no longer."""
         self._deadline = deadline
 
     def __getattr__(self, name: str) -> Any:
@@ -62,9 +62,9 @@ class Bounded:
     def close(self) -> None:
         self.inside.close()
 
-    def _call(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def _call(self, method: Callable[..., Any], *positional: Any, **named: Any) -> Any:
         def work() -> Any:
-            result = method(*given, **named)
+            result = method(*positional, **named)
             return list(result) if isinstance(result, Iterator) else result  # a listing ends here as well
 
         deadline = self._deadline
@@ -160,7 +160,7 @@ _FOREIGN = "Cleave makes no such entry: find out who put it there, remove that e
 
 
 class Folder:
-    """See Storage. `root` is made when something is first written; it may be a link, and nothing below it may."""
+    """Store in a folder; see Storage. `root` is made by the first write. It may be a link, and nothing below it may."""
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)

@@ -68,7 +68,7 @@ class _BrokenError(StoreError):
 
 
 class Bucket:
-    """See Storage."""
+    """Store in an S3 bucket; see Storage."""
 
     def __init__(self, session: Session, bucket: str, prefix: str, endpoint: str | None = None) -> None:
         """`endpoint`: of a service that speaks S3 and is not AWS's. Raises ServiceError without credentials."""
@@ -156,7 +156,7 @@ class Bucket:
             return current[1]
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
-        """At most `most` bytes, and their version. Raises ForeignError for more, by what S3 says or by what comes."""
+        """Read at most `most` bytes, and their version. Raises ForeignError where S3 announces or sends more."""
 
         def whole() -> tuple[bytes, str]:
             answer = self._client.get_object(**self._object(name), **wanted)
@@ -201,7 +201,7 @@ class Bucket:
             raise StoreError(f"{self.location}: what answers there is not S3 ({name})", hint=_NOT_S3) from None
 
     def _refused(self, error: ClientError) -> StoreError:
-        """Without S3's own text, which may quote credentials and names."""
+        """Translate an error without S3's own text, which may quote credentials and names."""
         code = str(error.response.get("Error", {}).get("Code"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if code in _GONE:

@@ -63,8 +63,9 @@ def too_large(location: str, name: str, most: int) -> ForeignError:
 
 
 class Storage(Protocol):
-    """Thread-safe. Everything raises StoreError, and ForeignError for an entry that is no object, never with an
-    object's content. No wait is without an end, and no more is read than `most` bytes.
+    """Store of objects, thread-safe. Everything raises StoreError, and ForeignError for an entry that is no object.
+
+    No error has an object's content, no wait is without an end, and no more is read than `most` bytes.
     """
 
     location: str  # as the user named it
@@ -97,7 +98,7 @@ class Storage(Protocol):
         ...
 
     def names(self, prefix: str) -> Iterator[str]:
-        """In no particular order; also of what was written by a writer that died before it committed."""
+        """List names in no particular order; also those of a writer that died before it committed."""
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...

@@ -15,7 +15,7 @@ from itertools import chain
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
-from cleave.objects.storage import Storage, StoreError, read_twice
+from cleave.objects.storage import StoreError, read_twice
 from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
 from cleave.sql.rejoin import Texts
@@ -76,12 +76,12 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
         raise _naming(who, failure) from None
     if head.version == who.version:
         return News(who, None, (), ())
-    taken, there = {each.id for each in who.parts}, {each.id for each in head.parts}
+    taken, listed = {each.id for each in who.parts}, {each.id for each in head.parts}
     return News(
         who,
         head,
         tuple(each for each in head.parts if each.id not in taken),
-        tuple(each for each in who.parts if each.id not in there),
+        tuple(each for each in who.parts if each.id not in listed),
     )
 
 
@@ -124,18 +124,13 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
         except (CheckFailed, InputError) as failure:
             failures.append(_naming(who, failure))
             opened = _refuse(tables, opened, pending)
-        _delete_taken(tables.stores.sensitive, pending.head)
+        store = tables.stores.sensitive
+        for entry in pending.head.parts:
+            with contextlib.suppress(StoreError, CheckFailed):  # what cannot be deleted now is deleted the next time
+                store.delete(names_of(entry, store.read(entry.names.name, most=entry.names.bytes)))
     if failures:
         raise failures[0]
     return opened, done
-
-
-def _delete_taken(store: Storage, head: ContributionHead) -> None:
-    """The objects of parts that were dealt with. Where they cannot be deleted, the next time they are."""
-    for entry in head.parts:
-        with contextlib.suppress(StoreError, CheckFailed):
-            names = names_of(entry, store.read(entry.names.name, most=entry.names.bytes))
-            store.delete(names)
 
 
 def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
@@ -218,8 +213,8 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
     left, share = cells.copy(), MOST_CELLS // (len(manifest.contributors) + 1)
     for segment in gone:
         left.count(tables.index(opened.vault, segment), -1)
-    there = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
-    if len(there | keys) <= share or keys <= there:  # so no one has more, or it fills no cell that is empty
+    filled = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
+    if len(filled | keys) <= share or keys <= filled:  # so no one has more, or it fills no cell that is empty
         return
     names = {each.name for each in manifest.contributors}
     owned = keys_of(each for each in manifest.segments if each.contributor not in names)
@@ -227,8 +222,8 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
     why = ""
     if (added := len((keys | current) - owned)) > share:
         why = f"{added:,} that the owner has no rows in, and its share is {share:,}"
-    elif len(there | keys) > MOST_CELLS:
-        why = f"with those of others there would be {len(there | keys):,} of {MOST_CELLS:,}"
+    elif len(filled | keys) > MOST_CELLS:
+        why = f"with those of others there would be {len(filled | keys):,} of {MOST_CELLS:,}"
     if why:
         raise InputError(
             f"contributor {who.name!r}: too many combinations of {', '.join(manifest.by)} in its rows: {why}",

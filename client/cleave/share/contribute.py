@@ -108,7 +108,7 @@ class ContributionStep(Step):
 
 
 class ContributionDraft(Draft):
-    """`part`: the id of the part that is being made."""
+    """Draft of a contribution. `part`: the id of the part that is being made."""
 
     part: Hex
     key: Key
@@ -162,7 +162,7 @@ class Contributions:
         self._drafts = contribution_drafts(stores, self.folder, identity)
 
     def head(self) -> tuple[ContributionHead | None, str | None]:
-        """As it stands, and what `replace` wants. Raises CheckFailed for one that is not ours, or an older one."""
+        """Read the head, and its version for `replace`. Raises CheckFailed for another's, or an older one."""
         seen = self._memory.newest(self._seen)
         newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
         stored = self._stores.sensitive.read_versioned(f"{self.folder}/head")
@@ -196,7 +196,7 @@ class Contributions:
         last segment. Rows that the last put added are not added a second time unless `again`.
         Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
         """
-        there, version = self.head()
+        current, version = self.head()
         self._require_schema(rows)
         survey = rows.survey(progress)
         if not survey.rows:
@@ -204,12 +204,12 @@ class Contributions:
         count_cells(rows, self._invitation.by)
         request = self._request(replace=replace)
         draft = self._drafts.left(request)
-        if there is not None and draft is not None and not again and self._is_done(draft, there, rows, survey):
+        if current is not None and draft is not None and not again and self._is_done(draft, current, rows, survey):
             self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
             if draft.is_open:  # it was killed before the end of its sweep
-                self._sweep(there, self._listed(), draft)
+                self._sweep(current, self._listed(), draft)
             self._close(draft, replace=replace)
-            return there, survey.rows
+            return current, survey.rows
         draft = self._drafts.stands(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         together = rows_together(survey, 0, segment_rows)
@@ -219,7 +219,7 @@ class Contributions:
         )
         if filled is None or filled.rows != survey.rows:
             raise changed(rows.name)
-        head, before = self._commit(filled, there, version, replace=replace)
+        head, before = self._commit(filled, current, version, replace=replace)
         self._sweep(head, before, filled)
         self._close(filled, replace=replace)
         return head, survey.rows
@@ -246,9 +246,9 @@ class Contributions:
         schema = self._invitation.table_schema()
         return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
 
-    def _is_done(self, draft: ContributionDraft, there: ContributionHead, rows: Stream, survey: Survey) -> bool:
+    def _is_done(self, draft: ContributionDraft, current: ContributionHead, rows: Stream, survey: Survey) -> bool:
         """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
-        if draft.part not in {each.id for each in there.parts} or draft.rows != survey.rows:
+        if draft.part not in {each.id for each in current.parts} or draft.rows != survey.rows:
             return False
         with Slices(rows, self._invitation.table_schema()) as slices:
             return are_those(slices, draft.steps)
@@ -261,7 +261,7 @@ class Contributions:
             self._drafts.finish(draft.without_key())
 
     def _commit(
-        self, draft: ContributionDraft, there: ContributionHead | None, version: str | None, *, replace: bool
+        self, draft: ContributionDraft, current: ContributionHead | None, version: str | None, *, replace: bool
     ) -> tuple[ContributionHead, _Listed]:
         """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
@@ -284,12 +284,12 @@ class Contributions:
             ),
             names=self._write(lambda _: json.dumps(names).encode()),
         )
-        old = there.parts if there else ()
+        old = current.parts if current else ()
         head = ContributionHead(
             owner=self._public.key_id,
             table_id=self._invitation.table_id,
             contributor=self._identity.public,
-            version=there.version + 1 if there else 1,
+            version=current.version + 1 if current else 1,
             parts=(entry,) if replace else (*old, entry),
         )
         before = self._listed()

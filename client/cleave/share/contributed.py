@@ -56,8 +56,10 @@ class ContributedRows:
         for segment in part.segments:
             if not 0 < segment.rows <= of_measures.SEGMENT_ROWS or len(segment.columns) != len(part.columns):
                 raise _wrong("a segment of it has not the rows or columns of a segment")
-            for number in range(len(part.columns)):
-                self._require_size(segment, number)
+            for number, stored in enumerate(segment.columns):
+                size = sum(self._place(segment, number).sizes(stored.lengths))
+                if size != stored.object.bytes or size > limits.MAX_OBJECT_BYTES:
+                    raise _wrong("an object of it is not as large as its rows")
 
     def keys(self, by: Sequence[str]) -> Iterator[set[Texts]]:
         """Segment after segment, the combinations of the `by` columns' values that its rows have.
@@ -115,12 +117,6 @@ class ContributedRows:
         name = segment.columns[number].object.name
         return ColumnPlace(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
 
-    def _require_size(self, segment: ContributedSegment, number: int) -> None:
-        stored = segment.columns[number]
-        sizes = self._place(segment, number).sizes(stored.lengths)
-        if sum(sizes) != stored.object.bytes or stored.object.bytes > limits.MAX_OBJECT_BYTES:
-            raise _wrong("an object of it is not as large as its rows")
-
 
 def _format(column: SealedColumn) -> tuple[str, str, int, bool]:
     return (column.name, column.type, column.width, column.nullable)
@@ -166,7 +162,7 @@ def _require_canonical(column: SealedColumn, declared: Column, block: ColumnBloc
 
 
 def _require_utf8(block: ColumnBlock) -> None:
-    """Every text is valid: all of them together are, and none begins within a character."""
+    """Require valid texts: all of them together are UTF-8, and none begins within a character."""
     assert block.lengths is not None  # noqa: S101 - the caller looked
     try:
         str(block.data, "utf-8")

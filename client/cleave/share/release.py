@@ -39,7 +39,7 @@ _PLACES = 1 << 48  # times the largest value of one row: more rows than any tabl
 
 
 class ReleasedTotals(StoredModel):
-    """All that a release has. By measure, then by cell: counts of values, sums and squares; 0 where not `shown`.
+    """Content of a release: counts of values, sums and squares by measure, then by cell; 0 where not `shown`.
 
     `hides`: the table has cells that are not here. `times`: number and time of the releases that values are as of;
     `as_of`: by cell, which of them.

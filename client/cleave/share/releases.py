@@ -48,7 +48,7 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All that was released of a table so far, by key of the cell. `key`: of the newest totals. `cells`: the id of the
+    """Values released of a table so far, by key of the cell. `key`: of the newest totals. `cells`: the id of the
     cells whose numbers the values have.
     """
 
@@ -132,23 +132,23 @@ def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int 
     Raises InputError for analysts or a least number of rows that do not go with what was released before.
     """
     opened = tables.open(table)
-    there = opened.manifest.release
-    least = (there.least if there else MIN_GROUP) if least is None else least
+    newest = opened.manifest.release
+    least = (newest.least if newest else MIN_GROUP) if least is None else least
     if least < LEAST:
         raise InputError(
             f"a cell of {least} rows is too small: at least {LEAST}",
             hint="two values follow from their sum and the sum of their squares",
         )
-    if there and there.least != least:
+    if newest and newest.least != least:
         raise InputError(
-            f"releases of table {table!r} have cells of at least {there.least} rows",
+            f"releases of table {table!r} have cells of at least {newest.least} rows",
             hint="leave --min-cell out: releases of two sizes together would show smaller cells",
         )
-    analysts = _joined(table, there.analysts if there else (), to)
+    analysts = _joined(table, newest.analysts if newest else (), to)
     if not analysts:
         raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
     keys = {each.box for each in analysts}
-    revoked = tuple(each for each in (there.revoked if there else ()) if each.box not in keys)
+    revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
     return _make(tables, opened, least, analysts, revoked, "release")
 
 
@@ -158,26 +158,26 @@ def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
     None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
     """
     opened = tables.open(table)
-    there = opened.manifest.release
+    newest = opened.manifest.release
 
     def is_named(each: Analyst) -> bool:
         return analyst in (each.name, public_of(each).fingerprint)
 
-    gone = [each for each in (there.analysts if there else ()) if is_named(each)]
-    if there is None or not gone:
-        if there is not None and any(map(is_named, there.revoked)):
+    gone = [each for each in (newest.analysts if newest else ()) if is_named(each)]
+    if newest is None or not gone:
+        if newest is not None and any(map(is_named, newest.revoked)):
             publish(tables, opened)
             tables.sweep(opened)
             return None
-        names = ", ".join(each.name for each in there.analysts) if there else ""
+        names = ", ".join(each.name for each in newest.analysts) if newest else ""
         raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {names or 'none'}")
-    left = tuple(each for each in there.analysts if each not in gone)
-    return _make(tables, opened, there.least, left, (*there.revoked, *gone), "revoke")
+    left = tuple(each for each in newest.analysts if each not in gone)
+    return _make(tables, opened, newest.least, left, (*newest.revoked, *gone), "revoke")
 
 
-def _joined(table: str, there: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
+def _joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
     """The analysts there are, and those to come. Raises InputError where a name is another's."""
-    analysts = {each.name: each for each in there}
+    analysts = {each.name: each for each in existing}
     for name, public in to.items():
         previous = analysts.get(name)
         if previous is not None and public_of(previous) != public:
@@ -198,8 +198,8 @@ def _make(
     tables: Tables, opened: Opened, least: int, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...], what: str
 ) -> ReleaseFacts:
     manifest = opened.manifest
-    there, number, at = manifest.release, manifest.version + 1, now()
-    past = _ledger(tables, opened, there)
+    newest, number, at = manifest.release, manifest.version + 1, now()
+    past = _ledger(tables, opened, newest)
     schema = load_stored_schema(manifest)
     derived = {each.name.lower(): tuple(each.columns) for each in schema.derived}
     reads = [columns_read([each.name for each in schema.columns], derived, each) for each in manifest.measures]
@@ -227,7 +227,7 @@ def _make(
         least=least,
         ledger=tables.seal(folder, opened.vault, "release", ledger.dump()),
         totals=written,
-        before=there.totals if there and what == "release" else None,
+        before=newest.totals if newest and what == "release" else None,
         analysts=analysts,
         revoked=revoked,
     )
@@ -242,11 +242,11 @@ def _make(
     return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner)
 
 
-def _ledger(tables: Tables, opened: Opened, there: Release | None) -> Ledger | None:
+def _ledger(tables: Tables, opened: Opened, newest: Release | None) -> Ledger | None:
     """Raises InputError for one of another partition than the table has."""
-    if there is None:
+    if newest is None:
         return None
-    past = load_ledger(tables.unseal(opened.vault, "release", there.ledger))
+    past = load_ledger(tables.unseal(opened.vault, "release", newest.ledger))
     if past.by != opened.manifest.by:
         raise InputError(
             f"table {opened.manifest.table!r} was released by {', '.join(past.by) or 'no columns'}, and is stored by "
@@ -266,7 +266,7 @@ def _values(
     measures: Sequence[Measure],
     number: int,
 ) -> Iterator[tuple[Texts, CellValue, CellValue | None]]:
-    """Every cell that has rows: its key, its value now, and the one that was released last."""
+    """List the cells that have rows: key, value now, and the value that was released last."""
     manifest = opened.manifest
     parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
     totals = Stored(tables, opened).totals(parts) if manifest.rows and parts else {}
@@ -375,7 +375,7 @@ def _publish(tables: Tables, table: str, analyst: Analyst, head: ReleaseHead, ke
 def _newest(content: bytes, analyst: PublicKey, table: str, mine: ReleaseHead) -> int:
     """The number of the head that is there; -1 for none that this owner wrote for this table."""
     try:
-        there = read_head(content, analyst, table)
+        head = read_head(content, analyst, table)
     except CheckFailed:
         return -1
-    return there.number if (there.owner, there.table_id) == (mine.owner, mine.table_id) else -1
+    return head.number if (head.owner, head.table_id) == (mine.owner, mine.table_id) else -1

@@ -48,7 +48,7 @@ class User(BaseModel):
 
 
 class Users(BaseModel):
-    """All users, by name."""
+    """Users by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -139,7 +139,7 @@ def delete_user(path: Path, name: str) -> None:
 
 
 def _write(path: Path, users: dict[str, User]) -> None:
-    document = {"users": {each: held.model_dump(exclude_none=True) for each, held in users.items()}}
+    document = {"users": {each: user.model_dump(exclude_none=True) for each, user in users.items()}}
     write_atomically(path, tomlkit.dumps(document), error=InputError, overwrite=True)
 
 

@@ -52,7 +52,7 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
 
 
 def count_cells(stream: Stream, by: Sequence[str]) -> int:
-    """How many combinations of values there are. Raises InputError for more than a table may have."""
+    """Count the combinations of values. Raises InputError for more than a table may have."""
     if not by:
         return 1
     names = ", ".join(map(identifier, by))
@@ -76,7 +76,7 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
 
 
 def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:
-    """One line: cells, how well they fill the ciphertexts of their totals, and bytes that are stored."""
+    """Describe in a line the cells, how well they fill the ciphertexts of their totals, and bytes that are stored."""
     totals = total_lanes(manifest.measures, profile)
     capacity = profile.degree - SENTINELS
     fill = cells / (capacity * max(1, -(-cells // capacity)))

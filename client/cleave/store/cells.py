@@ -111,7 +111,7 @@ class Cells:
                 self.gone[number] = self.gone.get(number, 0) + rows
 
     def copy(self) -> Cells:
-        """As it is now."""
+        """Return a copy."""
         return Cells(list(self.keys), list(self.rows), dict(self.gone), self.id)
 
     def keep_rows(self, before: Cells) -> None:
@@ -125,8 +125,8 @@ class Cells:
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
         filled = [cell for cell, rows in enumerate(self.rows) if rows]
-        numbers, given = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
-        connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [given])
+        numbers, values = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
+        connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [values])
 
     def extend(self, connection: duckdb.DuckDBPyConnection, relation: str, by: Sequence[tuple[int, Column]]) -> None:
         """Add the columns `by` (place in the keys, column) to `relation`, which `create` made of the same cells.

@@ -38,7 +38,7 @@ _DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that Arrow has in 4 and in
 
 
 def sealed_column(column: Column) -> SealedColumn:
-    """How the rows of `column` are stored: by its type and declared bounds, never by values."""
+    """Describe how `column` is stored, by its type and declared bounds, never by values."""
     return SealedColumn(name=column.name, id=new_id(), type=column.type, width=_width(column), nullable=column.nullable)
 
 
@@ -77,8 +77,8 @@ def read_columns(
     selected = ", ".join(_selected(each) for each in columns)
     connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
     sql = f"SELECT {selected} FROM {relation}"
-    held = [array for batch in batches(connection, sql, together) for array in batch.arrays]
-    return [_values(each, [array.child(place) for array in held]) for place, each in enumerate(columns)]
+    arrays = [array for batch in batches(connection, sql, together) for array in batch.arrays]
+    return [_values(each, [array.child(place) for array in arrays]) for place, each in enumerate(columns)]
 
 
 def _selected(column: SealedColumn) -> str:
@@ -94,8 +94,8 @@ def _values(column: SealedColumn, arrays: Sequence[CArray]) -> ColumnValues:
     if not column.width:
         return _texts(arrays, valid)
     native = _native(column.type)
-    held = [_buffer(each, 1, native * each.length).reshape(-1, native) for each in arrays]
-    whole = np.concatenate(held) if held else np.zeros((0, native), np.uint8)
+    parts = [_buffer(each, 1, native * each.length).reshape(-1, native) for each in arrays]
+    whole = np.concatenate(parts) if parts else np.zeros((0, native), np.uint8)
     if column.width < native:  # two's complement: the lower bytes are the value
         whole = np.ascontiguousarray(whole[:, : column.width])
     if valid is not None:
@@ -130,8 +130,8 @@ def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:
         raise TypeError("DuckDB hands out arrays without an offset")
     if not size:
         return np.zeros(0, np.uint8)
-    held: Any = (ctypes.c_uint8 * size).from_address(array.buffers[place])
-    return np.frombuffer(held, np.uint8)
+    view: Any = (ctypes.c_uint8 * size).from_address(array.buffers[place])
+    return np.frombuffer(view, np.uint8)
 
 
 def _native(type_: str) -> int:

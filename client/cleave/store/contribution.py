@@ -63,7 +63,7 @@ class ContributedSegment(StoredModel):
     columns: tuple[Sealed, ...]  # one for each of the part's columns
 
     def parts(self) -> Iterator[Object]:
-        """All it consists of."""
+        """Objects of its columns."""
         yield from (each.object for each in self.columns)
 
 
@@ -94,7 +94,7 @@ def context_of(owner: str, table_id: str, contributor: str, registration: str, t
 
 
 def folder_of(table_id: str, contributor: str) -> str:
-    """Where the objects of a contributor lie, in both stores."""
+    """Return the folder of a contributor's objects, in both stores."""
     text = f"cleave contribution {table_id} {contributor}"
     return f"tables/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 

@@ -65,7 +65,7 @@ class Draft(StoredModel):
 
     @property
     def segments(self) -> tuple[Any, ...]:
-        """Those that are in no head yet."""
+        """Segments that are in no head yet."""
         return tuple(each.segment for each in self.steps if each.segment is not None)
 
     def objects(self) -> set[str]:
@@ -119,8 +119,8 @@ class Drafts(Generic[D, S]):
         if draft is None or draft.head != head or not draft.is_open:
             return None
         folder = self._place.rpartition("/")[0]
-        there = {name for store in self._stores.apart() for name in store.names(folder)}
-        return draft if draft.objects() <= there else None
+        stored = {name for store in self._stores.apart() for name in store.names(folder)}
+        return draft if draft.objects() <= stored else None
 
     def add(self, draft: D, step: S) -> D:
         """Record one more segment. Raises ConflictError where another process continued the same draft."""
@@ -168,7 +168,7 @@ class Drafts(Generic[D, S]):
         return self._vault.seal("draft", name, record.model_dump_json().encode())
 
     def _opened(self, kind: type[Model], name: str, content: bytes) -> Model | None:
-        """None for a record that is damaged, or not of this key or release."""
+        """Open a record; None for one that is damaged, or not of this key or release."""
         try:
             return kind.model_validate_json(self._vault.open("draft", name, content))
         except (CheckFailed, ValidationError):

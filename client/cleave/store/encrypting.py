@@ -57,7 +57,7 @@ class RowEncryptors:
     """
 
     def __init__(self, lanes: Lanes, rows: int, cipher: Cipher) -> None:
-        """For segments of at most `rows` rows."""
+        """Prepare for segments of at most `rows` rows."""
         self.lanes = lanes
         self._rows = rows
         self._cipher = cipher
@@ -93,7 +93,7 @@ class RowEncryptors:
         self._encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS), only, last=False)
 
     def encrypt(self, span: Span) -> list[bytes]:
-        """In one of the processes."""
+        """Encrypt the rows of a span. Runs in one of the processes."""
         rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
         capacity = self.lanes.capacity
         start, stop = span.start * capacity, min(span.stop * capacity, rows)

@@ -34,7 +34,7 @@ class Keys:
     digest: str
 
     def count_in(self, tables: Tables, opened: Opened, segments: Sequence[Segment]) -> dict[str, int]:
-        """How many rows of each of `segments` have one of these keys, by its id; none of those that have no such row.
+        """Count the rows of each of `segments` that have one of these keys, by its id, without zeros.
 
         Raises CheckFailed, StoreError.
         """

@@ -33,7 +33,7 @@ Lane = NDArray[np.int64]  # (entries,)
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Where `columns` lie. Follows from their limits alone."""
+    """Places of `columns` in lanes. They follow from the columns' limits alone."""
 
     columns: tuple[Exact, ...]
     layout: Layout
@@ -52,7 +52,7 @@ class Lanes:
         return -(-entries // self.capacity)
 
     def encode(self, values: Sequence[Words]) -> list[Lane]:
-        """Every lane of `values`, one array (words, entries) per column. Raises InputError for one above its limit."""
+        """Encode `values`, an array (words, entries) per column. Raises InputError for one above its limit."""
         lanes = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
         return [lanes[lane] for lane in range(self.count)]
 
@@ -66,7 +66,7 @@ class Lanes:
         return out
 
     def decode(self, column: int, lanes: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
-        """Every entry of `column` from the decrypted coefficients (entries,) of its lanes, each the sum of `terms`.
+        """Decode `column` from the decrypted coefficients (entries,) of its lanes, each the sum of `terms`.
 
         Raises CheckFailed where one is no integer or beyond its bounds.
         """
@@ -80,7 +80,7 @@ class Lanes:
         return fields_of_lane(self.layout, lane, coefficients, terms)
 
     def combine(self, column: int, fields: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
-        """Every entry of `column` from its fields, which are some of `fields`; none at all where its limit is 0."""
+        """Compute `column` from its fields, which are some of `fields`; none at all where its limit is 0."""
         of = {id(field) for field in self._place(column).fields}
         mine = [(field, number) for number, field in enumerate(self.layout.fields) if id(field) in of]
         largest = self.columns[column].limit * terms

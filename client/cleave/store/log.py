@@ -60,12 +60,12 @@ class Page(StoredModel):
 
 
 def extended(
-    objects: Objects, folder: str, vault: Vault, log: LogHead | None, given: dict[str, Any]
+    objects: Objects, folder: str, vault: Vault, log: LogHead | None, fields: dict[str, Any]
 ) -> tuple[LogHead, Page]:
-    """Write a page that continues `log` by one record. `given`: the record, but for its place in the chain."""
+    """Write a page that continues `log` by one record. `fields`: the record, but for its place in the chain."""
     page = _page(objects, vault, log.page) if log else None
     record = _signed(
-        objects.key, {**given, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
+        objects.key, {**fields, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
     )
     if log is None or page is None:
         page = Page(records=(record,))
@@ -113,9 +113,9 @@ def _page(objects: Objects, vault: Vault, which: Object) -> Page:
         raise _broken("a page is not of this release") from None
 
 
-def _signed(key: OwnerKey, given: dict[str, Any]) -> Record:
+def _signed(key: OwnerKey, fields: dict[str, Any]) -> Record:
     signing = key.signing_key()
-    record = Record.model_validate({**given, "key": signing.public_key().public_bytes_raw().hex()})
+    record = Record.model_validate({**fields, "key": signing.public_key().public_bytes_raw().hex()})
     return record.model_copy(update={"signature": signing.sign(_content(record)).hex()})
 
 

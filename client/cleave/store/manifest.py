@@ -45,7 +45,7 @@ class StoredModel(BaseModel):
 
 
 class Object(StoredModel):
-    """One stored object. The digest makes it the one that was written: the manifest that holds it is authenticated."""
+    """Stored object. Its digest identifies what was written: the manifest that holds it is authenticated."""
 
     name: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}/[0-9a-f]{32}$")]
     bytes: Count
@@ -125,7 +125,7 @@ class Segment(StoredModel):
     contributor: str | None = None  # whose rows they are; None: the owner's
 
     def parts(self) -> Iterator[Object]:
-        """All objects it consists of, in either store."""
+        """List all its objects, in either store."""
         yield self.index
         yield from (each.object for each in self.columns)
         yield from (lane for each in self.totals for lane in each.lanes)
@@ -189,7 +189,7 @@ class Release(StoredModel):
     revoked: tuple[Analyst, ...] = ()
 
     def parts(self) -> Iterator[Object]:
-        """All objects that it consists of, besides the analysts' heads."""
+        """List all its objects, except the analysts' heads."""
         yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
 
 

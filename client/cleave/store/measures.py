@@ -40,7 +40,7 @@ _SUM, _SQUARE = Sum(), Power(2)
 
 
 def unscaled(name: str, argument: Argument, *, derived: bool = False) -> Measure:
-    """All that is known of a measure before a value is read."""
+    """Describe a measure before any value is read."""
     return Measure(
         name=name,
         sql=argument.sql,
@@ -108,7 +108,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class TotalsColumn:
-    """One column of totals: `part` of measure number `measure`."""
+    """Column of totals: `part` of measure number `measure`."""
 
     measure: int
     part: str  # count, sum or square
@@ -241,7 +241,7 @@ def combined(terms: Sequence[tuple[Words, int]], constant: int, counts: NDArray[
 
 
 def reading(measure: Measure, part: str) -> Reading:
-    """How a total of `part` becomes the moment of the same name."""
+    """Return how a total of `part` becomes the moment of the same name."""
     domain = domain_of(measure)
     if domain.is_exact:
         if part == "sum":
@@ -262,5 +262,5 @@ def facts(measure: Measure) -> Facts:
 
 
 def part_of(moment: Moment) -> str | None:
-    """Which part a moment of one argument is read from; None: none is stored for it."""
+    """Return the part that a moment of one argument is read from; None: none is stored for it."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None

@@ -20,13 +20,7 @@ from pydantic import TypeAdapter
 from cleave.files import write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
-_FILE = "tables.json"
 _KNOWN = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
-
-
-def memory_path() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(base) / "cleave" / _FILE
 
 
 class _UnwritableError(InputError):
@@ -41,7 +35,8 @@ class Memory:
     """Memory of one user on one machine. Holds tags, ids and numbers, nothing of a table."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path or memory_path()
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+        self._path = path or Path(state) / "cleave" / "tables.json"
 
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id of the table last seen under `tag`, and the length of its log."""

@@ -92,7 +92,7 @@ def put(
     """
     if not name.strip():
         raise InputError("the table has no name", hint="name it with --table")
-    there = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
+    existing = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
     with as_stream(rows) as stream:
         schema = stored_schema(stream.schema, name)
         chosen = None if by is None else check_by(by, schema)
@@ -113,8 +113,8 @@ def put(
         manifest = Manifest.model_construct(
             format=FORMAT,
             table=name,
-            table_id=there.manifest.table_id if there else new_id(),
-            version=there.manifest.version if there else 0,  # that it is put on top of
+            table_id=existing.manifest.table_id if existing else new_id(),
+            version=existing.manifest.version if existing else 0,  # that it is put on top of
             profile=profile.name,
             schema_toml=dump_schema(schema),
             by=chosen,
@@ -135,29 +135,29 @@ def put(
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
         say(describe(manifest, survey.rows, cells, profile))
-        putting = _Putting(tables, manifest, Cells(), there, "put", say)
+        putting = _Putting(tables, manifest, Cells(), existing, "put", say)
         return putting.run(stream, survey, segment_rows, progress)
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
     """Return the table that `name` replaces; None where there is none. Raises InputError for one that must stay."""
-    there = tables.find(name)
-    if there is not None and not replace:
+    existing = tables.find(name)
+    if existing is not None and not replace:
         raise InputError(
             f"{tables.places[0]}: table {name!r} is there already",
             hint="--append adds rows to it, --replace replaces it",
         )
-    if there is not None and there.manifest.release is not None:
+    if existing is not None and existing.manifest.release is not None:
         raise InputError(
             f"table {name!r} was released to analysts: releases of other rows under its name could show single rows",
             hint="`cleave drop` deletes it with its releases; what analysts have copied stays open to them",
         )
-    if there is not None and not drop_contributors and (lost := contributed(there.manifest)):
+    if existing is not None and not drop_contributors and (lost := contributed(existing.manifest)):
         raise InputError(
             f"table {name!r} would lose {lost}",
             hint="--append adds rows and keeps theirs; --drop-contributors replaces it all the same",
         )
-    return there
+    return existing
 
 
 def append(
@@ -180,23 +180,23 @@ def append(
     Rows that the table's last change appended are not added a second time: that is an append which was stopped after
     its work was done. `again` adds them all the same.
     """
-    there = tables.open(name)
-    if upsert and not there.manifest.key:
+    opened = tables.open(name)
+    if upsert and not opened.manifest.key:
         raise InputError(f"table {name!r} has no key columns", hint="declare them with put --key-columns")
-    if batch is not None and has_batch(there.manifest, batch, say):
-        return there
-    with tables.changing(there), as_stream(rows) as stream:
-        schema = load_stored_schema(there.manifest)
+    if batch is not None and has_batch(opened.manifest, batch, say):
+        return opened
+    with tables.changing(opened), as_stream(rows) as stream:
+        schema = load_stored_schema(opened.manifest)
         check_fits(stored_schema(stream.schema, name), schema, name)
         survey = stream.survey(progress)
-        check_extents(there.manifest.measures, survey)
-        count_cells(stream, there.manifest.by)
-        keys = _keys(stream, schema, there.manifest.key)
-        putting = _Putting(tables, there.manifest, tables.cells(there), there, "append", say, batch, keys)
+        check_extents(opened.manifest.measures, survey)
+        count_cells(stream, opened.manifest.by)
+        keys = _keys(stream, schema, opened.manifest.key)
+        putting = _Putting(tables, opened.manifest, tables.cells(opened), opened, "append", say, batch, keys)
         if batch is None and not again and putting.is_done(stream, survey):
-            return there
-        pieces = merge_due(there.manifest)
-        if keys and (touched := keys.count_in(tables, there, there.manifest.segments)):
+            return opened
+        pieces = merge_due(opened.manifest)
+        if keys and (touched := keys.count_in(tables, opened, opened.manifest.segments)):
             replaced = sum(touched.values())
             if not upsert:
                 raise InputError(
@@ -204,15 +204,15 @@ def append(
                     hint="--upsert replaces them (upsert=True in Python)",
                 )
             if schema.plain:
-                require_word(schema, there.manifest.key, "which rows are replaced", yes=yes)
+                require_word(schema, opened.manifest.key, "which rows are replaced", yes=yes)
             say(f"replacing {counted(replaced, 'row')} by rows with the same key")
-            pieces = _without(keys, pieces, [each for each in there.manifest.segments if each.id in touched])
+            pieces = _without(keys, pieces, [each for each in opened.manifest.segments if each.id in touched])
             return putting.run(stream, survey, segment_rows, progress, pieces, replaced=replaced)
         return putting.run(stream, survey, segment_rows, progress, pieces)
 
 
 def _keys(stream: Stream, schema: Schema, key: Sequence[str]) -> Keys | None:
-    """None: the rows have no key, or there are none."""
+    """Return the keys of the rows; None without key columns or rows."""
     return keys_of(stream.batches(schema.only(key).columns), schema, key, stream.place) if key else None
 
 
@@ -238,7 +238,7 @@ def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Putting:
-    """One put or append (`what`), on top of `there`.
+    """Put or append (`what`) on top of `previous`.
 
     `manifest` and `cells` of the version before; without segments and secret for a new table.
     """
@@ -246,7 +246,7 @@ class _Putting:
     tables: Tables
     manifest: Manifest
     cells: Cells
-    there: Opened | None
+    previous: Opened | None
     what: str
     say: Say
     batch: Batch | None = None
@@ -283,7 +283,7 @@ class _Putting:
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         drafts = put_drafts(self.tables, self.manifest.table, self.manifest.version + 1)
         fill = partial(self._fill, stream, survey, segment_rows, advance, pieces, drafts)
-        head = self.there.head.manifest.name if self.there else None
+        head = self.previous.head.manifest.name if self.previous else None
         left = drafts.stands(drafts.left(self._request()), head)
         written = (fill(head, left) if left else None) or fill(head, None)
         assert written is not None  # noqa: S101 - only a draft can be of other rows
@@ -292,7 +292,7 @@ class _Putting:
             manifest = manifest.model_copy(update={"batches": (*manifest.batches, self.batch)})
             details["batch"] = self.batch.id
         rows = draft.rows if self.what == "put" else None
-        opened = self.tables.commit(manifest, self.there, self.what, rows, **details)
+        opened = self.tables.commit(manifest, self.previous, self.what, rows, **details)
         if self.what == "put":  # repeated, it finds the table there, or replaces it by the same rows
             drafts.delete(draft)
         else:
@@ -340,8 +340,8 @@ class _Putting:
                 return PutStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=unfinished[1])
 
             draft = draft or new_draft(self._request(), head, manifest)
-            if self.there is not None and pieces:
-                rewriter = Rewriter(tables, self.there, writer, manifest, cells)
+            if self.previous is not None and pieces:
+                rewriter = Rewriter(tables, self.previous, writer, manifest, cells)
                 draft = rewriter.write(pieces, drafts, draft, encryptors, lambda _: None)
             draft = fill(stream, schema, drafts, draft, rows, begin, finish, advance, self.say)
         if draft is None:
@@ -370,7 +370,7 @@ def as_stream(rows: Table | Stream) -> Iterator[Stream]:
 
 
 def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...]:
-    """How the rows of every column that is not plain are stored; row numbers, too, where plain by columns sort them."""
+    """Describe the columns that are sealed: those that are not plain, and row numbers where plain by columns sort."""
     sealed = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
     if not set(schema.plain).isdisjoint(by):
         sealed.append(SealedColumn(name=ROW, id=new_id(), type="INTEGER", width=4, nullable=False))
@@ -378,7 +378,7 @@ def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...
 
 
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:
-    """Those of the schema's encrypted columns, then the derived ones; where the doubles lie chooses their centres and
+    """Measures of the encrypted columns, then of the derived ones. The extent of doubles chooses their centres and
     scales.
     """
     columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
@@ -394,7 +394,7 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
 
 
 def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:
-    """Where an expression's doubles lie: looked for in all rows."""
+    """Extent of an expression's doubles over all rows."""
     stream.gather(columns, f"SELECT {of_measures.EXTENT.format(sql)} FROM rows", "extents")
     ((least, middle, largest),) = stream.query(
         "SELECT min(least), any_value(middle), max(largest) FROM extents WHERE least IS NOT NULL"

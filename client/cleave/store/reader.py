@@ -45,7 +45,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    """One object in the cache. `vault` seals what is plain in its store, and would be plain here too."""
+    """Object in the cache. `vault` seals what is plain in its store, and would be plain here too."""
 
     cache: Cache
     table: str
@@ -79,7 +79,7 @@ class LostError(CheckFailed):
 
 
 class Objects:
-    """Those of all tables that `key` owns in `stores`, by table."""
+    """Objects of all tables that `key` owns in `stores`."""
 
     def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
         """`cache`: of objects read from stores that are not folders of this machine."""
@@ -92,7 +92,7 @@ class Objects:
 
     @property
     def places(self) -> tuple[str, str]:
-        """Where the sensitive and the plain half rest."""
+        """Locations of the sensitive and the plain half."""
         return self.stores.sensitive.location, self.stores.plain.location
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Objects:
             self.objects_read = self.bytes_read = 0
 
     def folder(self, name: str) -> str:
-        """Where the objects of a table lie, in both stores."""
+        """Return the folder of a table's objects, in both stores."""
         return f"tables/{self.tag(name)}"
 
     def vault(self, table_id: str) -> Vault:
@@ -137,7 +137,7 @@ class Objects:
         return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
 
     def draft(self, name: str, version: int) -> tuple[str, Vault]:
-        """Where the draft of a version is stored, and what seals it."""
+        """Return the place of a version's draft, and the vault that seals it."""
         tag = self.tag(name)
         return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
 
@@ -183,7 +183,7 @@ class Objects:
         return b"".join(each for each in blocks if each is not None)
 
     def cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
-        """Where an object is in the cache; None for one that is on this machine anyway."""
+        """Return an object's place in the cache; None for one that is on this machine anyway."""
         if self.cache is None or "://" not in self._place(plain=plain).location:
             return None
         _, tag, name = which.name.split("/")

@@ -139,8 +139,8 @@ class Reading:
             return
         whose = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.whose else []
         opened = Batches([*self._plain, *whose, *self._sealed()], table.connection, partial(self._batches, table))
-        held = {each.name: each for each in opened.columns}
-        values = [(held[each.name], identifier(each.name)) for each in table.schema.columns]
+        by_name = {each.name: each for each in opened.columns}
+        values = [(by_name[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
         stream = f"opened_{table.relation}"
         if self._needed.ordered or now:
@@ -173,8 +173,8 @@ class Reading:
         left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._requested}
         pool = ThreadPoolExecutor(self._threads, "rows")
         try:
-            for made in [self._submit(pool, key, partial(_discarded, work)) for key, work in left.items()]:
-                self.deadline.result(made)
+            for request in [self._submit(pool, key, partial(_discarded, work)) for key, work in left.items()]:
+                self.deadline.result(request)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -325,7 +325,7 @@ def place_of(manifest: Manifest, segment: Segment, column: int) -> ColumnPlace:
 
 
 def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[BlockRange]:
-    """Where `blocks` of a sealed column are stored. Raises CheckFailed."""
+    """Return the ranges of `blocks` of a sealed column. Raises CheckFailed."""
     sizes = place_of(manifest, segment, column).sizes(segment.columns[column].lengths)
     if sum(sizes) != segment.columns[column].object.bytes:
         raise unequal()

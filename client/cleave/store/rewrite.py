@@ -75,8 +75,8 @@ def put_drafts(tables: Tables, name: str, version: int) -> Drafts[PutDraft, PutS
 
 def new_draft(request: str, head: str | None, manifest: Manifest) -> PutDraft:
     """A draft without segments."""
-    given = {name: getattr(manifest, name) for name in _GIVEN}
-    return PutDraft(id=new_id(), asked=request, head=head, steps=(), **given)
+    shared = {name: getattr(manifest, name) for name in _GIVEN}
+    return PutDraft(id=new_id(), asked=request, head=head, steps=(), **shared)
 
 
 def whole(table: Table) -> str:
@@ -86,7 +86,7 @@ def whole(table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One segment of the rows that `select`, SQL over the relation of a table, gives of the rows of `segments`.
+    """New segment of the rows that `select`, SQL over the relation of a table, returns of the rows of `segments`.
 
     `keeps_plain`: rows and plain columns stay, so the plain object does. `same_rows`: each is one of the old ones, with
     the values it had; else releases (cleave.share.renewal) take all of them for other rows. `id` of the new segment;

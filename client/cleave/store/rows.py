@@ -21,7 +21,6 @@ from cleave.store.contributors import CONTRIBUTOR, party_of, with_contributor
 from cleave.store.manifest import ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
-from cleave.store.resident import ResidentTables
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
@@ -37,10 +36,42 @@ PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One request: `bytes` of an object, all or a part."""
+    """Request for `bytes` of an object, all or a part."""
 
     object: Object
     bytes: int
+
+
+class ResidentTables:
+    """DuckDB for all queries of a session, and the tables that stay in it. Close it after them.
+
+    DuckDB knows how many rows a table of its own has, and so in which order to join; of a stream it knows nothing.
+    """
+
+    def __init__(self, memory: int, most: int) -> None:
+        """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
+        self._memory = memory
+        self._most = most
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Raises InputError for too little memory."""
+        if self._engine is None:
+            self._engine = Engine(memory=self._memory)
+        return self._engine
+
+    def has_room(self, size: int) -> bool:
+        return self.engine.resident + size <= self._most
+
+    def take(self, size: int) -> None:
+        """Let rows have `size` more bytes; below 0: fewer."""
+        self.engine.resident += size
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
 
 class Rows:
@@ -85,7 +116,7 @@ class Rows:
         )
 
     def reads(self, needed: Needed, cells: Selected | None = None) -> list[Read]:
-        """All that `table` reads, one request each. Reads the segments' indexes where `cells` are given."""
+        """List the requests of `table`. Reads the segments' indexes where `cells` are given."""
         requests = []
         for segment in self._manifest.segments:
             if cells is not None:
@@ -139,22 +170,22 @@ class Rows:
         return table
 
     def _resident_for(self, reading: Reading) -> Table | None:
-        """All rows, opened, of the columns of `reading` at least, if they stay in memory from here on, or did before.
+        """Return all rows of the columns of `reading`, if they stay in memory from here on, or did before.
 
         That follows from earlier queries and from sizes. Raises as `open` does.
         """
         names = {each.name for each in reading.schema.columns}
         if not reading.once or not names:
             return None
-        there = {each.name for each in self._resident.schema.columns} if self._resident else set()
-        if names <= there:
+        present = {each.name for each in self._resident.schema.columns} if self._resident else set()
+        if names <= present:
             return self._resident
         if reading.rows < self._manifest.rows:
             return None
         earlier, self._read_before = self._read_before, self._read_before | names
         if self._session is None or not self._may_stay or not names <= earlier:
             return None
-        for wanted in (earlier, names | there):
+        for wanted in (earlier, names | present):
             size = self._opened_bytes(wanted)
             if self._session.has_room(size - self._resident_bytes):
                 with suppress(QueryRefused):  # its texts take more than was reckoned with
@@ -210,11 +241,9 @@ class Rows:
         """A table of its own of one reading, as `reading` and `open` say."""
         return self.open(self.reading(names, ordered=ordered, progress=progress, segments=segments))
 
-    def tables(
-        self, names: Collection[str], *, ordered: bool = False, segments: Sequence[Segment] | None = None
-    ) -> Generator[Table, None, None]:
+    def tables(self, names: Collection[str], *, ordered: bool = False) -> Generator[Table, None, None]:
         """The same, a table for each segment. Each is closed when the next is taken."""
-        for each in self._manifest.segments if segments is None else segments:
+        for each in self._manifest.segments:
             with self.table(names, ordered=ordered, segments=[each]) as table:
                 yield table
 

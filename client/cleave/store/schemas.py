@@ -61,7 +61,7 @@ def _refuse_reserved(columns: Sequence[Column]) -> None:
 
 
 def half_of(column: Column) -> str:
-    """Where a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
+    """Return how a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
     if column.kind is Kind.ENCRYPTED:
         return "encrypted" if is_number(column.type) or column.type == "BOOLEAN" else "sealed"
     return str(column.kind)

@@ -92,7 +92,7 @@ class ColumnBlock:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """Where an object of a sealed column belongs: all that its blocks are bound to."""
+    """Place of a sealed column's object: all that its blocks are bound to."""
 
     table_id: str
     object_id: str
@@ -108,15 +108,11 @@ class ColumnPlace:
         """Rows of block number `block`."""
         return min(BLOCK_ROWS, self.rows - block * BLOCK_ROWS)
 
-    def fixed_bytes(self, block: int) -> int:
-        """Bytes of a sealed block of fixed width."""
-        rows = self.rows_of(block)
-        return rows * self.column.width + (_bitmap_bytes(rows) if self.column.nullable else 0) + OVERHEAD
-
     def sizes(self, lengths: tuple[int, ...]) -> list[int]:
         """Bytes of each sealed block. `lengths`: as the manifest has them of variable values. Raises CheckFailed."""
-        if self.column.width:
-            return [self.fixed_bytes(block) for block in range(self.blocks)]
+        if width := self.column.width:
+            counts = [self.rows_of(block) for block in range(self.blocks)]
+            return [rows * width + self.column.nullable * _bitmap_bytes(rows) + OVERHEAD for rows in counts]
         if len(lengths) != self.blocks:
             raise _damaged()
         return list(lengths)

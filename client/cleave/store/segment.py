@@ -66,7 +66,7 @@ class PartialSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTarget:
-    """Where the columns of `segment` are written, and the key of each object by its name."""
+    """Folder that the columns of `segment` are written to, and the key of each object by its name."""
 
     store: Storage
     folder: str
@@ -210,7 +210,7 @@ class SegmentWriter:
         numbers: Sequence[int],
         cells: int,
     ) -> TotalsObjects:
-        """Those of `measures`, number `first` and following of the table.
+        """Write the totals of `measures`, number `first` and following of the table.
 
         `sums`: of every column of the totals, the total of each of the cells `numbers`.
         """

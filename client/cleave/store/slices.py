@@ -43,7 +43,7 @@ class Slices:
         return joined(parts) if parts else None
 
     def table(self, rows: RowBatch) -> Table:
-        """These rows as a table that reads the arrays where they are; good until the next call."""
+        """Return a table that reads the arrays of `rows` where they are; valid until the next call."""
         show(self._table, rows)
         return self._table
 

@@ -46,7 +46,7 @@ class CellSums:
 
 @dataclass(frozen=True, slots=True)
 class ScanRows:
-    """Every row's number among the rows, the number of its cell, and its values (words, rows) by column."""
+    """Rows to scan: the number of each, the number of its cell, and its values (words, rows) by column."""
 
     numbers: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -78,9 +78,9 @@ class Summing:
         self._run(f"CREATE OR REPLACE TEMP TABLE {_CELLS} AS SELECT {named} FROM {self._source()}{grouped}", _all)
         texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in self._keys)
         keys: list[Texts] = self._run(f"SELECT {texts} FROM {_CELLS}", _all) if texts else [()]
-        held = self._run(f"SELECT size, {self._words(SEGMENT_ROWS)} FROM {_CELLS}", _arrays)
+        figures = self._run(f"SELECT size, {self._words(SEGMENT_ROWS)} FROM {_CELLS}", _arrays)
         limits = [each.total.limit for each in self._columns]
-        return CellSums(keys, held["size"].astype(np.int64), self._combined(held, limits))
+        return CellSums(keys, figures["size"].astype(np.int64), self._combined(figures, limits))
 
     def rows(self) -> ScanRows:
         """Return the terms that the totals add up, for every row."""
@@ -88,9 +88,11 @@ class Summing:
         values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
         values += [f"coalesce({each.sql}, 0) AS {name}" for name, each in self._named()]
         rows = f"SELECT {_NUMBER} AS number, {cell} AS cell, {', '.join(values)} FROM {self._source(numbered=True)}"
-        held = self._run(f"SELECT number, cell, {self._words(1)} FROM ({rows})", _arrays)
+        figures = self._run(f"SELECT number, cell, {self._words(1)} FROM ({rows})", _arrays)
         limits = [each.limit for each in self._columns]
-        return ScanRows(held["number"].astype(np.int64), held["cell"].astype(np.int64), self._combined(held, limits))
+        return ScanRows(
+            figures["number"].astype(np.int64), figures["cell"].astype(np.int64), self._combined(figures, limits)
+        )
 
     def _check(self) -> None:
         """Require all values to be what the measures were made for: sums beyond that would be wrong."""
@@ -122,7 +124,7 @@ class Summing:
                 words += [f"CAST({name} & {_LOW} AS UBIGINT) AS {name}", f"CAST({name} >> 64 AS BIGINT) AS {name}_high"]
         return ", ".join(words) or "1 AS one"
 
-    def _combined(self, held: Mapping[str, NDArray[Any]], limits: Sequence[int]) -> list[Words]:
+    def _combined(self, figures: Mapping[str, NDArray[Any]], limits: Sequence[int]) -> list[Words]:
         """The values of every column from its terms."""
         names = iter(self._named())
         columns = []
@@ -130,9 +132,9 @@ class Summing:
             parts = []
             for term in terms.terms:
                 name, _ = next(names)
-                words = [held[each].view(np.uint64) for each in (name, f"{name}_high") if each in held]
+                words = [figures[each].view(np.uint64) for each in (name, f"{name}_high") if each in figures]
                 parts.append((np.stack(words), term.shift))
-            counts = held[f"n{column.measure}"].astype(np.int64)
+            counts = figures[f"n{column.measure}"].astype(np.int64)
             columns.append(of_measures.combined(parts, terms.constant, counts, limit))
         return columns
 
@@ -142,7 +144,7 @@ class Summing:
 
 
 def extent_of(table: Table, argument: Argument) -> Extent | None:
-    """Where the doubles of `argument` lie. Raises InputError where they cannot be computed."""
+    """Extent of the doubles of `argument`. Raises InputError where they cannot be computed."""
     figures = of_measures.EXTENT.format(argument.sql)
     statement = f"SELECT {figures} FROM {table.relation}"
     ((least, middle, largest),) = _computed(table, {argument.sql: argument.sql}, statement, _all)

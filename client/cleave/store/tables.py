@@ -45,7 +45,7 @@ class Tables(Objects):
         self._heads = Heads(key, stores.sensitive.location)
 
     def find(self, name: str) -> Opened | None:
-        """None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError."""
+        """Open a table; None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError."""
         tag = self.tag(name)
         opened = self._latest(tag)
         if opened is None and self._newest(tag):
@@ -81,7 +81,11 @@ class Tables(Objects):
 
     def _believed(self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None) -> Opened:
         """Return the facts of a head, unless a newer state or another table was seen here in its place."""
-        self._require_not_moved(fields)
+        if (key_id := key_moved_to(fields)) is not None:
+            raise InputError(
+                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
+                hint="name that key with --key; `cleave drop` under this one deletes this note",
+            )
         head = self._heads.shown(fields)
         if seen and seen[0] == head.table_id and head.log.count < seen[1]:
             raise CheckFailed(
@@ -132,35 +136,35 @@ class Tables(Objects):
     def commit(
         self,
         manifest: Manifest,
-        there: Opened | None,
+        previous: Opened | None,
         what: str,
         rows: int | None = None,
         log: LogHead | None = None,
         **details: JsonValue,
     ) -> Opened:
-        """Make the next version of `manifest`, all of whose objects are there, the table's, and record it in the log.
+        """Make the next version of `manifest`, whose objects are all stored, the table's, and record it in the log.
 
-        `there`: what it takes the place of; None for a new table. `rows` that came with it; None: those that there are
-        more of. `log`: that is continued; None: that of `there`. `details`: of the record. Raises ConflictError if
-        another version came first.
+        `previous`: the version that it replaces; None for a new table. `rows`: those that came with it, the difference
+        of both by default. `log` to continue, that of `previous` by default. `details`: of the record. Raises
+        ConflictError if another version came first.
         """
         manifest = manifest.next()
         tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
         if rows is None:
-            rows = manifest.rows - (there.manifest.rows if there else 0)
+            rows = manifest.rows - (previous.manifest.rows if previous else 0)
         before = [(store, tuple(store.names(f"tables/{tag}"))) for store in self.stores.apart()]
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
-        head, stored, pages = self._show(manifest, written, there, log, what, rows, details)
+        head, stored, pages = self._show(manifest, written, previous, log, what, rows, details)
         self._evict_older(tag, manifest, written.name)
         unused = tuple((store, tuple(name for name in names if name not in pages)) for store, names in before)
         return Opened(manifest, vault, head, stored, unused)
 
-    def record(self, there: Opened, what: str, rows: int, **details: JsonValue) -> None:
+    def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
-        _, _, pages = self._show(there.manifest, there.head.manifest, there, None, what, rows, details)
-        self.stores.sensitive.delete({there.head.log.page.name} - pages)
+        _, _, pages = self._show(opened.manifest, opened.head.manifest, opened, None, what, rows, details)
+        self.stores.sensitive.delete({opened.head.log.page.name} - pages)
 
     def earlier(self, opened: Opened, name: str) -> Manifest | None:
         """The version of the table whose manifest is called `name`; None: it is deleted. Raises CheckFailed."""
@@ -178,7 +182,7 @@ class Tables(Objects):
         self,
         manifest: Manifest,
         written: Object,
-        there: Opened | None,
+        previous: Opened | None,
         log: LogHead | None,
         what: str,
         rows: int,
@@ -187,17 +191,17 @@ class Tables(Objects):
         """Write a head that shows `manifest`, stored as `written`, and a log with one record more.
 
         Returns the head, its version in the store, and the names of all pages of the log. Where only the log grew since
-        `there`, the record follows what was added.
+        `previous`, the record follows what was added.
         """
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
-        head = there.head if there else None
-        expected = there.stored if there else None
-        given = {"table": manifest.table, "version": manifest.version, "user": self._user}
-        given |= {"what": what, "rows": rows, "details": details}
+        head = previous.head if previous else None
+        expected = previous.stored if previous else None
+        record = {"table": manifest.table, "version": manifest.version, "user": self._user}
+        record |= {"what": what, "rows": rows, "details": details}
         for left in reversed(range(_TRIES)):
             try:
-                with self.changing(there):
-                    grown, page = extended(self, folder, vault, log or (head.log if head else None), given)
+                with self.changing(previous):
+                    grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
                 shown = TableHead(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
                 content = self._heads.dump(tag, shown.model_dump())
                 stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected)
@@ -249,7 +253,7 @@ class Tables(Objects):
             raise ConflictError(f"{location}: the table was changed by somebody else meanwhile") from None
 
     def all(self) -> Iterator[Opened]:
-        """Every table under this key, by name; those of other keys, or put under another, are passed over."""
+        """Open every table under this key, by name, except those that were put under another."""
         tables = []
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
@@ -278,15 +282,15 @@ class Tables(Objects):
         own = f"tables/{tag}"
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own), f"results/{tag}", *self._shared(tag), own]
-        there = [  # not of a put that follows
+        objects = [  # not of a put that follows
             (store, [each for folder in folders for each in store.names(folder)]) for store in self.stores.apart()
         ]
-        if not any(names for _, names in there) and self._newest(tag) is None:
+        if not any(names for _, names in objects) and self._newest(tag) is None:
             raise self._no_table(name)
         self.stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
-        total = sum(len(names) for _, names in there)
+        total = sum(len(names) for _, names in objects)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
-        for store, names in reversed(there):
+        for store, names in reversed(objects):
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
@@ -312,7 +316,7 @@ class Tables(Objects):
         return key_moved_to(loaded[0]) if loaded else None
 
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
-        """From here on the table can be opened under the key `key_id` alone. Raises ConflictError if it was changed."""
+        """Close the table under this key: only the key `key_id` opens it now. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
@@ -379,13 +383,6 @@ class Tables(Objects):
     def _forgotten(self, tag: str) -> str:
         """Under which name the floor of this store's table is noted as forgotten."""
         return self.key.tag(f"forgotten {self.seen(tag)}")
-
-    def _require_not_moved(self, head: dict[str, Any]) -> None:
-        if (key_id := key_moved_to(head)) is not None:
-            raise InputError(
-                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
-                hint="name that key with --key; `cleave drop` under this one deletes this note",
-            )
 
     def _open(self, head: TableHead, stored: str) -> Opened:
         vault = self.vault(head.table_id)

@@ -14,8 +14,7 @@ from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with
 from cleave.store.lanes import Integers, Lanes, row_lanes
 from cleave.store.manifest import NUMBER, Object
 from cleave.store.reader import Opened
-from cleave.store.resident import ResidentTables
-from cleave.store.rows import Rows
+from cleave.store.rows import ResidentTables, Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.remote import Remote

@@ -187,7 +187,7 @@ def _whole_numbers(values: list[Any], place: str) -> pa.Array:
 
 
 def _decimals(values: list[Decimal | None], place: str) -> pa.Array:
-    """As few digits as the usual DECIMAL(18, s) has, if all fit: the type is not to tell the largest value."""
+    """Array of DECIMAL(18, s), if all values fit: the type must not reveal the largest value."""
     whole = decimals = 0
     for row, value in enumerate(values):
         if value is None:

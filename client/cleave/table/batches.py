@@ -66,7 +66,7 @@ class RowBatch(ArrowRows):
 
 
 def joined(parts: Sequence[RowBatch]) -> RowBatch:
-    """All of `parts`, one at least, as one."""
+    """Join `parts`, at least one."""
     arrays = [array for each in parts for array in each.arrays]
     return RowBatch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
 
@@ -78,17 +78,17 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BAT
     """
     stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql), together))
     schema = stream.get_schema()
-    held: list[CArray] = []
+    arrays: list[CArray] = []
     rows = size = 0
     for array in stream:
-        held.append(array)
+        arrays.append(array)
         rows += array.length
         size += bytes_of(array)
-        if size >= _BYTES or len(held) >= _MOST_TOGETHER:
-            yield RowBatch(schema, held, rows, size)
-            held, rows, size = [], 0, 0
-    if held:
-        yield RowBatch(schema, held, rows, size)
+        if size >= _BYTES or len(arrays) >= _MOST_TOGETHER:
+            yield RowBatch(schema, arrays, rows, size)
+            arrays, rows, size = [], 0, 0
+    if arrays:
+        yield RowBatch(schema, arrays, rows, size)
 
 
 def _capsule(relation: Any, rows: int) -> Any:

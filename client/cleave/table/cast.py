@@ -72,7 +72,7 @@ def is_null_token(field: str, tokens: tuple[str, ...]) -> str:
 
 
 def cast(field: str, column: Column, dialect: CsvDialect) -> FieldCast:
-    """How `column` is read from the text column `field` (an SQL name)."""
+    """Return the cast of the text column `field` (an SQL name) to `column`."""
     if column.type == "VARCHAR":
         tokens = ", ".join(map(literal, dialect.text_null_tokens))
         return FieldCast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
@@ -116,12 +116,15 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> str:
     if dialect.censored == "limit":
         exact = _number(field, column, replace(dialect, censored=""))
         return f"coalesce({exact}, {_limit(field, column, dialect)})"
-    if column.unit:
-        return _with_unit(field, column, dialect)
+    if column.unit:  # once in every field, before or after its digits; a sign may stand apart
+        bare = f"trim(replace({field}, {literal(column.unit)}, ''))"
+        signed = f"regexp_replace({bare}, '^([+(-])\\s+', '\\1')"
+        return _matching(field, unit_pattern(column.unit), _number(signed, replace(column, unit=""), dialect))
     number = f"TRY_CAST({plain_number(field, dialect)} AS {column.type})"
     if column.decimals is not None or dialect.thousands or dialect.decimal != ".":
         number = _matching(field, number_pattern(dialect, column.decimals), number)
-    negative = f"TRY_CAST('-' || {plain_number(_bare(field), dialect)} AS {column.type})"
+    bare = f"translate(trim({field}), '()-', '')"
+    negative = f"TRY_CAST('-' || {plain_number(bare, dialect)} AS {column.type})"
     return f"coalesce({number}, {_matching(field, accounting_pattern(dialect, column.decimals), negative)})"
 
 
@@ -129,17 +132,6 @@ def _limit(field: str, column: Column, dialect: CsvDialect) -> str:
     """SQL of the number in a field like `<5`; NULL where it is none."""
     number = _number(f"regexp_replace({field}, {literal(f'^{CENSORED}')}, '')", column, replace(dialect, censored=""))
     return f"CASE WHEN regexp_matches({field}, {literal(f'^{CENSORED}')}) THEN {number} END"
-
-
-def _bare(field: str) -> str:
-    return f"translate(trim({field}), '()-', '')"
-
-
-def _with_unit(field: str, column: Column, dialect: CsvDialect) -> str:
-    """Every field carries the unit, once, before or after its digits; a sign may stand apart."""
-    bare = f"trim(replace({field}, {literal(column.unit)}, ''))"
-    signed = f"regexp_replace({bare}, '^([+(-])\\s+', '\\1')"
-    return _matching(field, unit_pattern(column.unit), _number(signed, replace(column, unit=""), dialect))
 
 
 def unit_pattern(unit: str) -> str:

@@ -19,7 +19,7 @@ from cleave_shared.errors import InputError
 
 
 def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:
-    """Where each column of the schema stands in the file; `header` says where the names do."""
+    """Return each schema column's place in the file. `header` names the line of the names."""
     places = {name.lower(): index for index, name in enumerate(names)}
     declared_names = {column.name.lower() for column in schema.columns}
     # a header without any of them may be the cells of a first row, which no message may quote
@@ -56,7 +56,7 @@ def _and_others(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """How one file is read, once: a cast for each column of the schema over `rows`, and why it could not be."""
+    """Reading of one source: a cast for each column of the schema over `rows`, and the error if that fails."""
 
     casts: list[FieldCast]
     rows: AbstractContextManager[str]
@@ -240,7 +240,7 @@ def schema_type(type_: str, source: Input | Frame, name: str) -> str:
 
 
 def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> FieldCast:
-    """How `column` is read from the file's column `name` of DuckDB type `type_`."""
+    """Return the cast of the file's column `name` of DuckDB type `type_` to `column`."""
     field = identifier(name)
     if type_ == "VARCHAR":
         return cast(field, column, dialect)

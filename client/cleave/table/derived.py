@@ -118,10 +118,10 @@ def _is_expression(select: Mapping[str, Any]) -> bool:
     )
 
 
-def only_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+def only_keys(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
     for key in table:
-        if key not in known:
-            raise ValueError(f"{place}: does not know the key {key!r}, only {', '.join(known)}")
+        if key not in keys:
+            raise ValueError(f"{place}: does not know the key {key!r}, only {', '.join(keys)}")
 
 
 def inner(value: object, place: str) -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ def tree_of(sql: str) -> dict[str, Any]:
 
 
 def parts_of(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every node of DuckDB's within `tree`, itself among them."""
+    """Walk the nodes of DuckDB's tree, `tree` included."""
     waiting = [tree]
     while waiting:
         item = waiting.pop()

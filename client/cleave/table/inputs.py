@@ -180,7 +180,7 @@ _SEPARATORS = " ._-+0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file. `shown` is how messages name it: standard input is read from a memory file of its own."""
+    """File of a table. `shown` is how messages name it: standard input is read from a memory file of its own."""
 
     path: Path
     shown: str
@@ -333,7 +333,7 @@ def _input(path: Path, shown: str) -> Input:
 
 
 def _standard_input(most: int | None) -> Input:
-    """All of standard input in a memory file, for a CSV is read more than once. It lives as long as this process."""
+    """Copy standard input into a memory file of this process: a CSV is read more than once."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
     memory = os.memfd_create("stdin")

@@ -53,13 +53,13 @@ class LazyTable:
     prefetched: Callable[[], Table] | None = None
 
     def read(self, progress: Progress | None) -> Table:
-        """All of it. Raises InputError for what does not fit the schema."""
+        """Read all rows. Raises InputError for what does not fit the schema."""
         from cleave.table.stream import open_table  # noqa: PLC0415 - DuckDB takes 30 ms
 
         return self.prefetched() if self.prefetched else open_table(self.source, self.schema, progress, self.name)
 
     def stream(self) -> Stream:
-        """Its rows, to be read a batch at a time instead."""
+        """Open its rows as a stream, read a batch at a time."""
         from cleave.table.stream import open_stream  # noqa: PLC0415
 
         return open_stream(self.source, self.schema, self.name)
@@ -161,8 +161,8 @@ def _described(frame: Frame, kinds: Described) -> Schema:
             f"{frame}, column {unknown[0]!r}: is not named in the schema{others}",
             hint='give it a kind: "plain", "encrypted", "sealed", or "local" if it must not leave this machine',
         )
-    said = {name: dict(kind) if isinstance(kind, Mapping) else {"kind": kind} for name, kind in kinds.items()}
-    return read_schema({"columns": {name: {"type": type_} | said[name] for name, type_ in types.items()}}, str(frame))
+    stated = {name: dict(kind) if isinstance(kind, Mapping) else {"kind": kind} for name, kind in kinds.items()}
+    return read_schema({"columns": {name: {"type": type_} | stated[name] for name, type_ in types.items()}}, str(frame))
 
 
 def as_arrow(data: ArrowStream) -> Frame:

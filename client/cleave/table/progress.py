@@ -62,7 +62,7 @@ def watched(look: Callable[[], object], wait: Callable[[], float]) -> Iterator[N
 
 @contextmanager
 def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
-    """One stage of `progress`, in percent, while the block runs a statement; none that ends before the first look."""
+    """Show a statement that the block runs as a stage of `progress`, in percent, unless it ends at once."""
     if progress is None:
         yield
         return
@@ -116,7 +116,7 @@ class _Stage:
 
 
 class BarProgress:
-    """One bar a stage on stderr, drawn once `patience` seconds are over, gone at the end. Any thread may advance it."""
+    """Bars on stderr, one a stage, after `patience` seconds and until the end. Any thread may advance them."""
 
     def __init__(self, patience: float = 0.0) -> None:
         self._due = time.monotonic() + patience
@@ -169,7 +169,7 @@ def _rich() -> Drawn:
     from rich.text import Text  # noqa: PLC0415
 
     class Rate(TextColumn):
-        """How many of a stage's units are done, and how many a second, where it has a unit."""
+        """Column of a stage's units: how many are done, and how many a second."""
 
         def render(self, task: Task) -> Text:
             unit = task.fields.get("unit")

@@ -104,7 +104,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """How the file is written. An empty field is NULL everywhere.
+    """Format of a CSV file. An empty field is NULL everywhere.
 
     `null_tokens` are further spellings of NULL in columns that are not text, in any case and with blanks around;
     `text_null_tokens` those in text columns, where they could as well be a name or a code, to the letter.

@@ -35,7 +35,7 @@ class _WithoutFooter(io.TextIOBase):
         return self._held.popleft()
 
     def read(self, size: int | None = -1, /) -> str:
-        """Whole lines, `size` characters or a few more."""
+        """Read whole lines, `size` characters or a few more."""
         lines, left = [], size if size is not None and size >= 0 else sys.maxsize
         while left > 0 and (line := next(self, "")):
             lines.append(line)

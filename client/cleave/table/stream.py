@@ -63,7 +63,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All rows, looked at once. `bytes`: of their columns that are not local, in memory; `floats` has each encrypted
+    """Figures of all rows. `bytes`: of their columns that are not local, in memory; `floats` has each encrypted
     column of floats.
     """
 
@@ -125,7 +125,7 @@ class Stream:
         return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
 
     def load(self, progress: Progress | None) -> Table:
-        """All rows as a table, which takes over the stream's connection. Raises as `survey` does, and for too many."""
+        """Load all rows as a table, which takes over the connection. Raises as `survey` does, and for too many."""
         connection, counts = self._connection, list[int]()
         for source in self._sources:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
@@ -264,7 +264,7 @@ def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Ite
 def open_table(
     source: Names | Frame, schema: Schema, progress: Progress | None = None, name: str | None = None
 ) -> Table:
-    """All of the files, one after the other, or of a frame, as one table.
+    """Load files, one after the other, or a frame as one table.
 
     Raises InputError naming file, line or row, and column of what does not fit the schema, never a value.
     """

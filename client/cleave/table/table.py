@@ -69,12 +69,11 @@ class Engine:
         self.connection.execute(f"SET memory_limit = '{memory + self.resident} bytes'")
 
     @classmethod
-    def idle(cls, memory: int | None = None) -> Engine:
-        """One that has ended and has no limit, or a new one."""
-        if memory is None:
-            with suppress(IndexError):
-                return _idle.get(os.getpid(), []).pop()
-        return cls(memory=memory)
+    def idle(cls) -> Engine:
+        """Return an idle engine, or a new one."""
+        with suppress(IndexError):
+            return _idle.get(os.getpid(), []).pop()
+        return cls()
 
     def end(self) -> None:
         """Keep it for the next that needs one, without anything of its tables, where all are closed; else close it."""
@@ -239,7 +238,7 @@ class Table:
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {view}")
 
     def qualified(self, relation: str) -> str:
-        """Its name with that of the catalog it is in."""
+        """Return a relation's name with that of its catalog."""
         return f"{'temp' if relation in self._views else self.home}.main.{identifier(relation)}"
 
     def join(self, name: str, schema: Schema) -> Table:
@@ -277,7 +276,7 @@ class Table:
         return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def append_csv(self, file: BinaryIO, *, header: bool) -> None:
-        """All of it as CSV at the end of `file`: NULL as an empty field and an empty text as two quotes."""
+        """Append all rows as CSV to `file`: NULL as an empty field and an empty text as two quotes."""
         self._copy(f"SELECT * FROM {self.relation}", f"FORMAT csv, HEADER {str(header).lower()}")
         os.lseek(self.engine.written, 0, os.SEEK_SET)
         with open(self.engine.written, "rb", closefd=False) as written:

@@ -50,7 +50,7 @@ def decimals_of(type_: str) -> int | None:
 
 
 def digits_of(type_: str) -> int | None:
-    """All digits of a DECIMAL, None for other types."""
+    """Return the number of digits of a DECIMAL, None for other types."""
     match = _DECIMAL.fullmatch(type_)
     return int(match[1]) if match else None
 
