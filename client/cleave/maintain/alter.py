@@ -18,11 +18,9 @@ from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, rewrite
 from cleave.store.schemas import (
-    arguments_of,
     check_by,
-    derived_arguments,
-    half_of,
     load_stored_schema,
+    measured,
     stored_schema,
 )
 from cleave.store.segment import plain_by
@@ -210,16 +208,12 @@ def _news(wanted: Alteration) -> dict[str, str]:
 
 def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
     """Measures of the new columns; doubles keep centre and scale, unless their column has other bounds now."""
-    columns = [each for each in schema.columns if half_of(each) == "encrypted"]
-    arguments = arguments_of(schema, [identifier(each.name) for each in columns])
-    pairs = [(each.name, argument, False) for each, argument in zip(columns, arguments, strict=True)]
-    pairs += [(each.name, argument, True) for each, argument in derived_arguments(schema)]
     news = _news(wanted)
     widened = {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
     previous = {news.get(each.name.lower(), each.name): each for each in old.measures}
     measures = []
-    for name, argument, derived in pairs:
-        measure = of_measures.measure_of(name, argument, None, derived=derived)
+    for name, argument, derived in measured(schema):
+        measure = of_measures.measure_of(name, argument, None, derived=derived is not None)
         if (before := previous.get(name)) and measure.decimals is None and (derived or name not in widened):
             measure = measure.model_copy(update={"centre": before.centre, "exponent": before.exponent})
         measures.append(measure)

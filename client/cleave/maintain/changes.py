@@ -17,8 +17,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import duckdb
-
 from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
 from cleave.store.compacting import merges
@@ -33,7 +31,7 @@ from cleave.table.derived import Derived, checked
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Table
+from cleave.table.table import Table, fetched
 from cleave_shared.errors import InputError
 
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
@@ -193,16 +191,14 @@ def _matching(
 
 
 def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
-    """The rows of `sql`. Raises InputError, which names `what` and no value."""
-    try:
-        return table.connection.execute(sql).fetchall()
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error as error:
-        failure = type(error).__name__
-    raise InputError(
-        f"{what} cannot be computed in some row ({failure})", hint="use TRY_CAST where a value may not fit"
-    )
+    """Return the rows of `sql`. Raises InputError, which names `what` and no value."""
+
+    def refusal(why: str) -> InputError:
+        hint = "use TRY_CAST where a value may not fit"
+        return InputError(f"{what} cannot be computed in some row ({why})", hint=hint)
+
+    rows: list[tuple[Any, ...]] = fetched(table.connection, sql, refusal)
+    return rows
 
 
 def _changed(opened: Opened, counts: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:

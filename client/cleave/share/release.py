@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cryptography.exceptions import InvalidTag
@@ -165,12 +164,3 @@ def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, seale
 
 def seal_key(key: bytes, head: ReleaseHead, analyst: PublicKey) -> str:
     return base64.b64encode(analyst.seal(head.bound(analyst.fingerprint), key)).decode()
-
-
-def columns_read(
-    schema_columns: Sequence[str], derived: dict[str, tuple[str, ...]], measure: Measure
-) -> frozenset[str]:
-    """The columns of a table that a measure reads; of one that is not known all."""
-    if not measure.derived:
-        return frozenset([measure.name])
-    return frozenset(derived.get(measure.name.lower(), tuple(schema_columns)))

@@ -22,7 +22,6 @@ from cleave.share.release import (
     SUITE,
     ReleasedTotals,
     ReleaseHead,
-    columns_read,
     place_of,
     public_of,
     read_head,
@@ -201,8 +200,11 @@ def _make(
     newest, number, at = manifest.release, manifest.version + 1, now()
     past = _ledger(tables, opened, newest)
     schema = load_stored_schema(manifest)
-    derived = {each.name.lower(): tuple(each.columns) for each in schema.derived}
-    reads = [columns_read([each.name for each in schema.columns], derived, each) for each in manifest.measures]
+    every = frozenset(each.name for each in schema.columns)  # what is not known to read less
+    derived = {each.name.lower(): frozenset(each.columns) for each in schema.derived}
+    reads = [
+        derived.get(each.name.lower(), every) if each.derived else frozenset([each.name]) for each in manifest.measures
+    ]
     numbers = chosen(reads, least)
     measures = tuple(manifest.measures[each] for each in numbers)
     cells = tables.cells(opened)
@@ -276,7 +278,7 @@ def _values(
         (by_part.get((each, "count"), rows), by_part.get((each, "sum"), rows), by_part.get((each, "square"), rows))
         for each in numbers
     ]
-    places = [_place(past.measures, each) if past else None for each in measures]
+    places = [past.measures.index(each) if past and each in past.measures else None for each in measures]
     released = past.values if past else {}
     same = past is not None and past.cells == cells.id
     for cell, key in enumerate(cells.keys):
@@ -285,10 +287,6 @@ def _values(
             value = CellValue(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
             old = released.get(key)
             yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
-
-
-def _place(measures: Sequence[Measure], measure: Measure) -> int | None:
-    return measures.index(measure) if measure in measures else None
 
 
 def _moved(value: CellValue, places: Sequence[int | None]) -> CellValue:

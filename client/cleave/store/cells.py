@@ -114,14 +114,6 @@ class Cells:
         """Return a copy."""
         return Cells(list(self.keys), list(self.rows), dict(self.gone), self.id)
 
-    def keep_rows(self, before: Cells) -> None:
-        """Count as taken out only the rows that are fewer than `before`: segments were written again, and each row that
-        is left is as it was.
-        """
-        for number, (key, rows) in enumerate(zip(before.keys, before.rows, strict=True)):
-            if self.keys[number] == key:
-                self.gone[number] = before.gone.get(number, 0) + max(0, rows - self.rows[number])
-
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
         filled = [cell for cell, rows in enumerate(self.rows) if rows]

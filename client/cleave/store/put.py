@@ -39,21 +39,18 @@ from cleave.store.rewrite import (
     require_word,
 )
 from cleave.store.schemas import (
-    arguments_of,
     check_by,
     check_fits,
     check_key,
-    derived_arguments,
-    half_of,
     load_stored_schema,
+    measured,
     stored_schema,
 )
 from cleave.store.segment import PartialSegment, SegmentWriter, plain_by
 from cleave.store.slices import Slices
 from cleave.store.tables import Tables
-from cleave.table.duck import identifier
 from cleave.table.progress import Progress
-from cleave.table.schema import Column, Kind, Schema, dump_schema
+from cleave.table.schema import Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
 from cleave.table.table import Table
 from cleave.text.quantities import counted
@@ -381,15 +378,12 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
     """Measures of the encrypted columns, then of the derived ones. The extent of doubles chooses their centres and
     scales.
     """
-    columns: list[Column] = [each for each in schema.columns if half_of(each) == "encrypted"]
-    arguments = arguments_of(schema, [identifier(each.name) for each in columns])
-    measures = [
-        of_measures.measure_of(column.name, argument, survey.floats.get(column.name))
-        for column, argument in zip(columns, arguments, strict=True)
-    ]
-    for each, argument in derived_arguments(schema):
-        extent = None if argument.decimals is not None else _extent(stream, each.columns, argument.sql)
-        measures.append(of_measures.measure_of(each.name, argument, extent, derived=True))
+    measures = []
+    for name, argument, derived in measured(schema):
+        extent = survey.floats.get(name) if derived is None else None
+        if derived is not None and argument.decimals is None:
+            extent = _extent(stream, derived.columns, argument.sql)
+        measures.append(of_measures.measure_of(name, argument, extent, derived=derived is not None))
     return tuple(measures)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-import duckdb
-
 from cleave.objects.storage import ForeignError
 from cleave.sql.rejoin import Texts
 from cleave.store.by import too_many_cells
@@ -30,11 +28,10 @@ from cleave.store.vault import Vault
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
-from cleave.table.table import Table
+from cleave.table.table import Table, fetched
 from cleave_shared.errors import CheckFailed, InputError
 
 Advance = Callable[[int], None]
-KEEPS_ROWS = frozenset({"alter", "compact", "delete"})  # changes that leave each row as it was, or take it out
 
 
 class PutStep(Step):
@@ -172,17 +169,12 @@ class Rewriter:
         selected = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
         names = [each.name for each in load_stored_schema(self._opened.manifest).columns]
         with rows.new_table(self._schema) as table:
-            into, failure = f"{table.home}.main.{table.relation}", None
+            into = f"{table.home}.main.{table.relation}"
             with rows.table(names, ordered=True, segments=piece.segments) as old:
-                try:
-                    select = f"CREATE TABLE {into} AS SELECT {selected} FROM ({piece.select(old)})"
-                    ((table.rows,),) = old.connection.execute(select).fetchall()
-                except duckdb.InterruptException:
-                    raise
-                except duckdb.Error as error:
-                    failure = type(error).__name__
-            if failure:
-                raise InputError(f"the new rows cannot be computed ({failure})")
+                select = f"CREATE TABLE {into} AS SELECT {selected} FROM ({piece.select(old)})"
+                ((table.rows,),) = fetched(
+                    old.connection, select, lambda why: InputError(f"the new rows cannot be computed ({why})")
+                )
             yield table
 
 
@@ -207,8 +199,7 @@ def rewrite(
     request_digest = digest_of_request(what, request)
     drafts = put_drafts(tables, manifest.table, manifest.version + 1)
     with tables.changing(opened):
-        before = tables.cells(opened)
-        cells = before.copy() if cells is None else cells
+        cells = tables.cells(opened) if cells is None else cells
         draft = drafts.stands(drafts.left(request_digest), opened.head.manifest.name)
         if draft is not None and (counted := counted_cells(tables, opened.vault, draft, pieces, cells)) is not None:
             cells, manifest = counted, draft.of(manifest)
@@ -219,8 +210,6 @@ def rewrite(
         with writer.encryptors(max((each.rows for each in pieces), default=0)) as encryptors:
             rewriter = Rewriter(tables, opened, writer, manifest, cells)
             draft = rewriter.write(pieces, drafts, draft, encryptors, advance)
-        if what in KEEPS_ROWS and cells.id == before.id:
-            cells.keep_rows(before)
         done = tables.commit(next_manifest(tables, manifest, pieces, draft, cells), opened, what)
     if repeats:
         drafts.finish(draft)

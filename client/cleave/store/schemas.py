@@ -105,7 +105,15 @@ def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, 
     return plan.arguments
 
 
-def derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
+def measured(schema: Schema) -> list[tuple[str, Argument, Derived | None]]:
+    """List the names and arguments of a schema's measures: encrypted columns, then derived ones."""
+    names = [each.name for each in schema.columns if half_of(each) == "encrypted"]
+    columns = zip(names, arguments_of(schema, [identifier(name) for name in names]), strict=True)
+    derived = _derived_arguments(schema)
+    return [*((name, argument, None) for name, argument in columns), *((each.name, of, each) for each, of in derived)]
+
+
+def _derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
     """The derived columns that have totals, each once: numbers over encrypted columns."""
     arguments: dict[str, tuple[Derived, Argument]] = {}
     for each in schema.derived:

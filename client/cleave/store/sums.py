@@ -19,7 +19,7 @@ from cleave.store.manifest import NUMBER, Measure
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.table.duck import identifier
 from cleave.table.stream import Extent
-from cleave.table.table import Table
+from cleave.table.table import Table, fetched
 from cleave_shared.errors import InputError
 
 _CELLS = "cells"
@@ -138,9 +138,9 @@ class Summing:
             columns.append(of_measures.combined(parts, terms.constant, counts, limit))
         return columns
 
-    def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+    def _run(self, statement: str, fetch: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         values = {each.sql: of_measures.value_of(each) for each in self._measures}
-        return _computed(self._table, values, statement, then)
+        return _computed(self._table, values, statement, fetch)
 
 
 def extent_of(table: Table, argument: Argument) -> Extent | None:
@@ -152,17 +152,16 @@ def extent_of(table: Table, argument: Argument) -> Extent | None:
 
 
 def _computed(
-    table: Table, values: Mapping[str, str], statement: str, then: Callable[[duckdb.DuckDBPyConnection], T]
+    table: Table, values: Mapping[str, str], statement: str, fetch: Callable[[duckdb.DuckDBPyConnection], T]
 ) -> T:
-    """`then` fetches, inside of this: DuckDB may compute rows only when they are.
+    """Return what `fetch` takes of a statement.
 
     Raises InputError, which names the first of `values` (SQL by the expression as it was written) that fails.
     """
-    try:
-        return then(table.connection.execute(statement))
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
-        failure = type(error).__name__
-    statements = {sql: computing(value, table.relation) for sql, value in values.items()}
-    raise blame(table.connection, statements) or InputError(f"the rows cannot be added up ({failure})")
+
+    def refusal(why: str) -> Exception:
+        statements = {sql: computing(value, table.relation) for sql, value in values.items()}
+        return blame(table.connection, statements) or InputError(f"the rows cannot be added up ({why})")
+
+    result: T = fetched(table.connection, statement, refusal, fetch)
+    return result

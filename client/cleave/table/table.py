@@ -364,6 +364,25 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
     return [list(row) for row in rows]
 
 
+def fetched(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    refusal: Callable[[str], Exception],
+    fetch: Callable[[duckdb.DuckDBPyConnection], Any] = duckdb.DuckDBPyConnection.fetchall,
+) -> Any:
+    """Return the rows of `sql`. Raises `refusal` of the class of DuckDB's error, whose message may quote values.
+
+    `fetch` is called here: DuckDB may compute rows only when they are fetched.
+    """
+    try:
+        return fetch(connection.execute(sql))
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:  # not chained either
+        failure = type(error).__name__
+    raise refusal(failure)
+
+
 @contextmanager
 def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) -> Iterator[None]:
     """Once `left()` is none, whatever `connection` is at within the block raises duckdb.InterruptException."""
