@@ -221,7 +221,7 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
 def signed_record(
     key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, place: str, old_version_days: int
 ) -> bytes:
-    """The record as JSON. `place`: the sensitive store, of which a folder keeps no old versions."""
+    """Return the record as JSON. `place`: the sensitive store; a folder keeps no old versions."""
     left = after.objects()
     at = datetime.datetime.now(datetime.UTC)
     keeps = "://" in place

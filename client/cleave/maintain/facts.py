@@ -160,7 +160,7 @@ def _stored_as(manifest: Manifest, name: str, measures: Collection[str]) -> str:
 
 
 def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None) -> str:
-    """The contributors of a table as a table; `waiting`: parts of theirs that are not taken in yet."""
+    """List the contributors of a table. `waiting`: the number of their parts that are not collected yet."""
     headings = [*map(Heading, ("contributor", "key", "added")), Heading("rows", justify="right")]
     rows = [
         [each.name, f"{each.key[:16]}...", each.added, f"{rows_of(manifest, each.name):,}"]

@@ -133,7 +133,7 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
 
 
 def _columns(given: str | Sequence[str] | None) -> list[str] | None:
-    """Names of columns, of which the command line has one text."""
+    """Split the column names of the command line, which are one text."""
     names = given.split(",") if isinstance(given, str) else given
     return None if names is None else [each.strip() for each in names if each.strip()]
 
@@ -525,7 +525,7 @@ def _working(
 
 
 def _finished(tables: Tables, done: Opened) -> StoredTable:
-    """Delete what the table no longer stands on."""
+    """Delete the objects that the table no longer names."""
     tables.sweep(done)
     return stored_table(done.manifest)
 

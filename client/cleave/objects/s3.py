@@ -147,7 +147,7 @@ class Bucket:
         whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
         try:
             return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
-        except NotStoredError as gone:  # what is to be written over
+        except NotStoredError as gone:  # the object that it replaces
             raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
             current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)

@@ -53,7 +53,7 @@ class ForeignError(CheckFailed):
 
 
 def too_large(location: str, name: str, most: int) -> ForeignError:
-    """The error for an object of more than `most` bytes, of which nothing was read."""
+    """Return the error for an object of more than `most` bytes. Nothing of it was read."""
     return ForeignError(
         location,
         name,

@@ -247,7 +247,7 @@ class Contributions:
         return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
 
     def _is_done(self, draft: ContributionDraft, current: ContributionHead, rows: Stream, survey: Survey) -> bool:
-        """Check whether the head has a part of just these rows: the draft, which is of the last put, tells."""
+        """Check by the draft of the last put whether the head has a part of just these rows."""
         if draft.part not in {each.id for each in current.parts} or draft.rows != survey.rows:
             return False
         with Slices(rows, self._invitation.table_schema()) as slices:

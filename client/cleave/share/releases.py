@@ -1,7 +1,7 @@
 """Make, renew and revoke the releases of a table, as its owner.
 
 A release is a version of the table: the head of the table is its one commit point, and with it comes the ledger of all
-that was ever released. The analysts' heads follow, each of which is replaced only by a newer one; a command that was
+that was ever released. The analysts' heads follow, and each is replaced only by a newer one. A command that was
 stopped in between is finished by the next. Until an analyst's head names the new totals, the old ones stay.
 """
 

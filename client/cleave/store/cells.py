@@ -87,7 +87,7 @@ class Cells:
         """Count `rows` more rows of the cells of `keys`, new ones among them; their numbers."""
         numbers = {key: number for number, key in enumerate(self.keys)}
         fresh = [key for key in keys if key not in numbers]
-        secrets.SystemRandom().shuffle(fresh)  # a number must not tell where a key stands among all
+        secrets.SystemRandom().shuffle(fresh)  # a number must not reveal a key's rank
         wanted = {*keys}
         free = [cell for cell, left in enumerate(self.rows) if not left and self.keys[cell] not in wanted]
         for key in fresh:

@@ -26,7 +26,7 @@ _SHARED = struct.Struct("<Q16s")  # rows of the segment under way, its id; then 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Ciphertexts `start`..`stop` of a lane, the first of which is number `start` of it."""
+    """Ciphertexts of a lane by number, from `start` up to `stop`."""
 
     lane: int
     start: int

@@ -159,7 +159,7 @@ class Contributor(StoredModel):
 
 
 class Analyst(StoredModel):
-    """Someone to whom the table's releases are sealed. `box`, `signing`: of the public half, in base64.
+    """Reader that the table's releases are sealed to. `box`, `signing`: of the public half, in base64.
 
     `place`: the folder of its head.
     """
@@ -212,7 +212,7 @@ class Manifest(StoredModel):
     key: tuple[str, ...] = ()  # columns whose values name one row
     measures: tuple[Measure, ...]
     sealed: tuple[SealedColumn, ...]
-    scanned: Count = 0  # the first measures, of which segments have rows that services may add up
+    scanned: Count = 0  # how many of the first measures have rows for scans
     secret: Object  # sealed: the table's CKKS secret key
     cells: Object
     segments: tuple[Segment, ...]
@@ -235,7 +235,7 @@ class Manifest(StoredModel):
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:
-        """The names of all it stands on, in either store."""
+        """Return the names of all its objects, in either store."""
         return {each.name for each in self._parts()}
 
     def _parts(self) -> Iterator[Object]:

@@ -121,7 +121,7 @@ class TotalsColumn:
 
 
 def columns_of(measures: Sequence[Measure], first: int = 0) -> list[TotalsColumn]:
-    """The columns of the totals of `measures`, the first of which is number `first` of the table."""
+    """List the columns of the totals of `measures`, which have numbers from `first`."""
     columns = []
     for number, measure in enumerate(measures, first):
         domain = domain_of(measure)
@@ -190,7 +190,7 @@ def _scaled(sql: str, exponent: int) -> str:
 def require_within(measure: Measure, rows: int, count: int, least: float | None, largest: float | None) -> None:
     """Raise InputError for NULLs where there may be none, and values that the table was not made for.
 
-    `rows`: of which `count` have a value; `least` and `largest` of these, in units of exact ones.
+    `count` of `rows` have a value; `least` and `largest` are in units of exact ones.
     """
     domain = domain_of(measure)
     if count < rows and not domain.nullable:

@@ -95,7 +95,7 @@ class Rows:
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None  # of its own
         self._session = session
-        self._read_before: set[str] = set()  # columns of which all rows were read
+        self._read_before: set[str] = set()  # columns whose rows were all read
         self._resident: Table | None = None
         self._resident_bytes = 0
         self._may_stay = True  # unless that failed once

@@ -1,4 +1,4 @@
-"""The schema of a stored table: what of a file's it keeps, and which expressions over it are measures."""
+"""Schema of a stored table: the stored part of a file's schema, and the expressions that are measures."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _padding(values: ColumnValues, sizes: list[int]) -> int:
 
 
 def padded(size: int) -> int:
-    """The next size of which only the leading bits are set: Padme (Nikitin et al., PoPETs 2019), at most 12% more."""
+    """Round a size up so that only its leading bits are set: Padme (Nikitin et al., PoPETs 2019), at most 12% more."""
     if size < _SMALLEST:
         return _SMALLEST
     bits = size.bit_length() - 1

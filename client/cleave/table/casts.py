@@ -114,7 +114,7 @@ class Violation:
 
 
 def declared(schema: Schema) -> list[Column]:
-    """The columns of which something is stated."""
+    """List the columns with a stated bound, or without NULL."""
     return [one for one in schema.columns if not (one.nullable and one.lower is None and one.upper is None)]
 
 
@@ -169,7 +169,7 @@ def outside(source: Input | Frame, schema: Schema, column: Column, broken: Viola
     )
 
 
-_WIDER = {  # types a schema does not know -> the one that holds every value of theirs
+_WIDER = {  # types that no schema has -> the one that holds all their values
     "UTINYINT": "SMALLINT",
     "USMALLINT": "INTEGER",
     "UINTEGER": "BIGINT",

@@ -77,10 +77,9 @@ def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, n
 
 
 def prefetch(table: LazyTable) -> LazyTable:
-    """A small table, read from now on by a thread: DuckDB needs no Python while it works. Any other as it is.
+    """Read a small table in a thread from now on: DuckDB needs no Python while it works. Return any other as it is.
 
-    Best after everything is forked that is to be forked. `read` raises what goes wrong. The thread ends with the
-    process, also where nobody reads.
+    Call it after the last fork. `read` raises what goes wrong. The thread ends with the process at the latest.
     """
     if not table.small:
         return table
@@ -98,7 +97,7 @@ def prefetch(table: LazyTable) -> LazyTable:
     thread.start()
 
     def end() -> Table:
-        thread.join()  # its end, not only its result: what is forked later is to be forked of a single one
+        thread.join()  # its end, not only its result: a later fork needs a single thread
         return done.result()
 
     return replace(table, small=False, prefetched=end)
@@ -142,7 +141,7 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
 
 
 def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
-    """A frame of which nothing leaves this machine: every column is local, so none needs a kind."""
+    """Return a frame as a table that stays on this machine: every column is local, so none needs a kind."""
     frame = as_arrow(data)
     return LazyTable(name, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), frame)
 

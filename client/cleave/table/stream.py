@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
 _MEMORY = "512MB"
-_FLUSHED = "16MB"  # freed at once, of which DuckDB gives memory back; by default 512 MB, and it keeps what it had
+_FLUSHED = "16MB"  # DuckDB returns memory once so much is free; its default of 512 MB keeps more
 _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB holds 131,072 rows of a CSV at once
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
 _FIXED_BYTES = 16  # of a value that is not text, at most
@@ -297,7 +297,7 @@ def _opened(source: Names | Frame, schema: Schema, name: str | None, most: int |
 
 
 def stream_of(table: Table) -> Stream:
-    """The rows of a table that is there. It is to be closed before the table is."""
+    """Stream the rows of a loaded table. Close the stream before the table."""
     whole = Input(Path(os.devnull), table.name)
     reading = SourceReading(
         [FieldCast(identifier(column.name), "false") for column in table.schema.columns],

@@ -306,7 +306,7 @@ class Table:
 
 
 def portable(column: Column) -> str:
-    """SQL of the column as it goes through Arrow or Parquet: intervals as text, of which neither has all."""
+    """SQL of the column for Arrow or Parquet: intervals as text, since neither holds them all."""
     name = identifier(column.name)
     return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name
 

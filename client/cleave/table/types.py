@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
-_SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, of which expressions may be; each has an unsigned one, U...
+_SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, as types of expressions; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
 ZONED = "TIMESTAMP WITH TIME ZONE"
 TIMES = ("DATE", "TIME", "TIMESTAMP", ZONED, "INTERVAL")
