@@ -17,7 +17,7 @@ NOT_IN_MESSAGES = re.compile(
 NO_NAMES = {"told", "asked", "found", "kept", "made", "known", "whoever", "anew"}
 PLAIN_NAMES = {  # rooms in which no variable, function or class has one of these names
     *("api", "ckks", "cli", "gateway", "local", "processes", "propose", "report", "text", "transport"),
-    *("cleave_services", "cleave_shared"),
+    *("maintain", "objects", "share", "store", "table", "cleave_services", "cleave_shared"),
 }
 _SAY = {"say", "_say", "out", "option", "flag", "argument", "Flag", "warn", "report_error", "BadParameter"}
 

@@ -138,7 +138,7 @@ class Place:
         found = stores.sensitive.read_versioned(place)
         if found is None:
             return None
-        asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).asked
+        asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).request
         return put_drafts(tables, "trial", version).left(asked)
 
     def drafts(self) -> list[str]:
@@ -360,7 +360,7 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     tables, _stores = place.tables()
     name, vault = tables.draft("trial", 1)
     drafts = put_drafts(tables, "trial", 1)
-    assert drafts.left(whole.asked) == whole
+    assert drafts.left(whole.request) == whole
     again = PutDraft.model_validate_json(vault.open("draft", name, kept[first]))
     other = vault.seal("draft", name, again.model_dump_json().encode())
     assert give(first, other) is None, "what follows was not written after it"

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, replaced
@@ -40,11 +40,13 @@ class Step(StoredModel):
 
 
 class Draft(StoredModel):
-    """`asked`: digest of the request. `head`: name of the manifest that it adds to, or replaces."""
+    """`request`: its digest, stored as `asked`. `head`: name of the manifest that it adds to, or replaces."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     format: Literal[2] = 2
     id: Hex
-    asked: str
+    request: str = Field(alias="asked")
     head: str | None
     steps: tuple[Step, ...]
 
@@ -91,7 +93,7 @@ class Drafts(Generic[D, S]):
         self._last = ""  # digest of the last record
 
     def left(self, request: str) -> D | None:
-        """Return the draft of the request `request`. None where there is none, it is of another, or it is damaged.
+        """Return the draft of `request`. None where there is none, it is of another, or it is damaged.
 
         Raises StoreError, ForeignError.
         """
@@ -99,7 +101,7 @@ class Drafts(Generic[D, S]):
         stored = store.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
         self._version = stored[1] if stored else None
         draft = self._opened(self._draft, self._place, stored[0]) if stored else None
-        if draft is None or stored is None or draft.asked != request:
+        if draft is None or stored is None or draft.request != request:
             return None
         self._last = _digest(stored[0])
         steps = list(draft.steps)

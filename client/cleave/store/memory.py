@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from cleave.files import write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
-_KNOWN = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
+_STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
 
 
 class _UnwritableError(InputError):
@@ -75,7 +75,7 @@ class Memory:
 
     def _load(self) -> dict[str, tuple[str, int]]:
         try:
-            return _KNOWN.validate_json(self._path.read_bytes(), strict=True)
+            return _STATES.validate_json(self._path.read_bytes(), strict=True)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, ValueError):

@@ -193,7 +193,7 @@ class SegmentWriter:
         encryptors.each(bytes.fromhex(partial.segment.id), partial.words, keep)
         advance(rows - shown)
         in_order = sorted(written.items(), key=lambda item: item[0].start)
-        of = tuple(tuple(made for span, made in in_order if span.lane == lane) for lane in range(lanes.count))
+        of = tuple(tuple(object_ for span, object_ in in_order if span.lane == lane) for lane in range(lanes.count))
         return partial.segment.model_copy(
             update={"scan": ScanObjects(order=self._seal("rows", partial.order), lanes=of)}
         )
