@@ -11,6 +11,7 @@ import pytest
 from cleave.store import put as putting
 from cleave.store.rewrite import Piece, rewrite
 from cleave.table.progress import Silent
+from cleave.table.table import Table
 from cleave_shared.errors import InputError
 from tests.campaign import FACTOR
 from tests.store.contributing import kept_as
@@ -43,7 +44,8 @@ class History:
         """Merge all segments, without the lines that are `gone`."""
         tables, opened = self.world.tables()[0], self.world.open()
         names = ", ".join(f"'{line.strip().rpartition(',')[2]}'" for line in gone) or "''"
-        piece = Piece(opened.manifest.segments, lambda table: f"FROM {table.relation} WHERE name NOT IN ({names})")
+        select = f"FROM {Table.relation} WHERE name NOT IN ({names})"
+        piece = Piece(opened.manifest.segments, lambda _: select, same_rows=what != "update")  # as `update` says
         tables.sweep(rewrite(tables, opened, opened.manifest, [piece], what, [names], Silent()))
         self.lines = [line for line in self.lines if line not in gone]
 
