@@ -22,8 +22,9 @@ from cleave.maintain.pull import pull_into
 from cleave.objects.locate import Folder, Stores
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
-from cleave.store import reading, rows, sealed
-from cleave.store.manifest import Manifest
+from cleave.store import reading, rows, sealed, segment
+from cleave.store.columns import read_columns
+from cleave.store.manifest import Manifest, SealedColumn
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
@@ -221,3 +222,21 @@ def test_the_same_rows_are_selected_as_over_the_file(tmp_path: Path, key: OwnerK
     wanted = duckdb.sql(sql.replace("FROM t", f"FROM '{place.file}'")).fetchall()
     assert len(wanted) > 3
     assert [tuple(row) for row in over_file] == wanted
+
+
+def test_columns_of_few_rows_are_read_together(tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement for each would take time in the square of their number: minutes for a thousand."""
+    statements: list[int] = []
+
+    def read(connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str) -> object:
+        statements.append(len(columns))
+        return read_columns(connection, columns, relation)
+
+    monkeypatch.setattr(segment, "read_columns", read)
+    Place(tmp_path / "one", key).put(f"{SQL} FROM range(5) r(i) --")
+    assert sum(statements) == len(TYPES) - 1  # all but the plain one
+    assert len(statements) == segment.THREADS
+    statements.clear()
+    monkeypatch.setattr(segment, "_VALUES_TOGETHER", 5)
+    Place(tmp_path / "other", key).put(f"{SQL} FROM range(5) r(i) --")
+    assert statements == [1] * (len(TYPES) - 1)

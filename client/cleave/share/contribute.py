@@ -236,8 +236,8 @@ class Contributions:
                 self._stores.sensitive, self.folder, table_id, segment, lambda name: key_of_object(secret, name)
             )
             with ThreadPoolExecutor(THREADS) as pool:
-                sealed = tuple(pool.map(lambda column: of.write(table, column), columns))
-            return ContributedSegment(id=segment, rows=table.rows, columns=sealed)
+                sealed = [each for group in of.write(pool, table, columns) for each in group.result()]
+            return ContributedSegment(id=segment, rows=table.rows, columns=tuple(sealed))
 
         def finish(digest: str, segment: ContributedSegment) -> ContributionStep:
             advance(segment.rows)

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ from cleave.store.manifest import (
     new_id,
     now,
 )
-from cleave.store.sealed import ColumnPlace, seal_column
+from cleave.store.sealed import ColumnPlace, ColumnValues, seal_column
 from cleave.store.slices import sort
 from cleave.store.sums import Summing
 from cleave.store.tables import Tables
@@ -50,6 +50,7 @@ from cleave.table.table import Table
 from cleave_shared.chunks import joined
 
 THREADS = min(4, len(os.sched_getaffinity(0)))
+_VALUES_TOGETHER = 1 << 18  # of the columns that are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,22 @@ class ColumnTarget:
     segment: str
     key_of: Callable[[str], bytes]
 
-    def write(self, table: Table, column: SealedColumn) -> Sealed:
-        """Seal and write `column` of the rows of `table`, in a thread: AES-GCM and DuckDB let go of the GIL."""
+    def write(self, pool: Executor, table: Table, columns: Sequence[SealedColumn]) -> list[Future[list[Sealed]]]:
+        """Begin to seal and write `columns` of the rows of `table`, in threads: AES-GCM and DuckDB let go of the GIL.
+
+        Each future has the next of them, in their order: DuckDB reads several columns of few rows at once, since every
+        statement takes as long as the table has columns.
+        """
+        together = max(1, min(-(-len(columns) // THREADS), _VALUES_TOGETHER // max(1, table.rows)))
+        groups = [columns[start : start + together] for start in range(0, len(columns), together)]
+        return [pool.submit(self._write_group, table, group) for group in groups]
+
+    def _write_group(self, table: Table, columns: Sequence[SealedColumn]) -> list[Sealed]:
         with table.beside() as rows:
-            (values,) = read_columns(rows.connection, [column], rows.relation)
+            read = read_columns(rows.connection, columns, rows.relation)
+        return [self._write_values(column, values) for column, values in zip(columns, read, strict=True)]
+
+    def _write_values(self, column: SealedColumn, values: ColumnValues) -> Sealed:
         name = f"{self.folder}/{new_id()}"
         place = ColumnPlace(self.table_id, name[-32:], self.segment, column, values.rows)
         blocks = seal_column(self.key_of(name), place, values)
@@ -129,7 +142,7 @@ class SegmentWriter:
         target = ColumnTarget(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
         with ThreadPoolExecutor(THREADS) as pool:
             half = None if plain else pool.submit(self._plain_half, table)
-            columns = [pool.submit(target.write, table, each) for each in manifest.sealed]
+            columns = target.write(pool, table, manifest.sealed)
             summed = Summing(table, manifest.by, manifest.measures).sums()
             numbers = cells.add(summed.keys, summed.counts.tolist())
             totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
@@ -141,7 +154,7 @@ class SegmentWriter:
                 rows=table.rows,
                 cells=len(cells),
                 index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
-                columns=tuple(each.result() for each in columns),
+                columns=tuple(each for group in columns for each in group.result()),
                 totals=(totals,),
                 plain=half.result() if half else plain,
                 contributor=contributor,
