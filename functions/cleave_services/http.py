@@ -13,7 +13,6 @@ import resource
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cleave_services import bodies, links
-from cleave_services.bodies import Large, Reply
+from cleave_services.bodies import Reply
 from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import HEALTH, Application, Health
 from cleave_services.operations import Operation, Service
@@ -114,32 +113,25 @@ async def read(request: Request, model: type[Model]) -> Model:
     return envelope
 
 
-def answer(request: Request, model: BaseModel | Large) -> Response:
-    """`model`, after `read`, in the form the request asks for in Accept, else in the request's own.
-
-    Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502.
-    """
-    return _response(bodies.dump(model, request.state.mark, _accepted(request)))
-
-
 def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """Handle a POST: `read`, then the work and `answer` in a thread. Raises what these raise."""
+    """Handle a POST: `read`, then the work in a thread. Raises what these raise.
+
+    The answer has the form that the request accepts, else the request's own.
+    """
 
     async def respond(request: Request) -> Response:
         envelope = await read(request, operation.models[0])
 
         def work() -> Response:
             table_set = request.path_params.get("set")
-            return answer(request, operation.answer(envelope, partial(note, request), table_set, links.own))
+            # numbers (rows, groups, chunks, timings in seconds) for the request's line of log
+            note = request.state.facts.update
+            result = operation.answer(envelope, note, table_set, links.own)
+            return _response(bodies.dump(result, request.state.mark, _accepted(request)))
 
         return await run_in_threadpool(work)
 
     return respond
-
-
-def note(request: Request, **numbers: float | Mapping[str, float]) -> None:
-    """Add numbers (rows, groups, chunks, timings in seconds) to the request's log line."""
-    request.state.facts.update(numbers)
 
 
 def lambda_handler(

@@ -28,7 +28,7 @@ ROOMS = {
     "objects": {"processes", "text", "transport"},
     "sql": {"aggregates", "table"},
     "finish": {"aggregates", "sql", "table", "text"},
-    "ckks": {"aggregates", "files"},
+    "ckks": {"aggregates", "files", "processes"},
     "store": {"aggregates", "ckks", "files", "objects", "processes", "sql", "table", "text"},
     "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
     "ask": {

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
+from cleave.processes.deadline import Deadline
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.crew import Crew
@@ -33,14 +34,6 @@ SECONDS_FOR_A_PART = 120.0
 
 _NUMBER = struct.Struct("<Q")
 _PART_BYTES = 1 << 32  # bytes of the memory file for the ciphertexts of one part; what is not written takes no memory
-
-
-class Deadline(Protocol):
-    """Interface of a query's deadline (cleave.processes.deadline)."""
-
-    def left(self) -> float: ...  # seconds
-
-    def check(self) -> None: ...  # raises where none are
 
 
 class Range(Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -43,8 +42,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     try:
         step = _Step.validate_python(event)
         line |= {"step": step.step, "number": step.number}
-        note = partial(_note, line)
-        own = links.own()
+        own, note = links.own(), line.update
         return (_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note)).model_dump()
     except CleaveError as error:
         line["error"] = type(error).__name__
@@ -124,7 +122,3 @@ def _written(step: Call | Reduce, own: Links, content: bytes) -> Answered:
         else:
             return Answered(number=step.number, attempt=attempt, bytes=written.bytes, sha256=written.sha256)
     raise AssertionError
-
-
-def _note(line: dict[str, Any], **numbers: Any) -> None:
-    line |= numbers
