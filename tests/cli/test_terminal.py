@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,48 @@ def test_a_full_disk_is_an_error_and_no_defect(words: str, key_file: Path, tmp_p
         "error: stdout: cannot be written (No space left on device)",
         "hint: is the disk full?",
     ]
+
+
+@pytest.mark.parametrize("words", ["--version", "key show"])
+def test_a_closed_stdout_is_an_error_and_no_defect(words: str, key_file: Path, tmp_path: Path) -> None:
+    done = run("sh", "-c", f"{CLEAVE} {words} >&-", home=tmp_path, CLEAVE_KEY=str(key_file))
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        "error: stdout: cannot be written (Bad file descriptor)",
+        "hint: is it open for writing?",
+    ]
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "2>&-", "0<&- 2>&-"])
+def test_no_other_file_takes_the_number_of_a_closed_stream(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ward,age\nA,1\nA,2\n")
+    (tmp_path / "t.schema.toml").write_text(
+        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
+    )
+    query = f"{CLEAVE} query {tmp_path}/t.csv 'SELECT ward, SUM(age) AS age FROM t GROUP BY ward' --format csv"
+    done = run("sh", "-c", f"{query} {closed}", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ward,age,age_bound\nA,3,0.0\n")
+    if "2>" in closed:
+        assert done.stderr == ""
+
+
+def test_a_closed_stdin_is_empty(tmp_path: Path) -> None:
+    done = run("sh", "-c", f"{CLEAVE} schema - -o s.toml <&-", home=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (3, "error: standard input: is empty")
+
+
+def test_an_interrupt_before_the_command_is_at_work_prints_nothing(tmp_path: Path) -> None:
+    interrupted = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'cleave.cli.process': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "import cleave.local.main as program\n"
+        "program.main()"
+    )
+    done = run(sys.executable, "-c", interrupted, home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_a_full_disk_behind_stderr_changes_nothing(key_file: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Names and texts of a CSV may hold anything (see cleave.text.printable). Nothing 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -35,7 +36,8 @@ def out(text: str) -> None:
 def unwritable(error: OSError) -> InputError:
     """The error for a stdout that takes no more, to which nothing is written any longer."""
     abandon_stdout()
-    return InputError(f"stdout: cannot be written ({error.strerror})", hint="is the disk full?")
+    hint = "is the disk full?" if error.errno == errno.ENOSPC else "is it open for writing?"
+    return InputError(f"stdout: cannot be written ({error.strerror})", hint=hint)
 
 
 def say(text: str) -> None:

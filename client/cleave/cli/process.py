@@ -28,16 +28,28 @@ _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 def protect() -> None:
-    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen.
-
-    Until a command is at work Ctrl-C ends it as any other program, without a traceback of what was being imported.
-    """
+    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen."""
     global _ours  # noqa: PLW0603 - a fact about the process
     _ours = True
-    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _open_closed_streams()
     children.refuse_core_dumps()
     passphrase.hide()
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of each closed standard stream, or the next file or socket would take its number.
+
+    Reading from it finds nothing, and writing to stdout is the error that it is to other programs.
+    """
+    for number, (name, mode, access) in enumerate(
+        (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+    ):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, access)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def leave(code: int) -> NoReturn:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
+import signal
 import sys
-import warnings
-
-from cleave.cli import process
 
 
 def main() -> None:
+    # Until a command is at work Ctrl-C ends it as any other program, without a traceback of what was being imported.
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import logging  # noqa: PLC0415 - after what ends an import
+    import warnings  # noqa: PLC0415 - as above
+
+    from cleave.cli import process  # noqa: PLC0415 - as above
+
     _lighten()
     if "--debug" not in sys.argv and not sys.warnoptions:
         # what a library warns of is ours to test, and may quote data; users get errors and hints

@@ -201,7 +201,7 @@ def _one_select(statement: Statement, table: str) -> Tree:
     if not statements:
         raise QueryRefused("the query is empty", hint=f"for example: SELECT COUNT(*) FROM {_spelled(table)}")
     if len(statements) > 1:
-        raise QueryRefused(f"{len(statements)} statements, one at a time", hint=ONE_TABLE)
+        raise QueryRefused(f"{len(statements)} statements, one at a time", hint="run them one by one")
     node: Tree = statements[0]["node"]
     if node["type"] == "SET_OPERATION_NODE":
         raise no_service(f"{node['setop_type']} of queries", "ask them one at a time")
