@@ -142,6 +142,12 @@ def test_verbose_shows_each_request_in_numbers(ready: Cli, table: Path) -> None:
     assert "/v1/" not in ready.run("query", table, QUESTION).stderr
 
 
+def test_groups_of_at_least_one_row_are_all(ready: Cli, small: Path) -> None:
+    nobody = ready.run("query", small, "SELECT COUNT(*), SUM(v) FROM t WHERE k = 'x'", "--json", "--min-group", "1")
+    assert json.loads(nobody.stdout)["rows"] == [[0, None]]
+    assert "not shown" not in nobody.stderr
+
+
 def test_no_group_is_left_out_unasked(ready: Cli, small: Path) -> None:
     answer = json.loads(ready.run("query", small, "SELECT k, SUM(v) FROM t GROUP BY k", "--json").stdout)
     assert len(answer["rows"]) == answer["plan"]["groups"] == 4

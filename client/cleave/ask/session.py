@@ -149,7 +149,8 @@ class Session:
     def _guarded(self, plan: QueryPlan | LocalPlan, options: Options | None) -> Options:
         """With the source's own least size of groups where none is asked for."""
         chosen = options or DEFAULTS
-        return replace(chosen, min_group=chosen.min_group or self.source.min_group(plan))
+        least = chosen.min_group or self.source.min_group(plan)
+        return replace(chosen, min_group=least if least > 1 else 0)  # 1 hides no one, but would hide a COUNT(*) of 0
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
