@@ -88,16 +88,16 @@ class Chooser:
     def plans(self, statement: Statement) -> list[Plan]:
         """All that answer `statement`, what reveals least first, whatever they read. Raises QueryRefused."""
         with closing(self._planner(statement)) as planner:
-            found = [base := self._planned(planner, cloud_only=False)]
+            plans = [base := self._planned(planner, cloud_only=False)]
             if isinstance(base, LocalPlan) and (inner := self._over_totals(base, planner)).inner:
-                found.insert(0, inner)
+                plans.insert(0, inner)
             if isinstance(base, StoredPlan) and not (base.fetches or base.parts):
-                return found
+                return plans
             if isinstance(base, StoredPlan) and base.parts:
-                found.append(self._planned(planner, cloud_only=False, no_totals=FEWER_BYTES))
+                plans.append(self._planned(planner, cloud_only=False, no_totals=FEWER_BYTES))
             if scan := self._scanning(planner, cloud_only=False):
-                found.append(scan)
-            return found
+                plans.append(scan)
+            return plans
 
     def cost(self, plan: Plan, *, pad: bool = False) -> Cost:
         bucket = self.stored.tables.places[0].startswith("s3://")
@@ -150,10 +150,10 @@ class Chooser:
             with closing(Planner(read_statement(sql), stored.schema, table, {})) as inner:
                 try:
                     cut = inner.cut(sums, cloud_only=True)
-                    found = stored_plan(cut, sums, measures, whose=bool(stored.parties))
+                    inner_plan = stored_plan(cut, sums, measures, whose=bool(stored.parties))
                 except QueryRefused:
                     return None
-            return found if _is_exact(found) else None
+            return inner_plan if _is_exact(inner_plan) else None
 
         return planner.over_answers(plan, answered)
 
@@ -171,29 +171,29 @@ class Chooser:
             return None
         sums = SummedRows(self.stored.manifest, self.stored.schema)
         try:
-            plan = planner.cut(sums, cloud_only=cloud_only)
+            cut = planner.cut(sums, cloud_only=cloud_only)
         except QueryRefused:
             return None
-        if not plan.encrypted:
+        if not cut.encrypted:
             return None
-        if not all(each.decomposable for each in plan.plain) and len(runs_of(self.stored)) > 1:
+        if not all(each.decomposable for each in cut.plain) and len(runs_of(self.stored)) > 1:
             return None
-        made = stored_plan(plan, sums, self.stored.manifest.measures, whose=bool(self.stored.parties))
-        return replace(made, cloud_only=cloud_only)
+        plan = stored_plan(cut, sums, self.stored.manifest.measures, whose=bool(self.stored.parties))
+        return replace(plan, cloud_only=cloud_only)
 
     def ways(self, plan: Plan, *, pad: bool) -> list[Way]:
         """The ways of the question that `plan` answers, the one it goes first."""
         cloud_only = isinstance(plan, StoredPlan) and plan.cloud_only
         mine = name_of(plan)
         others = [each for each in self.plans(read_statement(plan.sql)) if name_of(each) != mine]
-        found = [Way(mine, self.cost(plan, pad=pad), True, self._why(plan, others, cloud_only=cloud_only))]
-        found += [
+        ways = [Way(mine, self.cost(plan, pad=pad), True, self._why(plan, others, cloud_only=cloud_only))]
+        ways += [
             Way(name_of(each), self.cost(each, pad=pad), False, self._why_not(plan, each, cloud_only=cloud_only))
             for each in others
         ]
-        if not any(each.name.startswith("totals") for each in found):
-            found.append(Way("totals", None, False, _no_totals(plan)))
-        return found
+        if not any(each.name.startswith("totals") for each in ways):
+            ways.append(Way("totals", None, False, _no_totals(plan)))
+        return ways
 
     def _why(self, plan: Plan, others: list[Plan], *, cloud_only: bool) -> str:
         name = name_of(plan)

@@ -72,34 +72,34 @@ class Released:
 
     def sums(self, parts: Sequence[Part]) -> dict[Part, Integers]:
         """Totals of every cell (cells,)."""
-        found = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
-        return {(measure, part): np.array(found[part][measure], object) for measure, part in parts}
+        totals = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
+        return {(measure, part): np.array(totals[part][measure], object) for measure, part in parts}
 
     def warnings(self, plan: StoredPlan, selection: Selection) -> list[str]:
         """Return what may be missing of an answer."""
-        found = []
+        texts = []
         if self.totals.hides:
-            found.append(
+            texts.append(
                 f"incomplete: cells of fewer than {self.head.least} rows are not in the release, and the answer may "
                 "lack them"
             )
         for measure in sorted({number for source in plan.sources for number, _ in source.terms}):
             if missing := int((~self.shown[measure][selection.cells]).sum()):
                 name = self.measures[measure].name
-                found.append(
+                texts.append(
                     f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
                     f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
                 )
-        return found
+        return texts
 
     def note(self, selection: Selection) -> str:
         """The times that an answer is as of."""
         as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
-        found = [
+        names = [
             f"{counted(int(count), 'cell')} as of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
             for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
         ]
-        return f"release {self.head.number}: {', '.join(found) or 'no cells'}"
+        return f"release {self.head.number}: {', '.join(names) or 'no cells'}"
 
     def close(self) -> None:
         self._cell_table.close()
@@ -147,20 +147,20 @@ class ReleaseSource(Source):
                 self._opened.pop(name).close()
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - the release has them
-        found = self._opened.get(name.lower())
-        return sum(found.totals.rows) if found else None
+        release = self._opened.get(name.lower())
+        return sum(release.totals.rows) if release else None
 
     def plan(self, sql: str, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
         """Raises QueryRefused for what the totals do not answer."""
         statement = read_statement(sql)
         name = self._named(statement)
-        found = self._release(name)
-        sums = KeptTotals(found.measures, found.totals.by, _TOTALS_ALONE)
-        with closing(Planner(statement, found.schema, name, {})) as planner:
+        release = self._release(name)
+        sums = KeptTotals(release.measures, release.totals.by, _TOTALS_ALONE)
+        with closing(Planner(statement, release.schema, name, {})) as planner:
             try:
-                return stored_plan(planner.cut(sums, cloud_only=True), sums, found.measures)
+                return stored_plan(planner.cut(sums, cloud_only=True), sums, release.measures)
             except Uncut as error:
-                raise not_by_totals(error, found.totals.by) from None
+                raise not_by_totals(error, release.totals.by) from None
 
     def _named(self, statement: Statement) -> str:
         """The table that a question is over. Raises QueryRefused for several."""
@@ -206,8 +206,8 @@ class ReleaseSource(Source):
         place, location = place_of(self._analyst, name), self._stores.sensitive.location
         seen = self._memory.newest(self._tag("release", name))
 
-        def read(found: tuple[bytes, str] | None) -> ReleaseHead | None:
-            return read_head(found[0], self._analyst, name) if found else None
+        def read(content: tuple[bytes, str] | None) -> ReleaseHead | None:
+            return read_head(content[0], self._analyst, name) if content else None
 
         head = read_twice(lambda: self._stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD), read)
         if head is None and seen:
@@ -231,17 +231,17 @@ class ReleaseSource(Source):
         return head
 
     def _require_owner(self, name: str, head: ReleaseHead) -> None:
-        known, found = self._memory.newest(self._tag("owner", name)), head.owner.fingerprint
-        wanted = self._fingerprint or (known[0] if known else None)
-        if wanted is not None and wanted != found:
+        remembered, fingerprint = self._memory.newest(self._tag("owner", name)), head.owner.fingerprint
+        wanted = self._fingerprint or (remembered[0] if remembered else None)
+        if wanted is not None and wanted != fingerprint:
             raise KeyFileError(
-                f"releases of {name!r} are signed by {found}, and {wanted} was expected",
+                f"releases of {name!r} are signed by {fingerprint}, and {wanted} was expected",
                 hint="compare it with what the owner says over another channel; --fingerprint accepts another owner",
             )
         if wanted is None:
             text = (
-                f"releases of {name!r} are signed by {found}, which is seen here for the first time: compare it with "
-                "what the owner says over another channel"
+                f"releases of {name!r} are signed by {fingerprint}, which is seen here for the first time: compare it "
+                "with what the owner says over another channel"
             )
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
 
@@ -264,13 +264,13 @@ class ReleaseSource(Source):
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = _mine(plan)
-        found = self._release(mine.table)
-        summed = {found.measures[number].name for source in mine.sources for number, _ in source.terms}
-        size = found.head.totals.bytes
+        release = self._release(mine.table)
+        summed = {release.measures[number].name for source in mine.sources for number, _ in source.terms}
+        size = release.head.totals.bytes
         return description(
-            found.totals.table,
-            sum(found.totals.rows),
-            found.schema.columns,
+            release.totals.table,
+            sum(release.totals.rows),
+            release.schema.columns,
             mine,
             dict.fromkeys([*summed, *mine.selecting], ("answered from the release", "none", 0)),
             "not read",
@@ -297,14 +297,14 @@ class ReleaseSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = _mine(plan)
-        found = self._release(mine.table)
+        release = self._release(mine.table)
         with question.clock.stage("ask"):
-            cells = found.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
-            selection = Selection(cells, found.cells.rows, mine)
-            totals = found.sums(mine.parts)
+            cells = release.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
+            selection = Selection(cells, release.cells.rows, mine)
+            totals = release.sums(mine.parts)
 
         def figures(members: Sequence[Members], groups: Groups) -> Sequence[object]:  # noqa: ARG001 - keys are known
-            return selection.figures(totals, found.measures, members) if mine.encrypted else [()] * len(members)
+            return selection.figures(totals, release.measures, members) if mine.encrypted else [()] * len(members)
 
         read, self._read = self._read, []
         yield GroupSums(
@@ -314,10 +314,10 @@ class ReleaseSource(Source):
             responses=[],
             local=[],
             figures=figures,
-            usage=Usage(rows=sum(found.totals.rows), objects_read=len(read), bytes_read=sum(read)),
+            usage=Usage(rows=sum(release.totals.rows), objects_read=len(read), bytes_read=sum(read)),
             checks={"signature": "passed", "stored": "passed"},
-            warnings=found.warnings(mine, selection),
-            note=found.note(selection),
+            warnings=release.warnings(mine, selection),
+            note=release.note(selection),
         )
 
     def stop(self) -> None:

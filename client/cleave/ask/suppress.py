@@ -30,32 +30,32 @@ def suppress_small(
     Those are too small, or large enough but telling of a small one. `sizes` are the finest groups'. Without GROUP BY
     the selected rows are one group.
     """
-    kept = [place for place, rows in enumerate(groups.counts) if rows >= min_group]
+    places = [place for place, rows in enumerate(groups.counts) if rows >= min_group]
     if groups.sets and min_group:
-        kept = _unexposed(kept, of, sizes, min_group)
+        places = _unexposed(places, of, sizes, min_group)
     shown = replace(
         groups,
-        keys=[groups.keys[place] for place in kept],
-        counts=[groups.counts[place] for place in kept],
-        plain=[groups.plain[place] for place in kept],
-        sets=[groups.sets[place] for place in kept] if groups.sets else [],
-        local=[groups.local[place] for place in kept] if groups.local else [],
+        keys=[groups.keys[place] for place in places],
+        counts=[groups.counts[place] for place in places],
+        plain=[groups.plain[place] for place in places],
+        sets=[groups.sets[place] for place in places] if groups.sets else [],
+        local=[groups.local[place] for place in places] if groups.local else [],
     )
     small = sum(rows < min_group for rows in groups.counts)
-    return shown, [figures[place] for place in kept], small, len(groups.counts) - len(kept) - small
+    return shown, [figures[place] for place in places], small, len(groups.counts) - len(places) - small
 
 
 def _unexposed(shown: Sequence[int], members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[int]:
     """Those of the rows `shown` that may be: the smallest that holds an exposed class is left out, until none does."""
-    kept = list(shown)
-    rows_of = {row: sum(sizes[place] for place in members[row]) for row in kept}
+    rows_left = list(shown)
+    rows_of = {row: sum(sizes[place] for place in members[row]) for row in rows_left}
     while True:
-        classes = _classes(kept, members)
-        exposed = _exposed(kept, classes, sizes, min_group)
+        classes = _classes(rows_left, members)
+        exposed = _exposed(rows_left, classes, sizes, min_group)
         if not exposed:
-            return kept
+            return rows_left
         smallest = {min(rows, key=lambda row: (rows_of[row], row)) for rows in exposed}
-        kept = [row for row in kept if row not in smallest]
+        rows_left = [row for row in rows_left if row not in smallest]
 
 
 def _classes(shown: Sequence[int], members: Sequence[Members]) -> dict[tuple[int, ...], list[int]]:
@@ -94,9 +94,9 @@ def _exposed(
             matrix[place[row]][column] = 1
 
     reduced, _, rank = fmpz_mat(matrix).rref()
-    found = set()
+    columns = set()
     for row in range(rank):
         entries = [int(reduced[row, column]) for column in range(len(ordered))]
         if not any(entries[: len(large)]):
-            found |= {column for column in range(len(large), len(ordered)) if entries[column]}
-    return [ordered[column] for column in sorted(found)]
+            columns |= {column for column in range(len(large), len(ordered)) if entries[column]}
+    return [ordered[column] for column in sorted(columns)]

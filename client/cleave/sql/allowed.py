@@ -62,8 +62,8 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     walk = _Walk(tables, names)
     walk.node(statements[0]["node"], frozenset())
     for name in walk.alone & walk.relations.keys():  # a table in place of a column is all of a row
-        walk.found.whole |= walk.relations[name]
-    return walk.found
+        walk.mentioned.whole |= walk.relations[name]
+    return walk.mentioned
 
 
 def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
@@ -72,7 +72,7 @@ def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
     """
     walk = _Walk(None, {word.lower() for word in _given(tree["statements"])})
     walk.node([each["node"] for each in tree["statements"]], frozenset())
-    return tuple(walk.spelled.values()), walk.found.columns
+    return tuple(walk.spelled.values()), walk.mentioned.columns
 
 
 def _given(statements: Any) -> Iterator[str]:
@@ -87,9 +87,9 @@ def _given(statements: Any) -> Iterator[str]:
 class _Walk:
     def __init__(self, tables: Iterable[str] | None, names: set[str]) -> None:
         """`tables` None: of any name."""
-        self.found = Named()
+        self.mentioned = Named()
         self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
-        self._known = {name.lower() for name in tables} if tables is not None else None
+        self._tables = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())
         self._names = names  # of columns, or given in the statement
         self.relations: dict[str, set[str]] = {}  # names of tables and their aliases -> tables
@@ -126,13 +126,13 @@ class _Walk:
             name = str(node["qualified_name"]["path"][-1]).lower()
             self.relations.setdefault(str(node["alias"]).lower() or name, set()).add(name)
             if node.get("column_name_alias"):  # columns are named by their places
-                self.found.whole.add(name)
+                self.mentioned.whole.add(name)
         elif kind == "PIVOT":
-            self.found.whole |= _tables_of_from(node["source"])  # columns that it does not name make its groups
+            self.mentioned.whole |= _tables_of_from(node["source"])  # columns that it does not name make its groups
         elif kind == "JOIN":
-            self.found.columns.update(str(name).lower() for name in node["using_columns"])
+            self.mentioned.columns.update(str(name).lower() for name in node["using_columns"])
             if node["ref_type"] == "NATURAL":
-                self.found.whole |= _tables_of_from(node)
+                self.mentioned.whole |= _tables_of_from(node)
         elif kind == "TABLE_FUNCTION":
             self._makes_rows(node["function"])
         elif kind == "SHOW_REF":
@@ -157,9 +157,9 @@ class _Walk:
         qualifier = [part.lower() for part in path[:-1]]
         if (not qualifier and name in scope) or (qualifier == ["recurring"] and name in scope):
             return
-        if (self._known is not None and name not in self._known) or qualifier not in ([], [MAIN]):
+        if (self._tables is not None and name not in self._tables) or qualifier not in ([], [MAIN]):
             raise self._other(repr(".".join(path)))
-        self.found.tables.add(name)
+        self.mentioned.tables.add(name)
         self.spelled.setdefault(name, path[-1])
 
     def _other(self, name: str) -> QueryRefused:
@@ -189,11 +189,11 @@ class _Walk:
             if node["relation_name"]:
                 self.alone.add(str(node["relation_name"]).lower())
             else:
-                self.found.whole |= self._from
+                self.mentioned.whole |= self._from
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
-            self.found.columns.update(words)
-            if self._known is None:  # nor are columns known
+            self.mentioned.columns.update(words)
+            if self._tables is None:  # nor are columns known
                 return
             if words[-1] == "rowid" and words[-1] not in self._names:
                 raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)

@@ -127,14 +127,14 @@ class Planner:
         """
         if isinstance(self._named, QueryRefused):
             raise self._named if isinstance(refusal, Uncut) or isinstance(self._named, Uncut) else refusal
-        found, described, conditions = self._named
+        mentioned, described, conditions = self._named
         reason = str(refusal)
         return LocalPlan(
             sql=self._statement.text,
             table=self._table,
             outputs=tuple(Output(name, "local", reason) for name, _ in described),
             types=tuple(type_ for _, type_ in described),
-            reads=self._reads(found),
+            reads=self._reads(mentioned),
             reason=reason,
             hint=refusal.hint or "",
             conditions=conditions,
@@ -147,19 +147,19 @@ class Planner:
             outputs = zip(each.outputs, each.finals, strict=True)
             self._catalog.create(name, [(output.name, final.type) for output, final in outputs])
         tables = {name: each.names for name, each in self._tables.items()}
-        found = named(self._catalog.tree(Statement(run, tree_of(run))), tables | dict.fromkeys(inner, ()))
+        mentioned = named(self._catalog.tree(Statement(run, tree_of(run))), tables | dict.fromkeys(inner, ()))
         if not inner or tuple(type_ for _, type_ in self._catalog.describe(run)) != plan.types:
             return plan
-        return replace(plan, run=run, inner=inner, reads=self._reads(found))
+        return replace(plan, run=run, inner=inner, reads=self._reads(mentioned))
 
     @property
     def _tables(self) -> dict[str, Schema]:
         return {self._table: self._schema, **self._others}
 
-    def _reads(self, found: Named) -> dict[str, tuple[str, ...]]:
+    def _reads(self, mentioned: Named) -> dict[str, tuple[str, ...]]:
         """By name, the columns of each table that a statement may read."""
-        named = {name: each for name, each in self._tables.items() if name.lower() in found.tables}
-        read = {name: _read_of(name, each, found) for name, each in named.items()}
+        named = {name: each for name, each in self._tables.items() if name.lower() in mentioned.tables}
+        read = {name: _read_of(name, each, mentioned) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
@@ -169,9 +169,9 @@ class Planner:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
             tree = self._catalog.tree(self._statement)
-            found = named(tree, {name: each.names for name, each in self._tables.items()})
+            mentioned = named(tree, {name: each.names for name, each in self._tables.items()})
             described = self._catalog.describe(self._statement.text)
-            return found, described, conditions_of_select(self._statement, self._table)
+            return mentioned, described, conditions_of_select(self._statement, self._table)
         except QueryRefused as error:
             return error
 
@@ -186,11 +186,11 @@ def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
     return names_of(statement.tree)
 
 
-def _read_of(name: str, schema: Schema, found: Named) -> tuple[str, ...]:
+def _read_of(name: str, schema: Schema, mentioned: Named) -> tuple[str, ...]:
     """The columns of a table that a question may read."""
-    behind = (each.columns for each in schema.derived if each.name.lower() in found.columns)
-    read = found.columns | {name.lower() for names in behind for name in names}
-    whole = name.lower() in found.whole
+    behind = (each.columns for each in schema.derived if each.name.lower() in mentioned.columns)
+    read = mentioned.columns | {name.lower() for names in behind for name in names}
+    whole = name.lower() in mentioned.whole
     return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
@@ -203,7 +203,7 @@ def taken_out(
     sql, tree = statement.text, statement.tree
     given = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
     tables: dict[str, str] = {}  # what is read in place of a SELECT, by its text
-    found: dict[str, QueryPlan] = {}
+    answers: dict[str, QueryPlan] = {}
 
     def table_of(node: dict[str, Any]) -> dict[str, Any] | None:
         source = node["from_table"]
@@ -212,20 +212,20 @@ def taken_out(
         text = _text_of(node)
         if text not in tables:
             answer = answered(source["table_name"], text) if same(_node_of(text), node) else None
-            name = f"totals {len(found)}"
+            name = f"totals {len(answers)}"
             if answer is None or name in sql.lower():
                 return None
             outputs = tuple(replace(each, name=f"{name}.{place}") for place, each in enumerate(answer.outputs))
             both = zip(outputs, answer.outputs, strict=True)
             items = [f"{identifier(mine.name)} AS {identifier(given.name)}" for mine, given in both]
             tables[text] = f"SELECT {', '.join(items)} FROM {identifier(name)}"
-            found[name] = replace(answer, outputs=outputs)
+            answers[name] = replace(answer, outputs=outputs)
         return _node_of(tables[text])
 
     (whole,) = tree["statements"]
     node = {key: _replaced(value, table_of) for key, value in whole["node"].items()}
-    run = _text_of(node) if found else sql
-    return (run, found) if same(_node_of(run), node) else (sql, {})
+    run = _text_of(node) if answers else sql
+    return (run, answers) if same(_node_of(run), node) else (sql, {})
 
 
 def _replaced(tree: Any, table_of: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:

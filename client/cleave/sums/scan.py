@@ -57,8 +57,8 @@ class _RowSets:
 
     def of(self, filter_: str | None) -> Numbers:
         """The group of each row, from 1; 0 for a row of none, or for which the filter does not hold."""
-        found = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
-        return found if filter_ is None else found * rowsets.unpack(self.filters[filter_], self.rows, 1)
+        groups = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
+        return groups if filter_ is None else groups * rowsets.unpack(self.filters[filter_], self.rows, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Selected:
 
 
 def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) -> list[int]:
-    found = np.zeros(groups, np.int64)
+    counts = np.zeros(groups, np.int64)
     for each in sets:
-        found += np.bincount(each.of(filter_), minlength=groups + 1)[1:]
-    return [int(count) for count in found]
+        counts += np.bincount(each.of(filter_), minlength=groups + 1)[1:]
+    return [int(count) for count in counts]
 
 
 def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
@@ -89,11 +89,11 @@ def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int =
     bytes of row sets than are kept.
     """
     answers: list[tuple[PlainResponse, list[_RowSets]]] = []
-    kept = 0
+    size = 0
     with ThreadPoolExecutor(side_by_side, "select") as pool:
         for answer in pool.map(lambda run: _selected(asking, stored, plan, run), runs_of(stored)):
-            kept += sum(each.size for each in answer[1])
-            if kept > MOST_ROW_SETS:
+            size += sum(each.size for each in answer[1])
+            if size > MOST_ROW_SETS:
                 raise ManyGroupsError(
                     f"row sets of more than {MOST_ROW_SETS:,} bytes are too many for a scan",
                     hint="group by something coarser, ask with fewer FILTERs, or raise --fetch-limit",
@@ -277,17 +277,17 @@ def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
 
 def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
     """The lanes of rows that hold what `plan` adds up."""
-    lanes, kept = stored.row_lanes, enumerate(columns_of_rows(stored.manifest))
-    return {lane for at, each in kept if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
+    lanes, columns = stored.row_lanes, enumerate(columns_of_rows(stored.manifest))
+    return {lane for at, each in columns if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
 
 
 def parts_by_filter(plan: StoredPlan) -> dict[str | None, list[Part]]:
     """By filter, the parts of measures whose rows are added up where it holds; none where all that is counted."""
-    found: dict[str | None, dict[Part, None]] = {}
+    parts: dict[str | None, dict[Part, None]] = {}
     for source in plan.sources:
         of = {number for number, _ in source.terms}
-        found.setdefault(source.filter, {}).update(dict.fromkeys(part for part in plan.parts if part[0] in of))
-    return {filter_: list(each) for filter_, each in found.items()}
+        parts.setdefault(source.filter, {}).update(dict.fromkeys(part for part in plan.parts if part[0] in of))
+    return {filter_: list(each) for filter_, each in parts.items()}
 
 
 class Scan:
@@ -301,8 +301,8 @@ class Scan:
         self._plan = plan
         self._selected = selected
         self._groups = len(selected.counts)
-        kept = enumerate(columns_of_rows(stored.manifest))
-        self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in kept}
+        columns = enumerate(columns_of_rows(stored.manifest))
+        self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in columns}
         self._wanted = {filter_: parts for filter_, parts in parts_by_filter(plan).items() if parts}
         self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
         self.sums = Scanned(stored.row_lanes, stored.cipher)
@@ -344,14 +344,14 @@ class Scan:
 
     def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
-        found: Sums = {
+        sums: Sums = {
             part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
         }
         counted, rows = source.counted(self._stored.manifest.measures), self._selected.rows_of(source.filter)
-        if counted is not None and any(count > most for count, most in zip(found[counted, "count"], rows, strict=True)):
+        if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
-        found[None] = rows if counted is None else found[counted, "count"]
-        return found
+        sums[None] = rows if counted is None else sums[counted, "count"]
+        return sums
 
 
 def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:

@@ -97,13 +97,13 @@ class _Reading:
         return Estimate(value, bound)
 
 
-def source_of(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
-    """A measure, or measures times numbers added up. `known`: measures by their canonical spelling."""
-    measure = known.get(canonical(node))
+def source_of(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
+    """A measure, or measures times numbers added up. `numbers`: measures by their canonical spelling."""
+    measure = numbers.get(canonical(node))
     if measure is not None:
         return Source(((measure, Fraction(1)),))
-    found = linear(node, known, measures, types)
-    return Source(tuple(found.terms.items()), found.constant) if found else None
+    result = linear(node, numbers, measures, types)
+    return Source(tuple(result.terms.items()), result.constant) if result else None
 
 
 def filtered(node: Node) -> tuple[Node, Node] | None:
@@ -140,29 +140,29 @@ class Linear:
         return Linear(terms, self.constant + other.constant, self.range + other.range)
 
 
-def linear(node: Node, known: dict[str, int], measures: Sequence[Measure], types: Types) -> Linear | None:
-    """`known`: measures by their canonical spelling. None where it is not surely exact, or NULL where a sum is not."""
-    nodes = list(_operations(node, known))
+def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> Linear | None:
+    """`numbers`: of measures, by their canonical spelling. None where it is not exact, or NULL where a sum is not."""
+    nodes = list(_operations(node, numbers))
     if not nodes or len(nodes) > _MOST:
         return None
     held = dict(zip(map(id, nodes), types([write(each) for each in nodes]), strict=True))
-    found = _read(node, known, measures, held)
-    if found is None or not found.terms or not all(found.terms.values()):
+    result = _read(node, numbers, measures, held)
+    if result is None or not result.terms or not all(result.terms.values()):
         return None
-    nullable = [number for number in found.terms if measures[number].nullable]
-    return None if nullable and len(found.terms) > 1 else found
+    nullable = [number for number in result.terms if measures[number].nullable]
+    return None if nullable and len(result.terms) > 1 else result
 
 
-def _operations(node: Node, known: dict[str, int]) -> Iterator[Node]:
+def _operations(node: Node, numbers: dict[str, int]) -> Iterator[Node]:
     """Return the operations that DuckDB computes step by step."""
-    if canonical(node) not in known and isinstance(node, Call) and node.name in ("+", "-", "*"):
+    if canonical(node) not in numbers and isinstance(node, Call) and node.name in ("+", "-", "*"):
         yield node
         for each in node.arguments:
-            yield from _operations(each, known)
+            yield from _operations(each, numbers)
 
 
-def _read(node: Node, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
-    number = known.get(canonical(node))
+def _read(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
+    number = numbers.get(canonical(node))
     if number is not None:
         domain = of_measures.domain_of(measures[number])
         if not domain.is_exact:
@@ -172,19 +172,19 @@ def _read(node: Node, known: dict[str, int], measures: Sequence[Measure], held: 
     if isinstance(node, Constant) and node.is_number and node.text.removeprefix("-").replace(".", "", 1).isdecimal():
         value = Fraction(node.text)
         return Linear({}, value, Range(value, value))
-    found = _step(node, known, measures, held)
-    if found is None:
+    result = _step(node, numbers, measures, held)
+    if result is None:
         return None
     type_ = held[id(node)]
     whole = range_of_type(type_)
-    fits = whole is not None and whole.lower <= found.range.lower and found.range.upper <= whole.upper
-    return found if fits and decimals_of(type_) is not None else None
+    fits = whole is not None and whole.lower <= result.range.lower and result.range.upper <= whole.upper
+    return result if fits and decimals_of(type_) is not None else None
 
 
-def _step(node: Node, known: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
+def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
     if not isinstance(node, Call) or node.name not in ("+", "-", "*"):
         return None
-    read = [_read(each, known, measures, held) for each in node.arguments]
+    read = [_read(each, numbers, measures, held) for each in node.arguments]
     one, two = read[0], read[-1]
     if one is None or two is None:
         return None

@@ -121,7 +121,7 @@ class Stored:
         return Stored(self.tables, self.opened, None, self._session, apart=True)
 
     @cached_property
-    def kept(self) -> Sequence[TotalsReader]:
+    def readers(self) -> Sequence[TotalsReader]:
         """Its totals, as they are stored: of all cells, or of those of each party."""
         every = [self.manifest.segments]
         if self.parties:
@@ -131,11 +131,11 @@ class Stored:
 
     def objects(self, parts: Sequence[Part]) -> list[Object]:
         """All that stands behind totals."""
-        return [each for reader in self.kept for each in reader.objects(parts)]
+        return [each for reader in self.readers for each in reader.objects(parts)]
 
     def ciphertexts(self, parts: Sequence[Part]) -> int:
         """How many the sensitive service is asked for, where there is one."""
-        return sum(reader.sums(parts) for reader in self.kept)
+        return sum(reader.sums(parts) for reader in self.readers)
 
     @property
     def cells(self) -> Cells:
@@ -147,15 +147,15 @@ class Stored:
 
     def _of_parties(self, cells: Cells) -> Cells:
         """The cells of each party, one after the other."""
-        found = Cells([], [])
+        every = Cells([], [])
         for party in self.parties:
             mine = Cells([(*key, party) for key in cells.keys], [0] * len(cells))
             for segment in self.manifest.segments:
                 if party_of(segment) == party:
                     mine.count(self.rows.index(segment))
-            found.keys += mine.keys
-            found.rows += mine.rows
-        return found
+            every.keys += mine.keys
+            every.rows += mine.rows
+        return every
 
     @cached_property
     def rows(self) -> Rows:
@@ -178,8 +178,8 @@ class Stored:
         `remote` is there to ask it, else all read here.
         """
         if unknown := [part for part in parts if part not in self._known]:
-            cells = len(self.cells) // len(self.kept) if self.kept else 0
-            read = [each.read(unknown, cells, self.remote) for each in self.kept]
+            cells = len(self.cells) // len(self.readers) if self.readers else 0
+            read = [each.read(unknown, cells, self.remote) for each in self.readers]
             of = {part: [np.zeros(0, object), *(each[part] for each in read)] for part in unknown}
             self._known |= {part: _compact(np.concatenate(entries)) for part, entries in of.items()}
         return {part: self._known[part] for part in parts}
