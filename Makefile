@@ -32,7 +32,7 @@ demo: $(CLIENT)
 # of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --budgets
 
-# Every test that is quick. Four minutes on two quiet cores.
+# Every test that is quick. Five minutes on two quiet cores.
 test: setup
 	$(PYTEST) -m "not sam and not clients and not slow"
 

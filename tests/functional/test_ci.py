@@ -31,6 +31,7 @@ CLOSING = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("fail", "named"), [("", None), ("test", "test"), ("check test-slow", "check slow"), ("test-sam", "sam")]
 )

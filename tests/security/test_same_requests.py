@@ -155,7 +155,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory, key: SecretKey) -> Callable[
 
 @pytest.mark.parametrize("variant", range(1, len(VALUES["a"])))
 @pytest.mark.parametrize("options", [Options(), Options(pad=True)], ids=["default", "padded"])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)  # padded requests: the test below
 def test_requests_do_not_depend_on_encrypted_values(
     tmp_path: Path,
     key: SecretKey,

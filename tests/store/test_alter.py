@@ -50,7 +50,7 @@ def world(tmp_path: Path, key: OwnerKey) -> World:
     return world
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)  # the first and the last, which has a change of each kind
 @pytest.mark.parametrize(("wanted", "statements", "rewrites"), ALTERATIONS)
 def test_it_is_the_table_that_duckdb_makes(
     world: World, wanted: Alteration, statements: list[str], *, rewrites: bool

@@ -208,7 +208,7 @@ def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
         UPSERT,
     ],
 )
-@pytest.mark.sampled(12)  # every second kind of work
+@pytest.mark.sampled(24)  # every fourth kind of work
 def test_a_writer_dies_at_every_write(
     tmp_path: Path,
     key: OwnerKey,

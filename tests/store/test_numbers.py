@@ -145,7 +145,7 @@ EXACT = {
 @pytest.mark.parametrize("type_", EXACT)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_totals_of_exact_values(table: Table, type_: str, data: st.DataObject) -> None:
     """The ends of what a type or a bound allows among them."""
     decimals, bound = EXACT[type_]

@@ -95,9 +95,6 @@ def embedded(table: Table) -> Iterator[Transport]:
     transport.close()
 
 
-IN_BOTH = pytest.mark.parametrize("table", ["folder", "s3"], indirect=True)
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_totals_that_the_service_added_up_are_those_of_all_segments(
@@ -112,7 +109,6 @@ def test_totals_that_the_service_added_up_are_those_of_all_segments(
         assert answer.usage.bytes_sent > 0
 
 
-@IN_BOTH
 def test_nothing_is_left_in_the_store_and_all_is_in_one_request(table: Table, embedded: Transport) -> None:
     before = sorted(table.stores.sensitive.names(""))
     stored = table.stored(embedded)
@@ -123,7 +119,7 @@ def test_nothing_is_left_in_the_store_and_all_is_in_one_request(table: Table, em
     assert sorted(table.stores.sensitive.names("")) == before
 
 
-@IN_BOTH
+@pytest.mark.parametrize("table", ["folder", "s3"], indirect=True)
 def test_what_is_too_large_for_an_answer_comes_through_the_store(
     table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

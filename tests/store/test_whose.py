@@ -73,6 +73,7 @@ def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Stor
     return plan
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", TOTALS)
 def test_totals_of_each_contributor(asked: tuple[Session, World], sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "TOTALS_BYTES", 1e9)
@@ -82,6 +83,7 @@ def test_totals_of_each_contributor(asked: tuple[Session, World], sql: str, monk
     assert not plan.fetches
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", [*TOTALS, *ROWS])
 def test_rows_of_each_contributor(asked: tuple[Session, World], sql: str) -> None:
     compare(asked, sql, cloud_only=False)

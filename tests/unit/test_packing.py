@@ -112,7 +112,7 @@ def test_equal_values_do_not_drift() -> None:
     assert abs(int(carried(values).sum()) - 490_000) < ROUNDING_UNITS
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("counts", [[600], [1] * 9000, [100] * 4000, [5, 5000, 1, 40_000], [3] * 20_000, [0]])
 @pytest.mark.parametrize("capacity", [31, 2725, 8176])
 @pytest.mark.parametrize("pad", [False, True])
