@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cleave.cli import group
 from tests.cli.runner import Cli
 
 CLEAVE = str(Path(sys.executable).with_name("cleave"))
@@ -83,6 +84,19 @@ def test_an_interrupt_before_the_command_is_at_work_prints_nothing(tmp_path: Pat
     )
     done = run(sys.executable, "-c", interrupted, home=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("words", [["key", "new", "--no-passphrase"], ["ls", "--store", "."]])
+def test_without_proc_commands_name_what_is_missing(
+    cli: Cli, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "_DESCRIPTORS", tmp_path / "none")
+    result = cli.run(*words)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.splitlines() == [
+        "error: /proc is not mounted here, and Cleave needs it",
+        "hint: as root: mount -t proc proc /proc",
+    ]
 
 
 def test_a_full_disk_behind_stderr_changes_nothing(key_file: Path, tmp_path: Path) -> None:

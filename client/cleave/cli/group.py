@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,7 +20,7 @@ from cleave.cli.process import Signals
 from cleave.table.progress import Progress
 from cleave.text.nearest import nearest
 from cleave.text.printable import printable
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import CleaveError, InputError
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
 _EXAMPLES = "\nExamples:\n"
 _NO_SUCH = re.compile(r"^No such (\w+):?")
+_DESCRIPTORS = Path("/proc/self/fd")  # by which SEAL and DuckDB open memory files
 INTERRUPTED = 130
 READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
@@ -52,6 +54,11 @@ class Settings:
 
 class Command(TyperCommand):
     """A command whose help has its docstring's examples as they are, and its advanced options last."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if not _DESCRIPTORS.exists():
+            raise InputError("/proc is not mounted here, and Cleave needs it", hint="as root: mount -t proc proc /proc")
+        return super().invoke(ctx)
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
         text, _, _ = (self.help or "").partition(_EXAMPLES)
