@@ -1,36 +1,26 @@
-"""MySQL's protocol, by mysql-mimic; what it leaves to its users, or leaves open, is here.
+"""Connections and statements of MySQL's protocol, by mysql-mimic; what it leaves open is closed here.
 
 - A client whose password is wrong is cut off: mysql-mimic would report the error and go on to take its statements.
 - Parameters of prepared statements stay values until a parser puts them into the statement; mysql-mimic pastes texts in
   as they are.
-- It looks for the end of a text without end for ever, and loses TLS's first bytes where they come early.
-- Packets, waits, connections and prepared statements have limits. A client that leaves stops its question.
-- Passwords travel under TLS, or on this machine under an RSA key made for the process: `caching_sha2_password`, its
-  full form, which every current client speaks.
+- Connections and prepared statements have limits. A client that leaves stops its query.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import hmac
 import io
 import re
 import secrets
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from decimal import Decimal
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from ssl import SSLContext
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.hashes import SHA1
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric import rsa
 from mysql_mimic import packets, types
-from mysql_mimic.auth import AuthInfo, AuthPlugin, AuthState, Forbidden, IdentityProvider, Success
-from mysql_mimic.auth import User as Account
-from mysql_mimic.charset import CharacterSet
 from mysql_mimic.connection import Connection
 from mysql_mimic.constants import DEFAULT_SERVER_CAPABILITIES, KillKind
 from mysql_mimic.control import LocalControl
@@ -38,9 +28,9 @@ from mysql_mimic.errors import ErrorCode, MysqlError
 from mysql_mimic.prepared import PreparedStatement
 from mysql_mimic.results import NullBitmap, ResultColumn, ResultSet
 from mysql_mimic.session import Session
-from mysql_mimic.stream import ConnectionClosed, MysqlStream
+from mysql_mimic.stream import ConnectionClosed
 from mysql_mimic.types import Capabilities, ColumnType
-from mysql_mimic.utils import aiterate, nonce, xor
+from mysql_mimic.utils import aiterate
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
 from sqlglot import exp
 
@@ -53,27 +43,21 @@ from cleave.gateway.dialect import (
     Parameter,
     placeholders,
 )
-from cleave.gateway.system import type_of
+from cleave.gateway.mysql_stream import ENDS, MOST_BEFORE_LOGIN, Accounts, Password, Stream
+from cleave.gateway.mysql_values import column_of, decimals_shown, read_parameter, text_or_bytes
 from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_connected
 from cleave.share.users import User, Users
-from cleave.table.types import decimals_of
 from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError, QueryRefused
 
-LOGIN_SECONDS: Final = 20.0
 IDLE_SECONDS: Final = 8 * 3600.0
-SEND_SECONDS: Final = 300.0  # for a client to take a part of an answer
 MOST_CONNECTIONS: Final = 256
-_MOST_BEFORE_LOGIN: Final = 1 << 13  # bytes of a packet
-_ENDS: Final = bytes(512)  # behind what mysql-mimic parses: it looks for the end of a text for ever
 _MOST_PACKET: Final = 4 * MOST_CHARACTERS + (1 << 16)
 _MOST_PREPARED: Final = 1024
 _MOST_REMEMBERED: Final = 4096  # passwords that were right
 _MOST_SET: Final = 1 << 14  # characters of a statement about the session
 _PAUSE_SECONDS: Final = 0.5  # after a connection that could not be taken
 _ROWS: Final = 1000
-_PACKET: Final = 0xFFFFFF
-_TLS_WANTED: Final = 32  # bytes of a client's wish for TLS
 _EXPRESSIONS: Final = frozenset({"sql_mode", "session_track_system_variables"})  # JDBC sets them to CONCAT(...)
 _TRANSACTION: Final = re.compile(r"SET\s+(?:(?:SESSION|LOCAL)\s+)?TRANSACTION\s", re.IGNORECASE)
 _ABOUT_SESSION: Final = frozenset({"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK"})
@@ -114,193 +98,6 @@ _VARIABLES: Final = SYSTEM_VARIABLES | {
 }
 
 
-class Stream:
-    """Packets of a bounded size, each within a time: mysql-mimic's stream, once the client has chosen TLS or not.
-
-    Until then nothing is read ahead: the first bytes of TLS follow right behind the request for it, and TLS needs them.
-    """
-
-    def __init__(self, client: socket.socket) -> None:
-        self._socket = client
-        self._stream: MysqlStream | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._sent = 0  # packets, before there is a stream
-        self._has_login = False
-        self.most = _MOST_BEFORE_LOGIN
-        self.patience = LOGIN_SECONDS
-        self.is_over = False
-
-    @property
-    def is_encrypted(self) -> bool:
-        return self._writer is not None and self._writer.get_extra_info("ssl_object") is not None
-
-    @property
-    def is_left(self) -> bool:
-        """Check whether the client has closed its side."""
-        return self._stream is not None and bool(self._stream.reader.at_eof())
-
-    async def start_tls(self, context: SSLContext) -> None:
-        await self._open(context)
-
-    async def _open(self, context: SSLContext | None) -> None:
-        if self._stream is not None:
-            raise ConnectionClosed
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(reader)
-        try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, self._socket, ssl=context, ssl_handshake_timeout=LOGIN_SECONDS if context else None
-            )
-        except OSError:  # SSLError is one
-            self.is_over = True
-            raise ConnectionClosed from None
-        self._writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        self._stream = stream = MysqlStream(reader, self._writer)
-        stream.seq.value = 2 * self._sent
-        self.write_many, self.write_text_rows, self.reset_seq = (
-            stream.write_many,
-            stream.write_text_rows,
-            stream.reset_seq,
-        )
-
-    async def read(self) -> bytes:
-        """Raises ConnectionClosed for a client that has gone, waits too long or sends what is no packet."""
-        if self.is_over:
-            raise ConnectionClosed
-        try:
-            async with asyncio.timeout(self.patience):
-                if self._stream is None:
-                    content = await self._read(self._received, 2 * self._sent - 1)
-                    if len(content) == _TLS_WANTED:
-                        return content
-                    await self._open(None)
-                else:
-                    content = await self._read(self._stream.reader.readexactly, None)
-                if not self._has_login:
-                    self._has_login = True
-                    content += _ENDS
-                return content
-        except (TimeoutError, EOFError, OSError):
-            raise ConnectionClosed from None
-
-    async def _received(self, size: int) -> bytes:
-        content = b""
-        while len(content) < size:
-            got = await asyncio.get_running_loop().sock_recv(self._socket, size - len(content))
-            if not got:
-                raise EOFError
-            content += got
-        return content
-
-    async def _read(self, exactly: Callable[[int], Awaitable[bytes]], number: int | None) -> bytes:
-        content = b""
-        while True:
-            (head,) = struct.unpack("<I", await exactly(4))
-            size = head & _PACKET
-            expected = next(self._stream.seq) if self._stream is not None else number
-            if head >> 24 != expected or len(content) + size > self.most:
-                self.is_over = True
-                raise ConnectionClosed
-            content += await exactly(size)
-            if size < _PACKET:
-                return content
-
-    async def write(self, content: bytes, drain: bool = True) -> None:
-        if self._stream is not None:
-            await self._stream.write(content, drain=False)
-            if drain:
-                await self.drain()
-            return
-        packet = struct.pack("<I", len(content) | 2 * self._sent << 24) + content
-        self._sent += 1
-        async with asyncio.timeout(LOGIN_SECONDS):
-            await asyncio.get_running_loop().sock_sendall(self._socket, packet)
-
-    async def drain(self) -> None:
-        """Raises ConnectionClosed for a client that takes nothing for too long."""
-        if self._stream is None or self._writer is None:
-            return
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await self._stream.drain()
-        except (TimeoutError, OSError):
-            self.is_over = True
-            self._writer.transport.abort()
-            raise ConnectionClosed from None
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        else:
-            self._socket.close()
-
-
-class Password(AuthPlugin):
-    """`caching_sha2_password` without its cache: the password itself is sent, under TLS or an RSA key, and compared
-    with its Argon2id hash.
-    """
-
-    name = client_plugin_name = "caching_sha2_password"
-    _TAKES_KEY, _SEND_PASSWORD = b"\x02", b"\x04"
-
-    def __init__(self, stream: Stream, check: Check, key: rsa.RSAPrivateKey, *, needs_tls: bool) -> None:
-        self._stream = stream
-        self._check = check
-        self._key = key
-        self._needs_tls = needs_tls
-
-    async def auth(self, auth_info: AuthInfo | None = None) -> AuthState:
-        challenge = nonce(20)
-        if auth_info is None:
-            auth_info = yield challenge + b"\0"
-        elif auth_info.handshake_auth_data:
-            challenge = auth_info.handshake_auth_data.rstrip(b"\0")
-        if not self._stream.is_encrypted and self._needs_tls:
-            yield Forbidden("this server takes connections under TLS only")
-            return
-        if not auth_info.data.strip(b"\0"):
-            yield Forbidden("a password is needed")
-            return
-        name = auth_info.username
-        auth_info = yield self._SEND_PASSWORD
-        sent = auth_info.data
-        if not self._stream.is_encrypted:
-            if sent == self._TAKES_KEY:
-                auth_info = yield self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-                sent = auth_info.data
-            sent = self._opened(sent, challenge)
-        if await self._check(name, sent.removesuffix(b"\0")):
-            yield Success(name)
-        else:
-            yield Forbidden()
-
-    def _opened(self, sent: bytes, challenge: bytes) -> bytes:
-        """The password, which is masked by the challenge, as MySQL has it. Empty where it cannot be opened."""
-        try:
-            masked = self._key.decrypt(sent, padding.OAEP(padding.MGF1(SHA1()), SHA1(), None))  # noqa: S303
-        except ValueError:
-            return b""
-        repeated = challenge * (len(masked) // len(challenge) + 1)
-        return xor(masked, repeated[: len(masked)])
-
-
-Check = Callable[[str, bytes], Any]
-
-
-class Accounts(IdentityProvider):
-    """Treat every name as a user until a password is wrong, so that names cannot be guessed."""
-
-    def __init__(self, plugin: Password) -> None:
-        self._plugin = plugin
-
-    def get_plugins(self) -> Sequence[AuthPlugin]:
-        return [self._plugin]
-
-    async def get_user(self, username: str) -> Account | None:
-        return Account(name=username, auth_plugin=self._plugin.name)
-
-
 class Client(Connection):
     """Connection of mysql-mimic whose user is settled before its first statement."""
 
@@ -322,16 +119,16 @@ class Client(Connection):
 
     async def handle_change_user(self, data: bytes) -> None:
         self.session.leave()
-        if len(data) > _MOST_BEFORE_LOGIN:
+        if len(data) > MOST_BEFORE_LOGIN:
             self.stream.is_over = True
             raise MysqlError("the message is too long", ErrorCode.MALFORMED_PACKET)
-        await super().handle_change_user(data + _ENDS)
+        await super().handle_change_user(data + ENDS)
         self.stream.is_over = self.session.user is None
 
     async def handle_field_list(self, data: bytes) -> None:
-        if len(data) > _MOST_BEFORE_LOGIN:
+        if len(data) > MOST_BEFORE_LOGIN:
             raise MysqlError("the message is too long", ErrorCode.MALFORMED_PACKET)
-        await super().handle_field_list(data + _ENDS)
+        await super().handle_field_list(data + ENDS)
 
     async def handle_reset_connection(self, data: bytes) -> None:
         self.prepared_stmts.clear()
@@ -427,76 +224,15 @@ class Client(Connection):
             if nulls.is_flipped(place):
                 values.append(None)
             elif place in long:
-                values.append(_text_or_bytes(bytes(long[place]), kind, self.client_charset))
+                values.append(text_or_bytes(bytes(long[place]), kind, self.client_charset))
             else:
-                values.append(_read(reader, kind, self.client_charset, unsigned=unsigned))
+                values.append(read_parameter(reader, kind, self.client_charset, unsigned=unsigned))
         return tuple(values)
 
 
 async def _packets(result_set: ResultSet, make: Callable[..., bytes]) -> AsyncIterator[bytes]:
     async for row in aiterate(result_set.rows):
         yield make(row, result_set.columns)
-
-
-_BLOBS: Final = frozenset(
-    {ColumnType.BLOB, ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.GEOMETRY}
-)
-_NUMBERS: Final = {  # as `struct` calls them
-    **{ColumnType.TINY: "b", ColumnType.SHORT: "h", ColumnType.YEAR: "h", ColumnType.INT24: "i", ColumnType.LONG: "i"},
-    **{ColumnType.LONGLONG: "q", ColumnType.FLOAT: "f", ColumnType.DOUBLE: "d"},
-}
-
-
-def _read(reader: io.BytesIO, kind: ColumnType, charset: CharacterSet, *, unsigned: bool) -> Parameter:
-    """https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_binary_resultset.html"""
-    if code := _NUMBERS.get(kind):
-        form = f"<{code.upper() if unsigned and code not in 'fd' else code}"
-        (number,) = struct.unpack(form, reader.read(struct.calcsize(form)))
-        return cast("int | float", number)
-    match kind:
-        case ColumnType.BOOL:
-            return bool(types.read_uint_1(reader))
-        case ColumnType.DATE | ColumnType.DATETIME | ColumnType.TIMESTAMP:
-            return _moment(types.read_str_len(reader))
-        case ColumnType.TIME:
-            return _span(types.read_str_len(reader))
-        case ColumnType.NULL:
-            return None
-    return _text_or_bytes(types.read_str_len(reader), kind, charset)
-
-
-def _text_or_bytes(content: bytes, kind: ColumnType, charset: CharacterSet) -> Parameter:
-    if kind in (ColumnType.DECIMAL, ColumnType.NEWDECIMAL):
-        value = Decimal(content.decode("ascii")) if len(content) < 100 else Decimal("NaN")
-        if not value.is_finite():
-            raise ValueError
-        return value
-    if kind in _BLOBS:
-        try:
-            return charset.decode(content)  # drivers send long texts as blobs
-        except UnicodeDecodeError:
-            return content
-    return charset.decode(content)
-
-
-def _moment(content: bytes) -> datetime.date | None:
-    if not content:
-        return None  # MySQL's zero date
-    year, month, day = struct.unpack_from("<HBB", content)
-    if len(content) == 4:
-        return datetime.date(year, month, day)
-    hour, minute, second = struct.unpack_from("<BBB", content, 4)
-    micro = struct.unpack_from("<I", content, 7)[0] if len(content) > 7 else 0
-    return datetime.datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - MySQL's has no zone
-
-
-def _span(content: bytes) -> datetime.timedelta:
-    if not content:
-        return datetime.timedelta()
-    negative, days, hours, minutes, seconds = struct.unpack_from("<BIBBB", content)
-    micro = struct.unpack_from("<I", content, 8)[0] if len(content) > 8 else 0
-    span = datetime.timedelta(days, seconds, micro, 0, minutes, hours)
-    return -span if negative else span
 
 
 class Statements(Session):
@@ -609,8 +345,8 @@ class Statements(Session):
             self._warnings = []
             raise MysqlError(str(error), ErrorCode.UNKNOWN_ERROR) from None
         self._warnings = reply.warnings
-        self.decimals = [_decimals(type_) for _, type_ in reply.columns]
-        return ResultSet(self._rows(reply), [_column(name, type_) for name, type_ in reply.columns])
+        self.decimals = [decimals_shown(type_) for _, type_ in reply.columns]
+        return ResultSet(self._rows(reply), [column_of(name, type_) for name, type_ in reply.columns])
 
     async def _has_left(self) -> bool:
         return bool(self.connection.stream.is_left)
@@ -726,93 +462,3 @@ def _is_local(client: socket.socket) -> bool:
         return is_loopback(client.getpeername()[0])
     except OSError:  # it has left again
         return False
-
-
-def _column(name: str, duck: str) -> ResultColumn:
-    """Description and encoders of a column."""
-    data_type = type_of(duck)[0]
-    kind = _KINDS.get(data_type, ColumnType.VAR_STRING)
-    if duck == "BLOB":
-        return ResultColumn(name, ColumnType.BLOB, CharacterSet.binary, _as_bytes, _long_bytes)
-    if data_type == "float":
-        kind = ColumnType.DOUBLE  # which loses no digit
-    text = _TEXT.get(data_type, _as_text)
-    return ResultColumn(name, kind, CharacterSet.utf8mb4, text, _BINARY.get(data_type, _long_text))
-
-
-def _decimals(duck: str) -> int:
-    """Decimals that a column's description states: drivers cut a time's microseconds to as many."""
-    data_type = type_of(duck)[0]
-    return decimals_of(duck) or 0 if data_type == "decimal" else _DECIMALS.get(data_type, 0)
-
-
-_KINDS: Final = {
-    "tinyint": ColumnType.LONG,
-    "smallint": ColumnType.LONG,
-    "int": ColumnType.LONG,
-    "bigint": ColumnType.LONGLONG,
-    "decimal": ColumnType.NEWDECIMAL,
-    "double": ColumnType.DOUBLE,
-    "date": ColumnType.DATE,
-    "datetime": ColumnType.DATETIME,
-    "time": ColumnType.TIME,
-    "json": ColumnType.JSON,
-}
-_DECIMALS: Final = {"datetime": 6, "time": 6, "double": 31, "float": 31}  # 31: as many as there are
-_BITS: Final = {"true": "1", "false": "0"}
-
-
-def _as_text(_: ResultColumn, text: str) -> bytes:
-    return text.encode()
-
-
-def _as_bit(_: ResultColumn, text: str) -> bytes:
-    return _BITS.get(text, text).encode()
-
-
-def _as_moment(_: ResultColumn, text: str) -> bytes:
-    return text.removesuffix("+00").encode()
-
-
-def _as_bytes(_: ResultColumn, text: str) -> bytes:
-    """Bytes of DuckDB's text of a BLOB: `\\xAB` for what is no printable character of ASCII."""
-    parts = text.split("\\x")
-    return parts[0].encode() + b"".join(bytes.fromhex(each[:2]) + each[2:].encode() for each in parts[1:])
-
-
-def _long_text(_: ResultColumn, text: str) -> bytes:
-    return types.str_len(text.encode())
-
-
-def _long_bytes(column: ResultColumn, text: str) -> bytes:
-    return types.str_len(_as_bytes(column, text))
-
-
-def _binary(kind: ColumnType, convert: Callable[[str], Any]) -> Callable[[ResultColumn, str], bytes]:
-    """mysql-mimic's encoding of a value that is made of a text."""
-    plain = ResultColumn("", kind)
-    return lambda _, text: plain.binary_encode(convert(text))
-
-
-def _whole(text: str) -> int:
-    return int(_BITS.get(text, text))
-
-
-def _moment_of(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text.removesuffix("+00"))
-
-
-def _clock(text: str) -> datetime.timedelta:
-    hour, minute, second = text.split(":")  # 24:00:00 is one
-    return datetime.timedelta(hours=int(hour), minutes=int(minute), seconds=float(second))
-
-
-_TEXT: Final = {"tinyint": _as_bit, "datetime": _as_moment}
-_BINARY: Final = {
-    **dict.fromkeys(("tinyint", "smallint", "int"), _binary(ColumnType.LONG, _whole)),
-    "bigint": _binary(ColumnType.LONGLONG, int),
-    **dict.fromkeys(("double", "float"), _binary(ColumnType.DOUBLE, float)),
-    "date": _binary(ColumnType.DATE, datetime.date.fromisoformat),
-    "datetime": _binary(ColumnType.DATETIME, _moment_of),
-    "time": _binary(ColumnType.TIME, _clock),
-}
