@@ -86,8 +86,8 @@ def figure_of(value: Number) -> Figure:
 def exact_double(value: Fraction | fmpq) -> Figure:
     """`value` correctly rounded; its bound is unknown where doubles overflow."""
     double = nearest(value)
-    known = math.isfinite(double)
-    return Figure(double, 0.0 if known else math.inf, known, rational(value))
+    finite = math.isfinite(double)
+    return Figure(double, 0.0 if finite else math.inf, finite, rational(value))
 
 
 def rounded(double: float, ball: arb) -> Figure:
@@ -117,11 +117,11 @@ def exact_root(value: Fraction | fmpq, sign: int = 1) -> Figure:
         return exact_double(fmpq(sign * above, below))
     shift = max(0, _ROOT_BITS - (top.bit_length() - bottom.bit_length()) // 2)
     scaled = (top << (2 * shift)) // bottom
-    found = math.isqrt(scaled)
+    floor = math.isqrt(scaled)
     # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
-    cut = found * found != scaled or scaled * bottom != top << (2 * shift)
+    cut = floor * floor != scaled or scaled * bottom != top << (2 * shift)
     with precision():
-        return rounded(nearest(fmpq(sign * (2 * found + cut), 2 << shift)), sign * arb(rational(value)).sqrt())
+        return rounded(nearest(fmpq(sign * (2 * floor + cut), 2 << shift)), sign * arb(rational(value)).sqrt())
 
 
 def inexact(value: arb) -> Figure:

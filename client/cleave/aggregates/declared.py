@@ -232,8 +232,8 @@ def _determination(group: Group) -> Figure | Number:
         return undecided()
     if is_zero(y):
         return fmpq(1)
-    found = both**2 / (x * y)
-    return found if isinstance(found, fmpq) else within(found, 0, 1)
+    square = both**2 / (x * y)
+    return square if isinstance(square, fmpq) else within(square, 0, 1)
 
 
 _PAIRS = (

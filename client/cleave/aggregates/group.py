@@ -92,8 +92,8 @@ class Aggregate:
         if count < self.least:
             return null()
         with precision():
-            found = self.formula(Group(count, moments, arguments))
-            return found if isinstance(found, Figure) else figure_of(found)
+            result = self.formula(Group(count, moments, arguments))
+            return result if isinstance(result, Figure) else figure_of(result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Power(Moment):
         if self.degree == 4:
             return columns.multiply(squares, squares, farthest**2, farthest**2), Reading(unit)
         cubes = columns.multiply(squares, sizes, farthest**2, farthest)
-        return x.kept(columns.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
+        return x.zeroed(columns.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
 
     def _of_doubles(self, x: Operand) -> tuple[Doubles, Reading]:
         exponent = math.frexp(x.spread)[1]
@@ -121,7 +121,7 @@ class Cross(Moment):
             limit = _reach(x.domain) * _reach(y.domain)
             products = columns.multiply(sizes, others, _reach(x.domain), _reach(y.domain))
             unit = Fraction(1, x.domain.unit * y.domain.unit)
-            return x.kept(columns.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
+            return x.zeroed(columns.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
         (one, lost, scale), (other, other_lost, other_scale) = _doubles(x), _doubles(y)
         unit = scale * other_scale
         # each factor is at most 1 and off by what it lost; the product is rounded once

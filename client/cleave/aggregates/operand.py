@@ -40,10 +40,10 @@ class Operand:
 
     def counted(self, flags: NDArray[np.bool_] | np.bool_) -> Words:
         """`flags` as a column of 0 and 1, 0 in rows that do not count."""
-        kept = flags if self.present is None else flags & self.present
-        return np.asarray(kept, np.uint64)[None]
+        counting = flags if self.present is None else flags & self.present
+        return np.asarray(counting, np.uint64)[None]
 
-    def kept(self, column: Words) -> Words:
+    def zeroed(self, column: Words) -> Words:
         """`column` with 0 in rows that do not count."""
         if self.present is not None:
             column[:, ~self.present] = 0
@@ -98,12 +98,12 @@ def _outside(name: str, rows: Flags) -> InputError:
 
 def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
     values = column.values.astype(np.float64, copy=present is not None)  # rows that do not count are written over
-    known = np.isfinite(values)
+    usable = np.isfinite(values)
     if column.valid is not None:
-        known |= ~column.valid
-    if not known.all():
+        usable |= ~column.valid
+    if not usable.all():
         raise InputError(
-            f"{name} is infinite or not a number in {int((~known).sum())} of {len(known)} rows",
+            f"{name} is infinite or not a number in {int((~usable).sum())} of {len(usable)} rows",
             hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
         )
     if math.isfinite(domain.low) or math.isfinite(domain.high):
@@ -114,8 +114,8 @@ def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> O
             raise _outside(name, outside)
     if present is not None:
         values[~present] = 1.0
-    kept = values if present is None else values[present]
-    centre = _centre(kept)
+    counting = values if present is None else values[present]
+    centre = _centre(counting)
     distance, spread, lost = _centred(values, centre, present)
     empty = np.zeros((1, 0), np.uint64)
     return Operand(domain, Fraction(centre), present, empty, values, distance, spread, lost)

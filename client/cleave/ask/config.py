@@ -48,13 +48,13 @@ def usual(name: str) -> str | None:
 
 def user() -> str:
     """Return what audit logs call this user; empty where nothing was set. Raises InputError."""
-    found = usual("user") or ""
-    if len(found) > _LONGEST_USER or not found.isprintable():
+    user = usual("user") or ""
+    if len(user) > _LONGEST_USER or not user.isprintable():
         raise InputError(
-            f"the user's name has {len(found)} characters, or some that cannot be printed",
+            f"the user's name has {len(user)} characters, or some that cannot be printed",
             hint=f"at most {_LONGEST_USER} characters in {SETTINGS['user']}, or by `cleave config user`",
         )
-    return found
+    return user
 
 
 def origin(name: str) -> str:
@@ -74,7 +74,7 @@ def settings() -> dict[str, str]:
 def _read(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text)
+        values = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, str]:
         raise InputError(
             f"{path}{f', line {place[1]}' if place else ''}: is not TOML", hint='a line of it: store = "s3://bucket"'
         ) from None
-    for name, value in found.items():
+    for name, value in values.items():
         line = next(
             (n for n, row in enumerate(text.splitlines(), 1) if re.match(rf'\s*["\[]*{re.escape(name)}\b', row)), 1
         )
@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, str]:
             raise InputError(f"{path}, line {line}: there is no setting {name!r}", hint=hint)
         if not isinstance(value, str) or not value:
             raise InputError(f"{path}, line {line}: {name} is not text", hint=f'{name} = "..."')
-    return found
+    return values
 
 
 def change(name: str, value: str) -> Path:
@@ -101,8 +101,8 @@ def change(name: str, value: str) -> Path:
     path = config_path()
     if path is None:
         raise InputError("this account has no home directory", hint="set XDG_CONFIG_HOME")
-    kept = settings() | {name: value}
-    quoted = {key: each.replace("\\", "\\\\").replace('"', '\\"') for key, each in kept.items() if each}
+    values = settings() | {name: value}
+    quoted = {key: each.replace("\\", "\\\\").replace('"', '\\"') for key, each in values.items() if each}
     if any(not each.isprintable() for each in quoted.values()):
         raise InputError(f"{name}: holds a character that cannot be printed")
     content = "".join(f'{key} = "{each}"\n' for key, each in quoted.items())

@@ -62,10 +62,10 @@ class HereSource(Source):
 
     def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """Plan a question, or return its plan of a moment ago, unless the question reads the clock."""
-        asked = (sql, cloud_only)
-        plan = self._plans.pop(asked, None) or self._planned(sql, cloud_only=cloud_only)
+        query = (sql, cloud_only)
+        plan = self._plans.pop(query, None) or self._planned(sql, cloud_only=cloud_only)
         if not any(name in sql.lower() for name in TODAY):
-            self._plans[asked] = plan
+            self._plans[query] = plan
             while len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
         return plan

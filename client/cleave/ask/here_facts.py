@@ -65,8 +65,8 @@ def _fates(
     read = {name for argument in plan.arguments for name in argument.columns}
     here = {name for each in plan.local for name in each.columns}
     encrypted = Counter[str]()
-    for made, size in zip(columns.names, _bytes(packing), strict=True):
-        for number in made.arguments:
+    for packed, size in zip(columns.names, _bytes(packing), strict=True):
+        for number in packed.arguments:
             for name in _behind(plan.arguments[number], table.schema):
                 encrypted[name] += size
     for column in table.schema.columns:

@@ -332,12 +332,12 @@ def complete(options: type[G], given: G) -> G:
 
     Raises TypeError for an unknown argument, UsageError for a time that is out of range.
     """
-    known = {name: flag.default for name, flag in flags(options).items()}
+    defaults = {name: flag.default for name, flag in flags(options).items()}
     for name in cast("dict[str, Any]", given):
-        if name not in known:
-            near = did_you_mean(name, known)
+        if name not in defaults:
+            near = did_you_mean(name, defaults)
             raise TypeError(f"there is no argument {name!r}" + (f"; {near}" if near else ""))
-    values = known | cast("dict[str, Any]", given)
+    values = defaults | cast("dict[str, Any]", given)
     if values.get("timeout") is not None and not 0 < values["timeout"] <= LONGEST_TIMEOUT:
         raise UsageError(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
     return cast(G, values)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 4
-_KEPT = 4  # parts of the memory: one is for rows that later queries read again
+_RESIDENT = 4  # parts of the memory: one is for rows that later queries read again
 _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
 
@@ -109,8 +109,8 @@ class StoredSource(Source):
         self._machine = machine
         self._fetch_limit = fetch_limit
         most = quarter_of_memory() if memory_limit is None else memory_limit
-        kept = most // _KEPT if most >= _KEEPS else 0
-        self._kept = ResidentTables(most - kept, kept)
+        resident = most // _RESIDENT if most >= _KEEPS else 0
+        self._resident = ResidentTables(most - resident, resident)
         self._others = tuple(others)
         self._stores = stores
         self._open = contextlib.ExitStack()
@@ -123,7 +123,7 @@ class StoredSource(Source):
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
-            self._open.callback(self._kept.close)
+            self._open.callback(self._resident.close)
             self._open.callback(self._let_go)
             if name is not None:
                 self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
@@ -229,7 +229,7 @@ class StoredSource(Source):
         return self._held.get(name.lower())
 
     def _hold(self, name: str, opened: Opened) -> None:
-        self._held[name.lower()] = Stored(self._tables, opened, session=self._kept)
+        self._held[name.lower()] = Stored(self._tables, opened, session=self._resident)
 
     def _at(self, name: str, *, whose: bool) -> Stored:
         """A table that is held. `whose`: with the contributor of each row, if it has contributors."""

@@ -73,13 +73,13 @@ def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
         stored = tables[plan.table.lower()]
         cells, ordered = None if pad else cells_of(stored, plan.conditions), not all(each.exact for each in plan.local)
         return [Fetch(plan.table, stored, plan.fetched_columns, ordered, cells)]
-    found = []
+    fetched = []
     for name, columns in plan.reads.items():
         if name.lower() in tables:
             stored = tables[name.lower()]
             cells = cells_of(stored, plan.conditions) if len(plan.reads) == 1 and not pad else None
-            found.append(Fetch(name, stored, columns, True, cells))
-    return found
+            fetched.append(Fetch(name, stored, columns, True, cells))
+    return fetched
 
 
 def work_of(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: bool, services: bool) -> Work:

@@ -14,7 +14,7 @@ from cleave.aggregates.balls import Number, half_unit, nearest, rational
 from cleave.aggregates.base import UNIT, Figure
 from cleave.finish import numbers
 from cleave.finish.numbers import Special, ends, nearest_single, not_negative
-from cleave.finish.values import NULL, UNKNOWN, Text, Value, known
+from cleave.finish.values import NULL, UNKNOWN, Text, Value, value_of
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_numeric
 
 PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
@@ -127,16 +127,16 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
         return NULL
     number = figure.value
     if isinstance(number, bool):
-        return known(number)
+        return value_of(number)
     if isinstance(number, float) and not math.isfinite(number):
         if not figure.exact:
             return UNKNOWN
-        return known(Special.NAN if math.isnan(number) else Special.UP if number > 0 else Special.DOWN)
+        return value_of(Special.NAN if math.isnan(number) else Special.UP if number > 0 else Special.DOWN)
     if figure.exact and (not isinstance(number, float) or not number):
-        return known(rational(number))
+        return value_of(rational(number))
     ball = figure.ball
     if isinstance(ball, fmpq):
-        return known(ball)
+        return value_of(ball)
     if ball is None:
         radius = figure.bound if not figure.exact else abs(float(number)) * UNIT
         if not math.isfinite(radius):
@@ -145,8 +145,8 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
     if not ball.is_finite():
         return UNKNOWN
     if ball.is_exact():
-        return known(ball.fmpq())
-    return known(ball if NONNEGATIVE.isdisjoint(names) else not_negative(ball))
+        return value_of(ball.fmpq())
+    return value_of(ball if NONNEGATIVE.isdisjoint(names) else not_negative(ball))
 
 
 def certified_plain(value: Any, total: Any, count: int | None) -> Value:
@@ -160,7 +160,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
     if value is None or not count:
         return NULL if value is None else UNKNOWN
     if not isinstance(total, float):
-        return known(rational(Fraction(total) / count)) if total is not None else UNKNOWN
+        return value_of(rational(Fraction(total) / count)) if total is not None else UNKNOWN
     if not math.isfinite(value) or not math.isfinite(total):
         return UNKNOWN
     roundings = count * Fraction(UNIT)  # one more than there are
@@ -168,7 +168,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
         return UNKNOWN
     gamma = roundings / (1 - roundings)  # below 1/3
     radius = gamma * Fraction(total) / (1 - gamma) + 4 * Fraction(UNIT) * abs(Fraction(value)) + _TINY
-    return known(arb(rational(value), arb(rational(radius))))
+    return value_of(arb(rational(value), arb(rational(radius))))
 
 
 def published(figure: Figure) -> int | float | Fraction | bool | None:

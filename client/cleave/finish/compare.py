@@ -207,9 +207,9 @@ def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descendin
             low.append(-2 * _FAR)
             high.append(2 * _FAR)
         else:
-            found = [ranks[key] for key in each]
-            low.append(min(found))
-            high.append(max(found))
+            places = [ranks[key] for key in each]
+            low.append(min(places))
+            high.append(max(places))
     return Term([ranks[key] for key in mine], low, high)
 
 

@@ -20,7 +20,7 @@ from cleave.finish.functions import cast, in_range
 from cleave.finish.groups import GroupTable, failed
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
-from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, known
+from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, value_of
 from cleave.sql.nodes import Case, Cast, Column, Constant, Node, write, write_ordered
 from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.read import expressions_of, orderings_of
@@ -45,17 +45,17 @@ class Evaluator:
         self._certified = certified
         self._exact = exact
         self._shapes = shapes
-        self._known: dict[str, dict[int, Value]] = {}
+        self._values: dict[str, dict[int, Value]] = {}
 
     def values(self, node: Node, rows: Sequence[int]) -> list[Value]:
         """Return the values of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps
         from it.
         """
-        known = self._known.setdefault(write(node), {})
-        missing = [row for row in rows if row not in known]
+        values = self._values.setdefault(write(node), {})
+        missing = [row for row in rows if row not in values]
         if missing:
-            known.update(zip(missing, self._fresh(node, missing), strict=True))
-        return [known[row] for row in rows]
+            values.update(zip(missing, self._fresh(node, missing), strict=True))
+        return [values[row] for row in rows]
 
     def _fresh(self, node: Node, rows: Sequence[int]) -> list[Value]:
         if isinstance(node, Column):
@@ -64,10 +64,10 @@ class Evaluator:
             return self._of_duckdb(node, rows)
         if self._shapes.is_exactly_typed(node):
             settled = self._settled(node, rows)
-            found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
-            open_ = [row for row in rows if row not in found]
-            found |= zip(open_, self._computed(node, open_), strict=True)
-            return [found[row] for row in rows]
+            values = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
+            open_ = [row for row in rows if row not in values]
+            values |= zip(open_, self._computed(node, open_), strict=True)
+            return [values[row] for row in rows]
         return self._computed(node, rows)
 
     def _settled(self, node: Node, rows: Sequence[int]) -> list[int]:
@@ -87,12 +87,12 @@ class Evaluator:
         sql, type_ = write(node), self._shapes.type(node)
         guessed = not self._shapes.is_exactly_typed(node)
         try:
-            found = self._table.column(sql, type_, rows)
+            values = self._table.column(sql, type_, rows)
         except duckdb.Error:
             if len(rows) == 1:
-                return [known(Special.FAILED)]
+                return [value_of(Special.FAILED)]
             return [value for row in rows for value in self._of_duckdb(node, [row])]
-        return [Value((atom_of(value),), guessed=guessed) for value in found]
+        return [Value((atom_of(value),), guessed=guessed) for value in values]
 
     def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
         """Evaluate a function unknown here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
@@ -100,8 +100,8 @@ class Evaluator:
         if self._shapes.type(node) in FLOATS and names:
             return [UNKNOWN] * len(rows)
         settled = self._settled(node, rows)
-        found = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
-        return [found.get(row, UNKNOWN) for row in rows]
+        values = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
+        return [values.get(row, UNKNOWN) for row in rows]
 
     # what is computed here
 
@@ -129,37 +129,37 @@ class Evaluator:
     def _constant(self, node: Constant) -> Value:
         if node.kind == "NULL_LITERAL":
             return NULL
-        return known(node.text.lower() == "true" if node.kind == "BOOLEAN" else self._shapes.literal(node))
+        return value_of(node.text.lower() == "true" if node.kind == "BOOLEAN" else self._shapes.literal(node))
 
     def _branches(self, branches: Iterable[tuple[Node, Node]], default: Node, rows: Sequence[int]) -> list[Value]:
-        made: dict[int, list[Value]] = {row: [] for row in rows}
+        possible: dict[int, list[Value]] = {row: [] for row in rows}
         still = list(rows)
         for condition, result in branches:
             conditions = dict(zip(still, self.values(condition, still), strict=True))
             for row, value in conditions.items():
                 if Special.FAILED in value.atoms:
-                    made[row].append(known(Special.FAILED))
+                    possible[row].append(value_of(Special.FAILED))
             taken = [row for row, value in conditions.items() if _may_be(value, holds=True)]
             for row, value in zip(taken, self.values(result, taken), strict=True):
-                made[row].append(value)
+                possible[row].append(value)
             still = [row for row, value in conditions.items() if _may_be(value, holds=False)]
         for row, value in zip(still, self.values(default, still), strict=True):
-            made[row].append(value)
-        return [either(*made[row]) for row in rows]
+            possible[row].append(value)
+        return [either(*possible[row]) for row in rows]
 
     def _coalesce(self, arguments: Sequence[Node], rows: Sequence[int]) -> list[Value]:
-        made: dict[int, list[Value]] = {row: [] for row in rows}
+        possible: dict[int, list[Value]] = {row: [] for row in rows}
         still = list(rows)
         for argument in arguments:
             values = dict(zip(still, self.values(argument, still), strict=True))
             for row, value in values.items():
                 present = [atom for atom in value.atoms if atom is not Special.NULL]
                 if present:
-                    made[row].append(gather(present, torn=value.torn, guessed=value.guessed))
+                    possible[row].append(gather(present, torn=value.torn, guessed=value.guessed))
             still = [row for row, value in values.items() if Special.NULL in value.atoms]
         for row in still:
-            made[row].append(NULL)
-        return [either(*made[row]) for row in rows]
+            possible[row].append(NULL)
+        return [either(*possible[row]) for row in rows]
 
     def _function(self, node: Node, name: str, arguments: Sequence[Node]) -> Callable[..., Result]:
         types = [self._shapes.type(argument) for argument in arguments]
@@ -209,9 +209,9 @@ class Evaluator:
             chosen = compare.extreme(greatest=name == "greatest", floats=floats)
             return lambda *atoms: _all(chosen, atoms)
         if name == "cast":
-            made = cast(types[0], self._shapes.type(node))
-            assert made is not None  # noqa: S101 - is_known has asked
-            return _then(made, _failed_to_null) if isinstance(node, Cast) and node.may_fail else made
+            converted = cast(types[0], self._shapes.type(node))
+            assert converted is not None  # noqa: S101 - is_known has asked
+            return _then(converted, _failed_to_null) if isinstance(node, Cast) and node.may_fail else converted
         return _OTHERS[name]
 
     def _digits(self, arguments: Sequence[Node]) -> int:
@@ -235,9 +235,9 @@ def _atoms(result: Result) -> tuple[Atom, ...]:
 
 def _then(first: Callable[..., Result], second: Callable[..., Result]) -> Callable[..., Result]:
     def composed(*atoms: Atom) -> Result:
-        made = first(*atoms)
-        torn = isinstance(made, Value) and made.torn
-        return gather((each for atom in _atoms(made) for each in _atoms(second(atom))), torn=torn)
+        result = first(*atoms)
+        torn = isinstance(result, Value) and result.torn
+        return gather((each for atom in _atoms(result) for each in _atoms(second(atom))), torn=torn)
 
     return composed
 
@@ -247,17 +247,17 @@ def _all(function: Callable[..., Result], results: Sequence[Result]) -> Result:
 
 
 def _nullif(one: Atom, equal: Result) -> Result:
-    made: list[Atom] = []
+    atoms: list[Atom] = []
     for atom in _atoms(equal):
         if atom is Special.FAILED:
-            made.append(atom)
+            atoms.append(atom)
         elif atom is True:
-            made.append(Special.NULL)
+            atoms.append(Special.NULL)
         elif atom is Special.UNKNOWN:
-            made += [Special.NULL, one]
+            atoms += [Special.NULL, one]
         else:  # not equal, or NULL on either side
-            made.append(one)
-    return tuple(made)
+            atoms.append(one)
+    return tuple(atoms)
 
 
 def _failed_to_null(atom: Atom) -> Result:

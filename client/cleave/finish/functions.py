@@ -171,12 +171,12 @@ def logarithm_to(base: Atom, one: Atom) -> Result:
 
 
 def combined(function: Callable[..., Result], below: Result, above: Result) -> Result:
-    made: list[Atom] = []
+    results: list[Atom] = []
     for low in below if isinstance(below, tuple) else (below,):
         for high in above if isinstance(above, tuple) else (above,):
             result = function(high, low)
-            made.extend(result if isinstance(result, tuple) else (result,))  # type: ignore[arg-type]
-    return tuple(made)
+            results.extend(result if isinstance(result, tuple) else (result,))  # type: ignore[arg-type]
+    return tuple(results)
 
 
 @strict
@@ -191,13 +191,13 @@ def is_special(*specials: Special, negated: bool = False) -> Callable[..., Resul
     """Return whether a value is one of these, as a DOUBLE holds it."""
 
     @strict
-    def found(atom: Atom) -> Result:
+    def matches(atom: Atom) -> Result:
         if not isinstance(atom, fmpq | arb):
             return (atom in specials) != negated
         held = {math.isinf(nearest(end)) and Special.UP in specials for end in ends(atom)}
         return tuple(each != negated for each in held)
 
-    return found
+    return matches
 
 
 def _sign(value: Number) -> Result:
@@ -331,11 +331,11 @@ def cast(source: str, target: str) -> Callable[..., Result] | None:
         if not isinstance(value, fmpq | arb):
             return Special.FAILED if isinstance(value, Special) else Special.UNKNOWN
         wide = numbers.as_double(value) if source in FLOATS else value
-        made: list[Atom] = []
+        results: list[Atom] = []
         for each in numbers.stepped(wide, step, unit):
             result = checked(each)
-            made.extend(result if isinstance(result, tuple) else (result,))  # type: ignore[arg-type]
-        return tuple(made)
+            results.extend(result if isinstance(result, tuple) else (result,))  # type: ignore[arg-type]
+        return tuple(results)
 
     return rounded
 

@@ -92,8 +92,8 @@ class GroupTable:
         rows = range(self.size) if rows is None else rows
         some = len(rows) < self.size
         wanted = " WHERE place IN (SELECT unnest(?::BIGINT[]))" if some else ""
-        found = self._execute(f"SELECT place, {shown} FROM groups{wanted}", [list(rows)] if some else [])
-        by_place = {place: values for place, *values in found}
+        fetched = self._execute(f"SELECT place, {shown} FROM groups{wanted}", [list(rows)] if some else [])
+        by_place = {place: values for place, *values in fetched}
         chosen = [by_place[row] for row in rows]
         return [list(each) for each in zip(*chosen, strict=True)] if chosen else [[] for _ in expressions]
 
@@ -123,8 +123,8 @@ class GroupTable:
 
 def _left_out(keys: Sequence[int], plan: QueryPlan, number: int) -> int:
     """GROUPING() of `keys` in a set: a bit for each that it leaves out, the last one's lowest."""
-    kept = plan.sets[number] if plan.sets is not None else range(len(plan.keys))
-    return sum((key not in kept) << place for place, key in enumerate(reversed(keys)))
+    grouped = plan.sets[number] if plan.sets is not None else range(len(plan.keys))
+    return sum((key not in grouped) << place for place, key in enumerate(reversed(keys)))
 
 
 def _text(value: int | float | Decimal | Fraction | bool | None) -> str | None:

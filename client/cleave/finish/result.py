@@ -116,7 +116,7 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
         names.append("undecided")
         types.append("VARCHAR")
     scanned = ", ".join(result.scanned_columns) or "rows"
-    if told := bounds and result.scanned:
+    if scans := bounds and result.scanned:
         names.append("scanned")
         types.append("VARCHAR")
     rows = []
@@ -129,7 +129,7 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
-        rows.append([*row, *([mark or None] if marked else []), *([scanned] if told else [])])
+        rows.append([*row, *([mark or None] if marked else []), *([scanned] if scans else [])])
     return Records(unique_names(names), types, rows)
 
 

@@ -71,8 +71,8 @@ def name_of(node: Node) -> str:
                 return "log_to"
             if name in ("greatest", "least"):
                 return name if arguments else ""
-            known, counts = _CALLS.get(name, ("", ()))
-            return known if len(arguments) in counts else ""
+            operation, counts = _CALLS.get(name, ("", ()))
+            return operation if len(arguments) in counts else ""
     return ""
 
 

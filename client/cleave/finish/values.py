@@ -71,24 +71,24 @@ UNKNOWN = Value((Special.UNKNOWN,))
 Result = Atom | tuple[Atom, ...] | Value
 
 
-def known(atom: Atom) -> Value:
+def value_of(atom: Atom) -> Value:
     return Value((atom,))
 
 
 def gather(atoms: Iterable[Atom], *, torn: bool = False, guessed: bool = False) -> Value:
     """One value of all alternatives; equal ones once, too many numbers as one ball."""
-    kept: list[Atom] = []
+    distinct: list[Atom] = []
     for atom in atoms:
         tidied = tidy(atom) if isinstance(atom, fmpq | arb) else atom
-        if not any(_same(tidied, other) for other in kept):
-            kept.append(tidied)
-    if len(kept) > _MOST:
-        numbers = [atom for atom in kept if isinstance(atom, fmpq | arb)]
-        others = [atom for atom in kept if not isinstance(atom, fmpq | arb)]
-        kept, torn = [*others, *([ball(hull(*numbers))] if numbers else [])], True
-        kept = kept if len(kept) <= _MOST else [Special.UNKNOWN]
-    torn = torn and any(isinstance(atom, arb) for atom in kept)
-    return Value(tuple(kept), torn, guessed)
+        if not any(_same(tidied, other) for other in distinct):
+            distinct.append(tidied)
+    if len(distinct) > _MOST:
+        numbers = [atom for atom in distinct if isinstance(atom, fmpq | arb)]
+        others = [atom for atom in distinct if not isinstance(atom, fmpq | arb)]
+        distinct, torn = [*others, *([ball(hull(*numbers))] if numbers else [])], True
+        distinct = distinct if len(distinct) <= _MOST else [Special.UNKNOWN]
+    torn = torn and any(isinstance(atom, arb) for atom in distinct)
+    return Value(tuple(distinct), torn, guessed)
 
 
 def _same(one: Atom, other: Atom) -> bool:
@@ -110,17 +110,17 @@ def either(*values: Value) -> Value:
 
 def combine(function: Callable[..., Result], *values: Value) -> Value:
     """`function` of every combination of alternatives. It takes atoms and returns one, or several."""
-    made: list[Atom] = []
+    results: list[Atom] = []
     torn = False
     for atoms in itertools.product(*(value.atoms for value in values)):
         result = function(*atoms)
         if isinstance(result, Value):
-            made.extend(result.atoms)
+            results.extend(result.atoms)
             torn = torn or result.torn
         else:
-            made.extend(result if isinstance(result, tuple) else (result,))
+            results.extend(result if isinstance(result, tuple) else (result,))
     return gather(
-        made, torn=torn or any(value.torn for value in values), guessed=any(value.guessed for value in values)
+        results, torn=torn or any(value.torn for value in values), guessed=any(value.guessed for value in values)
     )
 
 

@@ -69,10 +69,10 @@ class _Reader:
 
     def nodes(self, node: Node) -> list[Node]:
         """`node` and all below it that `read` comes to."""
-        found = [node]
-        for each in found:
-            found += _operands(each)
-        return found
+        nodes = [node]
+        for each in nodes:
+            nodes += _operands(each)
+        return nodes
 
     def read(self, node: Node) -> Bounds:
         bounds = self._read(node)

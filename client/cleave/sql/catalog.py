@@ -93,11 +93,11 @@ class Catalog:
 
     def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""
-        asked = [sql for sql in dict.fromkeys(expressions) if (sql, grouped) not in self._types]
-        if asked:
-            selected = ", ".join(f"({sql})" for sql in asked)
+        untyped = [sql for sql in dict.fromkeys(expressions) if (sql, grouped) not in self._types]
+        if untyped:
+            selected = ", ".join(f"({sql})" for sql in untyped)
             described = self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}")
-            self._types |= {(sql, grouped): type_ for sql, (_, type_) in zip(asked, described, strict=True)}
+            self._types |= {(sql, grouped): type_ for sql, (_, type_) in zip(untyped, described, strict=True)}
         return tuple(self._types[sql, grouped] for sql in expressions)
 
 

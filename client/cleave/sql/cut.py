@@ -113,8 +113,8 @@ class Cutter:
         columns += [(f"e{i}", each.type) for i, each in enumerate(encrypted)]
         columns += [(f"l{i}", each.type) for i, each in enumerate(local)]
         finals = self._finals(items, described, columns)
-        asked = encrypted or plain or not local or any(_reads(item, "n") for item in items)
-        sent = [*self._judge.selecting, *self._plain.values()] if asked and not self._judge.hidden else []
+        needs_services = encrypted or plain or not local or any(_reads(item, "n") for item in items)
+        sent = [*self._judge.selecting, *self._plain.values()] if needs_services and not self._judge.hidden else []
         elsewhere: Source = "plain" if sent else "local"
         if self._sums is not None:
             sent, elsewhere = self._asked_over_stored(sent, local)
@@ -239,8 +239,8 @@ class Cutter:
         arguments = [self._judge.argument(each) for each in arguments_of(call)]
         for each in arguments:
             self._arguments.setdefault(each.sql, each)
-        asked = (call.name.upper(), tuple(each.sql for each in arguments))
-        return f"e{self._encrypted.setdefault(asked, len(self._encrypted))}"
+        identity = (call.name.upper(), tuple(each.sql for each in arguments))
+        return f"e{self._encrypted.setdefault(identity, len(self._encrypted))}"
 
     def _mean_of_times(self, call: Node) -> Node | None:
         """Return the sums behind an encrypted AVG of dates or times; None for everything else."""
@@ -301,30 +301,30 @@ class Cutter:
 
     def _plain_aggregate(self, call: Call, certificate: tuple[int, int] | None) -> PlainAggregate:
         (type_,) = self._catalog.types([write(call)])
-        made = self._judge.decomposed(call)
+        decomposed = self._judge.decomposed(call)
         return PlainAggregate(
             sql=write(call),
             type=type_,
-            parts=made.parts,
-            part_types=self._catalog.types(made.parts),
-            combine=made.combine,
-            weighted_mean=made.weighted_mean,
+            parts=decomposed.parts,
+            part_types=self._catalog.types(decomposed.parts),
+            combine=decomposed.combine,
+            weighted_mean=decomposed.weighted_mean,
             exact=is_exact(call, type_),
             certificate=certificate,
         )
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
         """Asks for the witnesses of plain sums of doubles that encrypted figures are computed with."""
-        found = {}
+        certificates = {}
         for place, call in enumerate(list(self._plain.values())):
             if f"p{place}" not in self._mixed or is_exact(call, *self._catalog.types([write(call)])):
                 continue
             if len(call.arguments) != 1 or call.distinct:
                 continue
-            if asked := witnesses(call, *self._catalog.types([write(call.arguments[0])])):
-                total, count = (_placed(self._plain, write(each), each) for each in asked)
-                found[place] = total, count
-        return found
+            if witnessed := witnesses(call, *self._catalog.types([write(call.arguments[0])])):
+                total, count = (_placed(self._plain, write(each), each) for each in witnessed)
+                certificates[place] = total, count
+        return certificates
 
     def _typed_local(self, grouped: str) -> tuple[LocalAggregate, ...]:
         """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
@@ -366,10 +366,10 @@ class Cutter:
         )
 
 
-def _placed(asked: dict[str, Call], sql: str, call: Call) -> int:
+def _placed(calls: dict[str, Call], sql: str, call: Call) -> int:
     """The place of `call` among what is asked."""
-    asked.setdefault(sql, call)
-    return list(asked).index(sql)
+    calls.setdefault(sql, call)
+    return list(calls).index(sql)
 
 
 def _places(final: Node, letter: str) -> tuple[int, ...]:

@@ -134,8 +134,8 @@ class Judge:
         if call == Call("count"):
             return None
         for column in columns_of(call, self._schema):
-            known = self._sums is not None and self._sums.is_kept(column.name)
-            if column.kind in (Kind.SEALED, Kind.LOCAL) and not known:
+            summed = self._sums is not None and self._sums.is_kept(column.name)
+            if column.kind in (Kind.SEALED, Kind.LOCAL) and not summed:
                 return stays_here(column)
         if self.is_summed(call):
             return OnlyHere(self.groups_from_rows) if self.groups_from_rows else self._why_not_summed(call)

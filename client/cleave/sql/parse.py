@@ -108,13 +108,13 @@ def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
         return ()
     if any(source[each] for each in ("sample", "column_name_alias", "catalog_name", "at_clause")):
         return ()
-    found: list[Node] = []
+    conditions: list[Node] = []
     for each in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
         with suppress(QueryRefused):
             node = Reader(statement.text).node(each)
             require_faithful([each], [node])
-            found += conditions_of(node, [(source["alias"] or table).lower()])
-    return tuple(found)
+            conditions += conditions_of(node, [(source["alias"] or table).lower()])
+    return tuple(conditions)
 
 
 class _Clauses:
@@ -284,10 +284,10 @@ def _spelled(name: str) -> str:
 
 def _sets(keys: list[Tree], sets: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
     """None for one set of all keys."""
-    found = tuple(tuple(each) for each in sets)
-    if len(found) > limits.MAX_GROUPING_SETS:
+    places = tuple(tuple(each) for each in sets)
+    if len(places) > limits.MAX_GROUPING_SETS:
         raise QueryRefused(
-            f"GROUP BY asks for {len(found)} sets of keys, at most {limits.MAX_GROUPING_SETS} at a time",
+            f"GROUP BY asks for {len(places)} sets of keys, at most {limits.MAX_GROUPING_SETS} at a time",
             hint="name the sets you need: GROUPING SETS ((a, b), (a), ())",
         )
-    return None if len(found) < 2 and found in ((), (tuple(range(len(keys))),)) else found
+    return None if len(places) < 2 and places in ((), (tuple(range(len(keys))),)) else places

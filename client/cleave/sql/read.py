@@ -266,8 +266,8 @@ def canonical(node: Node) -> str:
 
 
 def _canonical(node: Node) -> Node:
-    if isinstance(node, Constant) and node.is_number and (found := _DECIMAL.fullmatch(node.text)):
-        return Constant(node.kind, f"{found[1]}{found[2].lstrip('0') or '0'}.{found[3].rstrip('0') or '0'}")
+    if isinstance(node, Constant) and node.is_number and (digits := _DECIMAL.fullmatch(node.text)):
+        return Constant(node.kind, f"{digits[1]}{digits[2].lstrip('0') or '0'}.{digits[3].rstrip('0') or '0'}")
     operands = [_canonical(each) for each in node.operands]
     if isinstance(node, Call | Operation) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
         operands.sort(key=write)

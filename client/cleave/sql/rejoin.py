@@ -58,12 +58,12 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
     return Groups(plan.key_types, keys, counts, [merged.plain[place] for place in places], plain_types)
 
 
-def places_of(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> list[int]:
+def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) -> list[int]:
     """Where each of `keys` stands among `found`, -1 where it does not: compared as text and, failing that, by value.
 
     Equal values can differ as text: 0.0 and -0.0, an interval of 30 days and one of a month.
     """
-    by_text = {each: place for place, each in enumerate(found)}
+    by_text = {each: place for place, each in enumerate(others)}
     places = [by_text.get(each, -1) for each in keys]
     if -1 not in places:
         return places
@@ -71,7 +71,7 @@ def places_of(types: tuple[str, ...], keys: list[Texts], found: list[Texts]) -> 
     same = " AND ".join(f"ours.{name} IS NOT DISTINCT FROM theirs.{name}" for name in columns)
     with private() as connection:
         try:
-            for table, rows in (("ours", keys), ("theirs", found)):
+            for table, rows in (("ours", keys), ("theirs", others)):
                 texts = list(zip(columns, types, zip(*rows, strict=True), strict=True))
                 create_of_texts(connection, table, [*texts, ("place", "BIGINT", list(map(str, range(len(rows)))))])
             pairs = connection.execute(

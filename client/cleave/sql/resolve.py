@@ -34,7 +34,7 @@ def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
     """The columns a resolved expression reads, once each."""
-    return [schema.column(name) for name in dict.fromkeys(found.name for found in node.find(Column))]
+    return [schema.column(name) for name in dict.fromkeys(column.name for column in node.find(Column))]
 
 
 def is_aggregate(node: Node) -> bool:
@@ -130,26 +130,26 @@ class _Resolver:
 
         return node.replaced(replacement)
 
-    def _column_first(self, found: Column) -> Node | None:
-        return self._column(found) or self._alias(found)
+    def _column_first(self, column: Column) -> Node | None:
+        return self._column(column) or self._alias(column)
 
-    def _key_first(self, found: Column) -> Node | None:
+    def _key_first(self, column: Column) -> Node | None:
         """In HAVING, outside of aggregates."""
-        known = self._column(found)
-        if known is not None and write(known) in self._keys:
-            return known
-        return self._alias(found) or known
+        resolved = self._column(column)
+        if resolved is not None and write(resolved) in self._keys:
+            return resolved
+        return self._alias(column) or resolved
 
-    def _column(self, found: Column) -> Node | None:
-        *qualifier, name = found.path
+    def _column(self, column: Column) -> Node | None:
+        *qualifier, name = column.path
         if [each.lower() for each in qualifier] not in self._qualifiers:
             raise QueryRefused(
-                f"there is no table or field for {'.'.join(found.path)}", hint="write the column's name alone"
+                f"there is no table or field for {'.'.join(column.path)}", hint="write the column's name alone"
             )
-        known = self._columns.get(name.lower())
-        if known is None:
+        declared = self._columns.get(name.lower())
+        if declared is None:
             return self._derived(name)
-        return Column((known.name,))
+        return Column((declared.name,))
 
     def _derived(self, name: str) -> Node | None:
         """Return the expression of a derived column, None where there is none of that name. Raises QueryRefused."""
@@ -167,11 +167,11 @@ class _Resolver:
     def _spelled(self, name: str) -> str:
         return next((each for each in self._names if each.lower() == name), name)
 
-    def _unknown(self, found: Column) -> Node:
-        name = found.name
+    def _unknown(self, column: Column) -> Node:
+        name = column.name
         if name.lower() == "rowid":
             raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
-        if name.lower() in TODAY and not found.quoted:
+        if name.lower() in TODAY and not column.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
             raise unsteady(name)
@@ -179,7 +179,7 @@ class _Resolver:
         hints = []
         if near:
             hints.append(f"did you mean {self._spelled(near[0])!r}?")
-        if found.quoted:
+        if column.quoted:
             hints.append("text goes in single quotes")
         if not hints:
             names = ", ".join(self._names[:_NAMED])

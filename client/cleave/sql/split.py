@@ -138,8 +138,8 @@ class Halves:
         return self._table.connection.execute(statement).fetchall()
 
     def _fetch(self, sql: str) -> dict[str, NDArray[np.generic]]:
-        found: dict[str, NDArray[np.generic]] = self._run(sql, duckdb.DuckDBPyConnection.fetchnumpy)
-        return found
+        columns: dict[str, NDArray[np.generic]] = self._run(sql, duckdb.DuckDBPyConnection.fetchnumpy)
+        return columns
 
     def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], Any] = lambda _: None) -> Any:
         """`then` fetches, inside of this: DuckDB may compute rows only when they are."""
@@ -160,10 +160,10 @@ class Halves:
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
         relation = self._table.relation
-        asked = {sql: computing(expression, relation) for sql, expression in expressions.items()}
+        statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
-        asked |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        failed = None if self._table.streamed else blame(self._table.connection, asked)  # which reads all again
+        statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
+        failed = None if self._table.streamed else blame(self._table.connection, statements)  # which reads all again
         return failed or InputError(f"the query cannot be computed on this table ({kind})")
 
     @cached_property
@@ -297,10 +297,10 @@ def _fitting(rows: int, parquet: bytes) -> int:
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:
     """An argument's values from its words, in the order of the groups."""
     plain: list[Any] = [columns[word] for word in words]
-    told = columns.get(f"{words[0]}_valid")
-    if told is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it
-        told, plain = ~plain[0].mask, [word.filled(0) for word in plain]
-    valid = None if told is None or np.all(told) else told.astype(bool, copy=False)
+    present = columns.get(f"{words[0]}_valid")
+    if present is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it
+        present, plain = ~plain[0].mask, [word.filled(0) for word in plain]
+    valid = None if present is None or np.all(present) else present.astype(bool, copy=False)
     if order is not None:
         plain, valid = [word[order] for word in plain], None if valid is None else valid[order]
     return Values(plain[0] if len(plain) == 1 else np.stack([word.view(np.uint64) for word in plain]), valid)

@@ -121,20 +121,20 @@ def figures_of(
 
 
 def _figure(
-    plan: StoredPlan, asked: EncryptedAggregate, sums: Sums, measures: Sequence[Measure]
+    plan: StoredPlan, encrypted: EncryptedAggregate, sums: Sums, measures: Sequence[Measure]
 ) -> Callable[[Members], Figure]:
     """An aggregate's, of whichever groups taken together; `sums` are its argument's."""
-    (place,) = asked.arguments
+    (place,) = encrypted.arguments
     source = plan.sources[place]
     facts = [source.facts(plan.arguments[place], measures)]
-    moments = source.moments(asked.aggregate, measures)
+    moments = source.moments(encrypted.aggregate, measures)
     counts = sums[None]
     totals = [(part, entries) for part, entries in sums.items() if part is not None]
 
     def figure(members: Members) -> Figure:
         count = sum(counts[group] for group in members)
         total = {part: sum(entries[group] for group in members) for part, entries in totals}
-        return asked.aggregate.finish(count, moments(total, count), facts)
+        return encrypted.aggregate.finish(count, moments(total, count), facts)
 
     return figure
 
@@ -179,10 +179,10 @@ class Selection:
         sums: list[Sums] = []
         for source in self._plan.sources:
             of = {number for number, _ in source.terms}
-            found: Sums = {part: self._sums(totals[part], source.filter) for part in self._plan.parts if part[0] in of}
+            summed: Sums = {part: self._sums(totals[part], source.filter) for part in self._plan.parts if part[0] in of}
             counted = source.counted(measures)
-            found[None] = self._sums(self._rows, source.filter) if counted is None else found[counted, "count"]
-            sums.append(found)
+            summed[None] = self._sums(self._rows, source.filter) if counted is None else summed[counted, "count"]
+            sums.append(summed)
         return figures_of(self._plan, sums, measures, members)
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
@@ -205,8 +205,8 @@ class _SumsOf:
         self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._parts = parts
-        known = spellings([each.sql for each in measures])
-        self._known = {spelled: at for spelled, at in known.items() if parts is None or (at, "sum") in parts}
+        by_sql = spellings([each.sql for each in measures])
+        self._by_sql = {spelled: at for spelled, at in by_sql.items() if parts is None or (at, "sum") in parts}
         self.sources: dict[str, Source] = {}
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
@@ -226,11 +226,11 @@ class _SumsOf:
         return ""
 
     def _source(self, node: Node, argument: Argument, types: Types) -> Source | None:  # noqa: ARG002 - see KeptTotals
-        value = source_of(node, self._known, self._measures, types)
+        value = source_of(node, self._by_sql, self._measures, types)
         taken = None if value else filtered(node)
         if taken is None:
             return value
-        value = source_of(taken[0], self._known, self._measures, types)
+        value = source_of(taken[0], self._by_sql, self._measures, types)
         return replace(value, filter=write(taken[1])) if value and self._may_filter(taken[1]) else None
 
     def _may_filter(self, node: Node) -> bool:
@@ -272,7 +272,7 @@ class KeptTotals(_SumsOf):
         return why or (self._no_totals if needs else "")
 
     def _source(self, node: Node, argument: Argument, types: Types) -> Source | None:
-        if argument.counted and self._may_filter(node) and not source_of(node, self._known, self._measures, types):
+        if argument.counted and self._may_filter(node) and not source_of(node, self._by_sql, self._measures, types):
             return Source(filter=f"({argument.sql}) IS NOT NULL")  # the rows of the cells where it is there
         return super()._source(node, argument, types)
 

@@ -94,7 +94,7 @@ class Stored:
         self.tables = tables
         self.vault = opened.vault
         self._session = session
-        self._known: dict[Part, Integers] = {}  # totals that were read and decrypted
+        self._decrypted: dict[Part, Integers] = {}  # totals that were read and decrypted
         self._cell_table = CellTable(opened.manifest.table, self.schema, self.manifest.by)
         self.remote: Remote | None = None  # the services, for the question under way
 
@@ -177,12 +177,12 @@ class Stored:
         """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where
         `remote` is there to ask it, else all read here.
         """
-        if unknown := [part for part in parts if part not in self._known]:
+        if unknown := [part for part in parts if part not in self._decrypted]:
             cells = len(self.cells) // len(self.readers) if self.readers else 0
             read = [each.read(unknown, cells, self.remote) for each in self.readers]
             of = {part: [np.zeros(0, object), *(each[part] for each in read)] for part in unknown}
-            self._known |= {part: _compact(np.concatenate(entries)) for part, entries in of.items()}
-        return {part: self._known[part] for part in parts}
+            self._decrypted |= {part: _compact(np.concatenate(entries)) for part, entries in of.items()}
+        return {part: self._decrypted[part] for part in parts}
 
     def cell_table(self, names: Collection[str]) -> Table:
         """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
