@@ -102,6 +102,8 @@ def test_a_workbook_that_unpacks_to_too_much_or_is_damaged(tmp_path: Path, monke
         archive.writestr("xl/workbook.xml", b" " * 5000)
     with pytest.raises(InputError, match="cannot be read as an Excel file"):
         text_of(tmp_path / "t.xlsx", packed.getvalue())
+    with pytest.raises(InputError, match="cannot be read as an Excel file"):
+        text_of(tmp_path / "t.xlsx", b"not even packed")
     monkeypatch.setattr(inputs, "MOST_BYTES", 4999)
     with pytest.raises(InputError, match="unpacked"):
         text_of(tmp_path / "t.xlsx", packed.getvalue())

@@ -325,7 +325,7 @@ def _input(path: Path, shown: str) -> Input:
         )
     if not head.strip():
         raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
-    if head.startswith(_WORKBOOK):
+    if head.startswith(_WORKBOOK) or shown.lower().endswith(".xlsx"):
         return Input(workbook_text(path, shown), shown)
     if shown.lower().removesuffix(".gz").endswith(JSON_ENDINGS):
         return Input(json_text(Input(path, shown, packed).open, shown), shown)
