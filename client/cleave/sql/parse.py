@@ -11,7 +11,7 @@ import duckdb
 from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.read import Reader, Statement, Tree, require_faithful
-from cleave.sql.refusals import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, parts_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
@@ -213,7 +213,7 @@ def _one_select(statement: Statement, table: str) -> Tree:
 def _no_select(statement: Statement, table: str) -> QueryRefused:
     tree = statement.tree
     if "depth" in str(tree.get("error_message")):
-        return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets")
+        return too_deep()
     if "position" not in tree:  # another statement, or DuckDB says more where it describes it
         return Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
     if str(tree.get("error_message")).startswith("unterminated"):

@@ -26,7 +26,7 @@ from cleave.sql.nodes import Node
 from cleave.sql.parse import Question, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import Statement, read_statement, same
-from cleave.sql.refusals import Uncut, stays_here
+from cleave.sql.refusals import Uncut, stays_here, too_deep
 from cleave.sql.resolve import columns_of, resolve
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave.table.schema import Kind, Schema
@@ -79,7 +79,7 @@ class Planner:
                 refusal = error
             return self._whole(refusal)
         except RecursionError:
-            raise QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets") from None
+            raise too_deep() from None
 
     def cut(self, sums: HasSums | None, *, cloud_only: bool) -> QueryPlan:
         """`plan` where services answer a part at least. Raises QueryRefused."""

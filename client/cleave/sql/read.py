@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other, write
-from cleave.sql.refusals import Uncut, no_service
+from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
@@ -63,10 +63,13 @@ class Statement:
 
 
 def read_statement(sql: str) -> Statement:
-    """Parse a question, once for all that is made of it. Raises QueryRefused for one that is too long."""
+    """Parse a question, once for all that is made of it. Raises QueryRefused for one that is too long or too deep."""
     if len(sql) > limits.MAX_SQL_CHARS:
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
-    return Statement(sql, tree_of(sql))
+    try:
+        return Statement(sql, tree_of(sql))
+    except RecursionError:
+        raise too_deep() from None
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:

@@ -23,6 +23,10 @@ def no_service(what: str, hint: str | None = None) -> Uncut:
     return Uncut(f"no service answers {what}", hint=hint)
 
 
+def too_deep() -> QueryRefused:
+    return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets")
+
+
 def single_value(name: str) -> QueryRefused:
     return Uncut(
         f"{name!r} is encrypted: no service sees single values of it",
