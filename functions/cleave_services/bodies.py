@@ -73,7 +73,7 @@ def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
         # Lambda returns the body as a JSON string, in which each of these takes two bytes
         size = len(content) + content.count(b'"') + content.count(b"\\")
     if size > limit:
-        raise _too_large("answer", limit, "ask for fewer groups per request")
+        raise _too_large("answer", limit, "request fewer groups at a time")
     return Reply(200, kind, content)
 
 

@@ -42,7 +42,8 @@ Bytes = TypeVar("Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LATE = WireError(
-    f"the objects could not be read within {limits.LINK_SECONDS:g} s", hint="ask again, or ask for fewer at once"
+    f"the objects could not be read within {limits.LINK_SECONDS:g} s",
+    hint="send the request again, or request fewer at once",
 )
 
 

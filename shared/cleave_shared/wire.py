@@ -347,7 +347,7 @@ def _split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
         if magic != _MAGIC:
             raise ValueError
         if hashlib.sha256(whole[_DIGESTED:]).digest() != digest:
-            raise WireError(DAMAGED, hint="it was damaged or truncated on the way: ask again")
+            raise WireError(DAMAGED, hint="it was damaged or truncated on the way: send the request again")
         place = _PREFIX.size + head_size
         head = body[_PREFIX.size : place]
         (count,) = struct.unpack_from("<I", body, place)

@@ -47,9 +47,9 @@ def test_an_analyst_asks_by_shell_plan_and_environment(parties: Parties) -> None
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["query", "stays", "SELECT * FROM stays"], 4, "asks for single rows"),
+        (["query", "stays", "SELECT * FROM stays"], 4, "selects single rows"),
         (["query", "stays", SQL, "--strict"], 8, "incomplete"),
-        (["query", "stays", SQL, "--key", "key.json"], 3, "key does not go with an analyst's identity"),
+        (["query", "stays", SQL, "--key", "key.json"], 3, "key cannot be combined with an analyst's identity"),
         (["query", "wards", "SELECT COUNT(*) FROM wards"], 3, "no release of table 'wards' for this analyst"),
     ],
 )

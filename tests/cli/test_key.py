@@ -30,7 +30,7 @@ def opens(path: Path, passphrase: str) -> bool:
 
 def test_a_key_without_a_passphrase_has_to_be_asked_for(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
-    assert "no terminal to ask on" in cli.fails(5, "key", "new", "--key", path)
+    assert "no terminal to read it from" in cli.fails(5, "key", "new", "--key", path)
     assert not path.exists()
     made = cli.run("key", "new", "--key", path, "--no-passphrase")
     assert made.exit_code == 0

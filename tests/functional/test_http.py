@@ -150,7 +150,7 @@ def test_an_answer_over_the_limit_is_413(app: FastAPI, monkeypatch: pytest.Monke
     for letter in ({"size": 501}, {"size": 500, "text": "quote"}):
         response = call(app, "POST", "/v1/letter", json=letter)
         assert response.status_code == 413
-        assert response.json()["hint"] == "ask for fewer groups per request"
+        assert response.json()["hint"] == "request fewer groups at a time"
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 500)
     response = call(app, "POST", "/v1/letter", content=frames(Letter(size=500)), headers=FRAMES)
     assert (response.status_code, response.headers["content-type"]) == (413, wire.JSON_TYPE)

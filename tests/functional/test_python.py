@@ -211,7 +211,7 @@ STORED = {"store": "/nowhere", "table": None}
     [
         (wards(), {}, cleave.InputError, "a frame needs a schema"),
         (wards(), {"schema": {"ward": "plain"}}, cleave.InputError, "is not named in the schema"),
-        (PATIENTS, {"schema": KINDS}, cleave.InputError, "a schema of kinds goes with a frame"),
+        (PATIENTS, {"schema": KINDS}, cleave.InputError, "a schema that names only kinds needs a data frame"),
         (7, {}, cleave.InputError, "a int is no table"),
         ([], {}, cleave.InputError, "a list is no table"),
         ("nowhere.csv", {}, cleave.InputError, "there is no such file"),

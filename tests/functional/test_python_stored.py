@@ -158,7 +158,7 @@ def test_contributors(key_file: Path, tmp_path: Path) -> None:
     assert pulled.df()["age"].tolist() == [50] * 6
     with pytest.raises(cleave.InputError, match="no contributor 'south'"):
         cleave.pull("t", store="s", contributor="south")
-    with pytest.raises(cleave.InputError, match="goes with a stored table"):
+    with pytest.raises(cleave.InputError, match="needs a stored table"):
         cleave.query(pd.DataFrame(mine), "SELECT SUM(age) FROM frame", schema=kinds, memory="1GB")
     with pytest.raises(cleave.InputError, match=r"would lose .*north \(6 rows\)"):
         cleave.put(pd.DataFrame(mine), "t", store="s", by=[], schema=kinds, replace=True)

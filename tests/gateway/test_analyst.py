@@ -31,7 +31,7 @@ def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) ->
         assert result.exit_code == 0, result.output
     write_user(tmp_path / "users.toml", "dan", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
     analyst = ("--analyst", str(tmp_path / "carol.pem"))
-    for more, why in (((), "name them with --tables"), (("--tables", "a", "--with", "a.csv"), "--with does not go")):
+    for more, why in (((), "name them with --tables"), (("--tables", "a", "--with", "a.csv"), "--with cannot")):
         assert why in cli.fails(3, "gateway", *place, *analyst, *more)
     process, (address,) = started(tmp_path, *analyst, "--tables", "visits,wards", "--workers", "1")
     try:

@@ -160,7 +160,7 @@ REFUSED = [
     ("SELECT 1; SELECT 2", "several statements"),
     ("SELECT * FROM nowhere", "there is no table 'nowhere'"),
     ("SELECT nothing FROM visits", "there is no column 'nothing'"),
-    ("SELECT * FROM read_csv('/etc/passwd')", "read_csv() reads what is not the table (--with FILE adds a file, and"),
+    ("SELECT * FROM read_csv('/etc/passwd')", "read_csv() reads something other than the table (--with FILE adds"),
     ("SET @x = 1", "@x cannot be set"),
     ("SELECT @x", "there is no variable @x"),
     ("SELECT COUNT(*) FROM visits WHERE ward = @x", "there is no variable @x"),

@@ -79,7 +79,7 @@ def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool, 
         before = objects(place)
         assert put(place)
         (told,) = place.said or [""]
-        if "are stored" in told and "going on" in told:
+        if "are stored" in told and "resuming" in told:
             kept += 1
             assert len(objects(place) & before) >= 6, "objects of a segment that was stored are in the part"
         head, _ = place.contributions("north").head()
@@ -124,7 +124,7 @@ def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: Wor
 def test_other_rows_are_put_anew(world: World) -> None:
     put(world, at=12)
     assert put(world, SOUTH + NORTH)
-    assert world.said == ["the rows are not those of the put that was stopped: all of them are stored again"]
+    assert world.said == ["the rows differ from those of the interrupted put: all of them are stored again"]
     check(world, SOUTH + NORTH)
 
 

@@ -402,7 +402,7 @@ def test_a_second_writer_is_told(tmp_path: Path, key: OwnerKey, table: Table) ->
         return real(*given)  # type: ignore[arg-type]
 
     tables.commit = meanwhile  # type: ignore[method-assign,assignment]
-    with pytest.raises(CleaveError, match="changed by somebody else"):
+    with pytest.raises(CleaveError, match="another process changed"):
         append_it(tables, table)
     assert place.answer(SUM)[0][0] == 2 * ROWS
 

@@ -376,7 +376,7 @@ def test_python_names_no_table(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         assert connection.execute(sql).fetchall() == place.oracle.execute(sql).fetchall()
         assert connection.execute("SELECT SUM(beds) FROM wards").sources == ("encrypted",)
     assert cleave.query(None, sql, store=store, key=place.key_file).rows == place.oracle.execute(sql).fetchall()
-    with pytest.raises(InputError, match="no table to ask"):
+    with pytest.raises(InputError, match="no table to query"):
         cleave.query(None, sql)
     with pytest.raises(TypeError, match="no argument 'tabel'"):
         cleave.query("visits", sql, tabel="t")  # type: ignore[call-arg]

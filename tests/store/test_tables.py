@@ -241,7 +241,7 @@ def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Ta
     cells = tables.seal(tables.folder("trial"), opened.vault, "cells", b"other cells")
     newer = tables.commit(opened.manifest.model_copy(update={"cells": cells}), opened, "put")
     tables.sweep(newer)
-    with pytest.raises(ConflictError, match="by somebody else"):
+    with pytest.raises(ConflictError, match="another process"):
         read()
     with pytest.raises(CheckFailed, match="lost"), tables.changing(newer):
         tables.unseal(opened.vault, "cells", opened.manifest.cells)
@@ -266,7 +266,7 @@ class Deaf:
         raise StoreError(f"{name}: the store cannot be reached")
 
 
-@pytest.mark.parametrize("error", [StoreError("the connection broke"), ConflictError("changed by somebody else")])
+@pytest.mark.parametrize("error", [StoreError("the connection broke"), ConflictError("another process changed")])
 def test_a_commit_whose_answer_is_lost_is_looked_up(
     tables: Tables, key: OwnerKey, storage: Storage, error: StoreError, tmp_path: Path
 ) -> None:

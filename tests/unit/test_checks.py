@@ -284,7 +284,7 @@ def test_a_weighted_sum_agrees_to_within_its_noise_and_no_further() -> None:
     for off in (limit + 1, -limit - 1, modulus // 2):
         with pytest.raises(CheckFailed) as caught:
             check(off)
-        assert (caught.value.check, "ask again" in str(caught.value.hint)) == ("scan", True)
+        assert (caught.value.check, "run the query again" in str(caught.value.hint)) == ("scan", True)
     for further in ([*sums, 0], sums[:2]):
         with pytest.raises(ValueError, match="zip"):
             require_weighted_sum(right, further, weights, known, chunks, modulus)

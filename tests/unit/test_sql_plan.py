@@ -164,7 +164,7 @@ REFUSED = {
     "SELECT sum(age) FROM other.patients": ("only name the table", "FROM patients"),
     "SELECT sum(age)": ("no FROM", "FROM patients"),
     "SELECT sum(age) FROM patients LIMIT 10%": ("LIMIT", "number"),
-    "SELECT sum(age) FROM patients LIMIT ward": ("LIMIT is no whole number", None),
+    "SELECT sum(age) FROM patients LIMIT ward": ("LIMIT is not a whole number", None),
     "SELECT sum(age) FROM patients; SELECT 1": ("2 statements", None),
     "DELETE FROM patients": ("one SELECT", None),
     "COPY patients TO 'x'": ("one SELECT", None),

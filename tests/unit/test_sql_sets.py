@@ -107,7 +107,7 @@ def test_what_is_sent_is_what_the_finest_groups_need(table: Schema) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT a, median(v) FROM t GROUP BY ROLLUP (a)", "put together"),
+        ("SELECT a, median(v) FROM t GROUP BY ROLLUP (a)", "combined"),
         ("SELECT grouping(v) FROM t GROUP BY ROLLUP (a)", "what the query groups by"),
         ("SELECT sum(n) FROM t WHERE grouping(a) = 0 GROUP BY ROLLUP (a)", "WHERE cannot hold GROUPING"),
         (

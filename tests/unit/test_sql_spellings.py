@@ -89,7 +89,7 @@ def test_what_is_sent_holds_the_date_itself(patients: Schema) -> None:
         ("SELECT sum(agee) FROM patients", "there is no column 'agee'", "did you mean 'age'?"),
         ("SELECT sum(age) FROM other.patients", "FROM may only name the table", "FROM patients"),
         ("SELECT sum(p.age), sum(main.patients.age) FROM patients AS p", "no table or field", "alone"),
-        ("SELECT sum(age) FROM patients WHERE day < now()", "now() does not follow from the table", "literal"),
+        ("SELECT sum(age) FROM patients WHERE day < now()", "now() does not depend on the table alone", "literal"),
         ("SELECT sum(age) FROM patients WHERE insert >", "syntax error at line 1", "DuckDB's"),
     ],
 )

@@ -41,7 +41,7 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
     """
     given = asking["store"]
     if data is None and (given or usual("store")) is None:
-        raise InputError("there is no table to ask", hint="name a file, a frame or a store of tables")
+        raise InputError("there is no table to query", hint="name a file, a frame or a store of tables")
     words = [data] if isinstance(data, str | Path) else data if isinstance(data, Sequence) else None
     if words is None and given is None and data is not None:
         return lazy(data, asking["schema"], asking["table"])
@@ -63,7 +63,7 @@ def _are_files(words: Sequence[str | Path]) -> bool:
         if Path(word).is_file() and Path(word).name == word and not Path(word).suffix:
             raise InputError(
                 f"{word!r} is a file here, and may be a stored table",
-                hint=f"./{word} is the file; move the file away to ask the table",
+                hint=f"./{word} is the file; move the file away to query the table",
             )
     names = list(map(str, words))
     return bool(names) and all(name == "-" or set(name) & set("*?[") or Path(name).exists() for name in names)
@@ -86,7 +86,10 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
     if not isinstance(names, Sequence) or not names or not all(isinstance(name, str | Path) for name in names):
         raise no_table(data)
     if isinstance(named, Mapping):
-        raise InputError("a schema of kinds goes with a frame, whose types are known", hint="a file has a schema file")
+        raise InputError(
+            "a schema that names only kinds needs a data frame, whose types are known",
+            hint="for a file, name its schema file",
+        )
     return of_files(names, named, table)
 
 
@@ -120,14 +123,14 @@ def open_session(
     if table is not None and not isinstance(table, str):
         for name, (option, default) in _STORED_ONLY.items():
             if given[name] != default:
-                raise UsageError(f"{option} goes with a stored table", hint="name its store with --store")
+                raise UsageError(f"{option} needs a stored table", hint="name its store with --store")
         from cleave.ask.here import HereSource  # noqa: PLC0415
 
         return Session(HereSource(table, access, embedded, others), bars)
     if (identity := analyst_file(asking)) is not None:
         for name, default in _NOT_OF_RELEASES.items():
             if given[name] and given[name] != default:
-                raise InputError(f"{name} does not go with an analyst's identity: releases have totals alone")
+                raise InputError(f"{name} cannot be combined with an analyst's identity: releases hold only totals")
         from cleave.ask.released import ReleaseSource  # noqa: PLC0415 - what the owner's questions do without
         from cleave.store.identity import read_identity  # noqa: PLC0415
 

@@ -49,7 +49,7 @@ from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFile
 
 T = TypeVar("T")
 _TRIES = 4  # to read a release that is renewed meanwhile
-_TOTALS_ALONE = "a release has totals alone, and no rows"
+_TOTALS_ALONE = "a release holds only totals, no rows"
 
 
 class Released:
@@ -173,7 +173,9 @@ class ReleaseSource(Source):
         if self.name:
             names.pop(self.name.lower(), None)
         if len(names) + bool(self.name) != 1:
-            raise QueryRefused("a query over releases names one table", hint="ask for aggregates over that one")
+            raise QueryRefused(
+                "a query over releases may name only one table", hint="query one released table at a time"
+            )
         return self.name or next(iter(names.values()))
 
     def _release(self, name: str) -> Released:
@@ -214,7 +216,7 @@ class ReleaseSource(Source):
             raise CheckFailed(
                 "stored",
                 f"{location}: a release of {name!r} was here and is gone",
-                hint="the owner has revoked it, or somebody deleted it: ask the owner",
+                hint="the owner revoked it, or it was deleted: ask the owner",
             )
         if head is None:
             raise InputError(
@@ -226,7 +228,7 @@ class ReleaseSource(Source):
             raise CheckFailed(
                 "stored",
                 f"{location}: shows release {head.number} of {name!r}, and {seen[1]} was here before",
-                hint="somebody put an old state back: ask the owner for a new release",
+                hint="an old state of the store was restored: ask the owner for a new release",
             )
         return head
 

@@ -234,7 +234,7 @@ def require_no_min_group(plan: LocalPlan, min_group: int) -> None:
     if min_group > 1:  # of one row every group is
         raise QueryRefused(
             f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the query as a whole",
-            hint=plan.hint or "ask for aggregates over groups",
+            hint=plan.hint or "select aggregates of groups",
         )
 
 

@@ -137,7 +137,7 @@ class Source(Protocol):
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
-        raise UsageError("a job answers queries over stored tables", hint="leave --job out")
+        raise UsageError("--job works only over stored tables", hint="leave --job out")
 
     def stop(self) -> None:
         """Make what another thread does here fail soon. To be said again until it has."""

@@ -391,7 +391,7 @@ class StoredSource(Source):
         measures = self._held[plan.table.lower()].manifest.measures
         if measures[: len(plan.measures)] != plan.measures:  # `derive` only adds some
             raise StoreError(
-                f"the sums kept of table {plan.table!r} were changed meanwhile", hint="run the query again"
+                f"the stored totals of table {plan.table!r} changed while this query ran", hint="run the query again"
             )
         return plan
 

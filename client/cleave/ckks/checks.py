@@ -65,8 +65,8 @@ def require_weighted_sum(
         raise CheckFailed(
             "scan",
             "the sums of a scan do not agree with each other or with the ciphertexts of the request",
-            hint="a chunk was lost, doubled or exchanged, or a sum is another's: ask again, and if it happens "
-            "again do not use this service",
+            hint="a chunk was lost, duplicated or swapped, or a sum is another's: run the query again, and if it fails "
+            "again, do not use this service",
         )
 
 

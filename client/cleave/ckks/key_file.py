@@ -119,7 +119,7 @@ def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:
         if isinstance(passphrase, bytes):
             raise KeyFileError(
                 f"{path}: this key has no passphrase, and one was given: it may not be the key you made",
-                hint="check its id with `cleave key show`; ask without a passphrase, or wrap it: cleave key passphrase",
+                hint="check its id with `cleave key show`; give no passphrase, or wrap it: cleave key passphrase",
             )
         return file
     if passphrase is None:

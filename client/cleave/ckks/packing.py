@@ -150,7 +150,7 @@ def plan_packing(
     if best is None:
         raise QueryRefused(
             f"the query needs {layout.lanes} encrypted columns, at most {limits.MAX_LANES} fit a ciphertext",
-            hint="ask for fewer aggregates at a time",
+            hint="select fewer aggregates at a time",
         )
     return best
 

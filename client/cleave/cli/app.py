@@ -257,7 +257,7 @@ def config(
         path = change(name, value)
         ctx.obj.say(f"wrote {path}")
         if origin(name) == SETTINGS[name]:
-            ctx.obj.say(f"warning: {SETTINGS[name]} is set and goes before it")
+            ctx.obj.say(f"warning: {SETTINGS[name]} is set and takes precedence")
         return
     if name is not None:
         console.out(usual(name) or "")

@@ -82,7 +82,7 @@ def _prompt(question: str, what: str = "passphrase") -> bytes:
 
     if not is_terminal(sys.stdin):
         raise KeyFileError(
-            f"a {what} is needed and there is no terminal to ask on",
+            f"a {what} is needed and there is no terminal to read it from",
             hint=f"set {_variable(what)}, or name a file descriptor with --{what.replace(' ', '-')}-fd",
         )
     return _checked(getpass.getpass(question).encode())

@@ -195,7 +195,7 @@ def drop(
     """
     if not yes and not options["forget"]:
         if not console.is_terminal(sys.stdin):
-            raise typer.BadParameter("there is no terminal to ask on: confirm with --yes")
+            raise typer.BadParameter("there is no terminal to confirm on: use --yes")
         typer.confirm(f"Delete table {printable(name)}?", abort=True)
     cleave.drop(name, **options)
     if not options["forget"]:

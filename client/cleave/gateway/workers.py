@@ -87,7 +87,7 @@ class Workers:
             **more,
         )
         if self._waiting[name] >= _MOST_WAITING:
-            raise Refused("too many of your questions are waiting; try again later")
+            raise Refused("too many of your queries are waiting; try again later")
         self._waiting[name] += 1
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
@@ -97,7 +97,7 @@ class Workers:
                     self._queries.add(reply.tables, name, reply.count)
                     return reply
         except TimeoutError:
-            raise Refused(f"the question waited longer than {seconds:g} s for its turn; try again later") from None
+            raise Refused(f"the query waited longer than {seconds:g} s for its turn; try again later") from None
         finally:
             self._waiting[name] -= 1
 
@@ -121,8 +121,8 @@ class Workers:
                 reply = _received(child, seconds, arrow=request.arrow)
         except ProcessDied as error:
             if error.late:
-                raise Refused(f"the question took longer than the {request.seconds:g} s it is given") from None
-            raise Refused("the question needs more memory than it is given, or was stopped") from None
+                raise Refused(f"the query took longer than the {request.seconds:g} s it is given") from None
+            raise Refused("the query needs more memory than it may use, or was stopped") from None
         except CleaveError as error:
             raise Refused(error.message) from None
         if isinstance(reply, Refused):  # here, since what is raised within the block ends the worker

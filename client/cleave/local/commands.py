@@ -106,7 +106,7 @@ def gateway(
     elif tables is None:
         raise InputError("a store does not show which tables were released", hint="name them with --tables")
     elif answering["others"]:
-        raise InputError("--with does not go with an analyst's identity: releases have totals alone")
+        raise InputError("--with cannot be combined with an analyst's identity: releases hold only totals")
     given = answering["passphrase"]
     asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
     asking["passphrase"] = (given() if callable(given) else given) if is_wrapped else None

@@ -192,7 +192,7 @@ class Folder:
         with self._locked(checked(name).rpartition("/")[0]):
             current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if (current[1] if current else None) != expected:
-                raise ConflictError(f"{self.location}: the table was changed by somebody else meanwhile")
+                raise ConflictError(f"{self.location}: another process changed the table at the same time")
             with self._translated("written"):
                 folder_store.write(str(self._root), name, content, overwrite=True)
         return _version(content)

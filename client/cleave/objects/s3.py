@@ -148,7 +148,7 @@ class Bucket:
         try:
             return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
         except NotStoredError as gone:  # the object that it replaces
-            raise ConflictError(f"{self.location}: the table was dropped by somebody else meanwhile") from gone
+            raise ConflictError(f"{self.location}: another process dropped the table at the same time") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
             current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if current is None or current[0] != content:
@@ -207,7 +207,7 @@ class Bucket:
         if code in _GONE:
             return NotStoredError(f"{self.location}: an object of the table is not there", status=status)
         if code in _TAKEN:
-            return ConflictError(f"{self.location}: the table was changed by somebody else meanwhile", status=status)
+            return ConflictError(f"{self.location}: another process changed the table at the same time", status=status)
         word = code if code.isalnum() and len(code) < _LONGEST_CODE else "an error"
         return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
 

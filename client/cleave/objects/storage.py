@@ -117,7 +117,7 @@ class Storage(Protocol):
 def checked(name: str) -> str:
     """`name` as it stands. Raises StoreError for one that could mean another place: manifests come from a store."""
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or ".." in name:
-        raise StoreError("the store names an object as no object of Cleave's is named")
+        raise StoreError("the store lists an object whose name is not one of Cleave's")
     return name
 
 

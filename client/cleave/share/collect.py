@@ -95,7 +95,7 @@ def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
     return versions
 
 
-_RESTORE = "somebody put an old state back, or deleted it: restore the newest one"
+_RESTORE = "an old state of the store was restored, or it was deleted: restore the newest one"
 
 
 def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str] = ()) -> tuple[Opened, list[News]]:

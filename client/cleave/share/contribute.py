@@ -176,7 +176,7 @@ class Contributions:
                 "stored",
                 f"{self._stores.sensitive.location}: shows version {head.version} of what was put here, {newest} was "
                 "here before",
-                hint="somebody put an old state back: restore the newest one",
+                hint="an old state of the store was restored: restore the newest one",
             )
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, stored[1]

@@ -139,7 +139,7 @@ class _Walk:
             if node.get("show_type") not in ("DESCRIBE", "SUMMARY") or not node.get("query"):
                 raise self._other("of the database's own")
         elif kind not in _PASSED and "type_info" not in node and "id" not in node:
-            raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
+            raise QueryRefused(_ONLY, hint="it contains something that is not part of a SELECT over tables")
         return False
 
     def _query(self, node: Mapping[str, Any], scope: frozenset[str]) -> None:
@@ -172,14 +172,14 @@ class _Walk:
     def _makes_rows(self, call: Mapping[str, Any]) -> None:
         name = _called(call)
         if name not in ROW_MAKING:
-            raise QueryRefused(f"{name}() reads what is not the table", hint=self._there())
+            raise QueryRefused(f"{name}() reads something other than the table", hint=self._there())
 
     def _expression(self, node: Mapping[str, Any]) -> None:
         kind = node["class"]
         if kind == "PARAMETER":
             raise QueryRefused("a parameter has no value", hint="write the value itself")
         if kind not in _CLASSES:
-            raise QueryRefused(_ONLY, hint="it holds what is no part of a SELECT over tables")
+            raise QueryRefused(_ONLY, hint="it contains something that is not part of a SELECT over tables")
         if kind in ("FUNCTION", "WINDOW"):
             _refuse_function(_called(node))
             if kind == "FUNCTION":
@@ -231,6 +231,6 @@ def _refuse_function(name: str) -> None:
     if not name:
         raise QueryRefused(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY and name not in CLOCK:
-        raise QueryRefused(f"{name} does not follow from the table", hint="write the value itself as a literal")
+        raise QueryRefused(f"{name} does not depend on the table alone", hint="write the value itself as a literal")
     if name in ABOUT_DATABASE:
         raise QueryRefused(f"{name}() is about the database, not the table")

@@ -146,7 +146,7 @@ class Cutter:
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
             raise QueryRefused(
-                "the plain half asks for too many expressions", hint=f"at most {limits.MAX_EXPRESSIONS} at a time"
+                "the query has too many keys and plain aggregates", hint=f"at most {limits.MAX_EXPRESSIONS} at a time"
             )
         return plan
 
@@ -181,7 +181,7 @@ class Cutter:
         for node in nodes:
             if name := self._judge.encrypted_in(node):
                 raise single_value(name)
-        raise Uncut("the query asks for single rows", hint="ask for aggregates, such as AVG(x), or add GROUP BY ALL")
+        raise Uncut("the query selects single rows", hint="select aggregates, such as AVG(x), or add GROUP BY ALL")
 
     # expressions over keys and aggregates
 
@@ -357,8 +357,8 @@ class Cutter:
         for number, ((_, type_), (_, expected)) in enumerate(zip(ours, described, strict=True), 1):
             if type_ != expected:
                 raise QueryRefused(
-                    f"select item {number} would come out as {type_} instead of {expected}",
-                    hint="write its constants and casts more plainly",
+                    f"select item {number} would have type {type_} instead of {expected}",
+                    hint="write its constants and casts in a simpler form",
                 )
         return tuple(
             Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()), _places(item, "l"))

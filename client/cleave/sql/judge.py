@@ -130,7 +130,7 @@ class Judge:
 
     def _judge(self, call: Call) -> OnlyHere | None:
         if any(map(has_aggregate, call.operands)):
-            raise QueryRefused("an aggregate cannot stand inside another", hint="ask for the inner one by itself")
+            raise QueryRefused("an aggregate cannot be inside another aggregate", hint="query the inner one by itself")
         if call == Call("count"):
             return None
         for column in columns_of(call, self._schema):
@@ -162,7 +162,7 @@ class Judge:
                 f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
             )
         if call.order:
-            return OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: order is no matter")
+            return OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: the order does not change the result")
         nodes = arguments_of(call)
         arguments = [(each, replace(self.argument(each), counted=not declared.moments)) for each in nodes]
         for _, each in arguments if declared.moments else ():
@@ -175,11 +175,11 @@ class Judge:
         if unknown := self._not_allowed(call):
             return OnlyHere(unknown)
         if self.decomposed(call).combine is None and self._sets is not None:
-            reason = f"{write(call)} cannot be put together from smaller groups, as sets of keys need"
-            return OnlyHere(reason, hint="ask once for each set of keys")
+            reason = f"{write(call)} cannot be combined from smaller groups, as sets of keys need"
+            return OnlyHere(reason, hint="run one query for each set of keys")
         if self.decomposed(call).combine is None and self._divided:
             return OnlyHere(
-                f"{write(call)} cannot be put together from several requests, and the plain columns need several"
+                f"{write(call)} cannot be combined from several requests, and the plain columns need several"
             )
         return None
 

@@ -88,7 +88,7 @@ class Constant(Node):
 
     @property
     def place(self) -> int | None:
-        """Return the number of an ordinal or a LIMIT; None for what is no whole number."""
+        """Return the number of an ordinal or a LIMIT; None for what is not a whole number."""
         return int(self.text) if self.kind == "INTEGER" and self.text.isdigit() else None
 
 

@@ -190,7 +190,7 @@ class _Clauses:
 def _number(node: Node, clause: str) -> int:
     if isinstance(node, Constant) and node.place is not None:
         return node.place
-    raise Uncut(f"{clause} is no whole number", hint=f"for example: {clause} 10")
+    raise Uncut(f"{clause} is not a whole number", hint=f"for example: {clause} 10")
 
 
 def _one_select(statement: Statement, table: str) -> Tree:
@@ -204,7 +204,7 @@ def _one_select(statement: Statement, table: str) -> Tree:
         raise QueryRefused(f"{len(statements)} statements, one at a time", hint="run them one by one")
     node: Tree = statements[0]["node"]
     if node["type"] == "SET_OPERATION_NODE":
-        raise no_service(f"{node['setop_type']} of queries", "ask them one at a time")
+        raise no_service(f"{node['setop_type']} of queries", "run them one at a time")
     if node["type"] != "SELECT_NODE" or node["from_table"]["type"] in ("SHOW_REF", "EXPRESSION_LIST"):
         raise Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
     return node
@@ -250,11 +250,11 @@ def _refuse_function(name: str) -> None:
     if (name in UNSTEADY and name not in TODAY) or name in ABOUT_DATABASE:
         raise unsteady(f"{name}()")
     if name in SET_RETURNING:
-        raise no_service(f"{name}(), which makes rows", "reshape the CSV beforehand")
+        raise no_service(f"{name}(), which returns rows", "reshape the CSV beforehand")
 
 
 def unsteady(name: str) -> QueryRefused:
-    return Uncut(f"{name} does not follow from the table", hint="write the value itself as a literal")
+    return Uncut(f"{name} does not depend on the table alone", hint="write the value itself as a literal")
 
 
 def _alias(source: Tree, table: str) -> str | None:
@@ -287,7 +287,7 @@ def _sets(keys: list[Tree], sets: list[list[int]]) -> tuple[tuple[int, ...], ...
     places = tuple(tuple(each) for each in sets)
     if len(places) > limits.MAX_GROUPING_SETS:
         raise QueryRefused(
-            f"GROUP BY asks for {len(places)} sets of keys, at most {limits.MAX_GROUPING_SETS} at a time",
+            f"GROUP BY has {len(places)} sets of keys, at most {limits.MAX_GROUPING_SETS} are supported",
             hint="name the sets you need: GROUPING SETS ((a, b), (a), ())",
         )
     return None if len(places) < 2 and places in ((), (tuple(range(len(keys))),)) else places

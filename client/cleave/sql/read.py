@@ -48,7 +48,7 @@ _NO_SERVICE = {
     "PARAMETER": ("a parameter", "write the value itself"),
     "POSITIONAL_REFERENCE": ("a column by its number", "write the column's name"),
 }
-_ROWS = no_service("*: it asks for single rows", "name the aggregates you want")
+_ROWS = no_service("*: it selects single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
 _OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
@@ -98,8 +98,8 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
     selects = again.get("statements") or [{"node": {"select_list": []}}]
     if [_plain(each) for each in selects[0]["node"]["select_list"]] != [_plain(each, top=True) for each in trees]:
         raise QueryRefused(
-            "part of the query is in a spelling that is not understood",
-            hint="write it more plainly: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
+            "part of the query uses syntax that is not supported",
+            hint="write it in a simpler form: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
         )
 
 
@@ -203,7 +203,7 @@ class Reader:
         for place in range(len(operands)):
             piece, hole, rest = rest.partition(_hole(place))
             if not hole:
-                raise Uncut("part of the query is in a spelling that is not understood")
+                raise Uncut("part of the query uses syntax that is not supported")
             pieces.append(piece)
         return Other((*pieces, rest), tuple(operands))
 

@@ -8,7 +8,7 @@ from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused
 
-SUPPORTED = "encrypted columns can be asked for " + ", ".join(name for each in DECLARED for name in each.names[:1])
+SUPPORTED = "aggregates over encrypted columns: " + ", ".join(name for each in DECLARED for name in each.names[:1])
 
 
 class Uncut(QueryRefused):
@@ -29,8 +29,8 @@ def too_deep() -> QueryRefused:
 
 def single_value(name: str) -> QueryRefused:
     return Uncut(
-        f"{name!r} is encrypted: no service sees single values of it",
-        hint=f"ask for an aggregate, such as SUM({name}) or AVG({name})",
+        f"{name!r} is encrypted: services compute its aggregates, never single values",
+        hint=f"use an aggregate, such as SUM({name}) or AVG({name})",
     )
 
 
@@ -50,7 +50,7 @@ def stays_here(column: Column) -> OnlyHere:
     reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
     return OnlyHere(
         f"column {column.name!r} is {column.kind}: {reason}",
-        hint="make it plain or encrypted in the schema to ask the services about it",
+        hint="declare it plain or encrypted in the schema if services may compute on it",
     )
 
 

@@ -52,9 +52,9 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
         return merged
     places = places_of(plan.key_types, keys, merged.keys)
     if len(merged.keys) != len(keys) or sorted(places) != list(range(len(keys))):
-        raise CheckFailed("plain groups", "the plain service found other groups than there are")
+        raise CheckFailed("plain groups", "the plain service returned other groups than the table has")
     if [merged.counts[place] for place in places] != counts:
-        raise CheckFailed("plain groups", "the plain service counted other rows than the groups have")
+        raise CheckFailed("plain groups", "the plain service returned other row counts than the groups have")
     return Groups(plan.key_types, keys, counts, [merged.plain[place] for place in places], plain_types)
 
 
@@ -213,8 +213,8 @@ class Merger:
         indivisible = next((aggregate for aggregate in self._plan.plain if not aggregate.decomposable), None)
         if indivisible and self._fetch("SELECT place FROM placed GROUP BY place HAVING count(*) > 1 LIMIT 1"):
             raise QueryRefused(
-                f"{indivisible.sql} cannot be put together from several requests, and the plain columns need several",
-                hint="ask for it by itself so that fewer columns are sent, narrow WHERE, or group more finely",
+                f"{indivisible.sql} cannot be combined from several requests, and the plain columns need several",
+                hint="select it alone so that fewer columns are sent, narrow WHERE, or group more finely",
             )
 
     def combined(self, groups: int) -> list[Texts]:

@@ -114,8 +114,8 @@ def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> Co
     if not isinstance(signature, str) or not is_signed(contributor, signature, head.signed()):
         raise CheckFailed(
             "signature",
-            "the head of a contribution does not bear the signature of its contributor",
-            hint="somebody else wrote it, or it was damaged: have it put again by its contributor",
+            "the head of a contribution is not signed by its contributor",
+            hint="it was written by someone else, or damaged: ask its contributor to put it again",
         )
     if (head.contributor, head.table_id, head.owner) != (contributor, table_id, owner):
         raise CheckFailed("signature", "a contribution is to another table, of another owner or by another contributor")

@@ -58,10 +58,10 @@ def fill(
     """
     with Slices(stream, schema) as slices:
         if not are_those(slices, draft.put):
-            say("the rows are not those of the put that was stopped: all of them are stored again")
+            say("the rows differ from those of the interrupted put: all of them are stored again")
             return None
         if draft.put:
-            say(f"going on where an earlier put of the same rows was stopped: {counted(draft.rows, 'row')} are stored")
+            say(f"resuming an interrupted put of the same rows: {counted(draft.rows, 'row')} are stored")
             advance(draft.rows)
 
         def prepared() -> Iterator[tuple[str, T]]:

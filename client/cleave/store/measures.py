@@ -215,7 +215,7 @@ def require_within(measure: Measure, rows: int, count: int, least: float | None,
         moved = np.rint(np.ldexp(np.array([least, largest], np.float64) - measure.centre, measure.exponent))
     if not domain.is_exact and (np.abs(moved) > 2.0**BITS).any():
         raise InputError(
-            f"column {measure.name!r}: a value lies farther out than the table was made for",
+            f"column {measure.name!r}: a value is outside the range the table was created with",
             hint="declare lower and upper in the schema, and put the table again with --replace",
         )
 

@@ -92,7 +92,7 @@ class Tables(Objects):
                 "stored",
                 f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
                 f"records, and {seen[1]} were here before",
-                hint="somebody put an old state back: restore the newest one",
+                hint="an old state of the store was restored: restore the newest one",
             )
         cached = self.cached(head.manifest)
         is_cached = cached is not None and cached.is_there
@@ -250,7 +250,7 @@ class Tables(Objects):
             if opened is None or not self.replaced(opened):
                 raise
             location = self.stores.sensitive.location
-            raise ConflictError(f"{location}: the table was changed by somebody else meanwhile") from None
+            raise ConflictError(f"{location}: another process changed the table at the same time") from None
 
     def all(self) -> Iterator[Opened]:
         """Open every table under this key, by name, except those that were put under another."""

@@ -125,7 +125,9 @@ class Job:
         """
         state = self._load() or self._begin(calls(), counts, window, key)
         if list(state.counts) != list(counts):
-            raise InputError("the job was started for other groups", hint="end it with --stop-job and ask again")
+            raise InputError(
+                "the job was started for other groups", hint="end it with --stop-job and run the query again"
+            )
         self._machine.start(state.execution, state.content)
         over = self._wait(state, deadline, show)
         if over.status != "SUCCEEDED":
@@ -352,7 +354,9 @@ def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
 
 def _foreign() -> CheckFailed:
     return CheckFailed(
-        "scan", "what is stored there is not the answer to this job", hint="end it with --stop-job and ask again"
+        "scan",
+        "what is stored there is not the answer to this job",
+        hint="end it with --stop-job and run the query again",
     )
 
 

@@ -96,7 +96,7 @@ def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int =
             if size > MOST_ROW_SETS:
                 raise ManyGroupsError(
                     f"row sets of more than {MOST_ROW_SETS:,} bytes are too many for a scan",
-                    hint="group by something coarser, ask with fewer FILTERs, or raise --fetch-limit",
+                    hint="group by something coarser, use fewer FILTERs, or raise --fetch-limit",
                 )
             answers.append(answer)
     responses = tuple(response for response, _ in answers)

@@ -161,7 +161,7 @@ class TotalsReader:
 
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
         lanes = run.lanes
-        failed = CheckFailed("sentinel", "the sensitive service answered what is no ciphertext")
+        failed = CheckFailed("sentinel", "the sensitive service returned something that is not a ciphertext")
         wrong = "a sum is not of the segments it was asked of"
         plane = self._decrypted(run, lane, files, failed, wrong)[: run.cells]
         guard = lanes.layout.guard

@@ -219,7 +219,7 @@ def load_schema(path: Path) -> Schema:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text", hint="a schema is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: is not TOML: {error}", hint="texts stand in quotes, each table once") from None
+        raise InputError(f"{path}: is not TOML: {error}", hint="write texts in quotes, and each table once") from None
     try:
         return _parse(document)
     except ValueError as error:
@@ -347,7 +347,7 @@ def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:
     if not is_number(type_):
         raise ValueError(f"{place} unit: {type_} has none, only numbers do")
     if unit != unit.strip() or not unit or any(char.isdigit() or char in "+-()" for char in unit):
-        raise ValueError(f'{place} unit: must be what stands beside the digits, as in "%" or "EUR"')
+        raise ValueError(f'{place} unit: must be the text next to the digits, as in "%" or "EUR"')
     return unit
 
 

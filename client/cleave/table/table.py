@@ -100,10 +100,10 @@ class Engine:
     def refusal(self) -> InputError | QueryRefused:
         """The error for a question that needs more memory than it may take."""
         if self.memory is None:
-            return InputError("the answer does not fit in memory", hint="ask for fewer rows, or for aggregates")
+            return InputError("the answer does not fit in memory", hint="select fewer rows, or aggregates")
         return QueryRefused(
             f"it needs more memory than the {self.memory / 1e9:.3g} GB it may take, and nothing is put on a disk",
-            hint="raise --memory (memory= in Python), or ask for fewer rows, fewer columns or aggregates",
+            hint="raise --memory (memory= in Python), or select fewer rows, fewer columns or aggregates",
         )
 
 

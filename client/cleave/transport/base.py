@@ -107,7 +107,7 @@ class Transport:
             if len(body) > limits.MAX_BODY_BYTES:
                 raise ServiceError(
                     f"a request to {service.label} takes {len(body):,} bytes, at most {limits.MAX_BODY_BYTES:,} fit",
-                    hint="ask about fewer columns at once, or about a smaller table",
+                    hint="select fewer columns, or query a smaller table",
                 )
             marked = wire.mark(body, wire.FRAMES_TYPE)
             try:

@@ -35,7 +35,7 @@ _HINTS = {
     "ExpiredTokenException": "log in again (aws sso login), or renew the session's credentials",
     "UnrecognizedClientException": "these AWS credentials are not known to AWS: check --profile",
     "InvalidSignatureException": "check the secret access key, and this machine's clock",
-    "RequestTooLargeException": "ask about fewer columns at once, or about a smaller table",
+    "RequestTooLargeException": "select fewer columns, or query a smaller table",
     "TooManyRequestsException": "Lambda is throttling; ask again later, or raise the function's concurrency",
 }
 

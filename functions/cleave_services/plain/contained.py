@@ -90,7 +90,7 @@ def _answer(channel: Channel, work: Callable[[Request], Response], request: Requ
     except MemoryError:
         raise _SHORT from None
     if len(body) > most:
-        raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
+        raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
     channel.send([body, _PEAK.pack(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
 
 
@@ -108,11 +108,11 @@ def _refusal(died: ProcessDied) -> WireError:
     if died.late:
         return WireError(
             f"stopped after {limits.PLAIN_SECONDS:g} s",
-            hint="send fewer rows per request or ask for a simpler expression",
+            hint="send fewer rows per request or a simpler expression",
         )
     if died.signal in (None, signal.SIGKILL):
         return _SHORT
     return WireError(
         f"an expression ended the process it was evaluated in ({signal.Signals(died.signal).name})",
-        hint="it needs more memory or deeper nesting than there is: ask for a simpler one",
+        hint="it needs more memory or deeper nesting than there is: send a simpler one",
     )

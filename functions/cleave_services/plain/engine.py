@@ -148,7 +148,7 @@ def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]
     p = database.prefix
     described = cast(list[tuple[str, str]], database.fetch(f"DESCRIBE {p}groups", "groups"))
     if 4 * size * len(described) > most:  # a value, its quotes and a comma are 4 bytes or more
-        raise WireError("the answer is too large", hint="ask for fewer groups per request", status=413)
+        raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
     texts = ", ".join(f"CAST({row[0]} AS VARCHAR)" for row in described)
     values = database.fetch(f"SELECT {texts} FROM {p}groups ORDER BY rowid", "groups")
     back = [
