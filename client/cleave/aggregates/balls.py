@@ -40,7 +40,7 @@ def number(estimate: Estimate) -> Number:
 
 
 def not_negative(value: arb) -> arb:
-    """`value` without what lies below 0, known to be impossible, but for the last bit of a radius's thirty."""
+    """Cut `value` off at 0, below which no value is possible, up to the last bit of a radius's thirty."""
     if value.lower() >= 0:
         return value
     half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
@@ -48,7 +48,7 @@ def not_negative(value: arb) -> arb:
 
 
 def within(value: arb, low: int, high: int) -> arb:
-    """`value` without what lies outside `low`..`high`, known to be impossible."""
+    """Cut `value` off outside `low`..`high`, where no value is possible."""
     ends = arb(low), arb(high)
     if value.lower() >= low and value.upper() <= high:
         return value

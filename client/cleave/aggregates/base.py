@@ -25,8 +25,7 @@ def snapped(value: Fraction, bound: Fraction) -> tuple[Fraction, Fraction]:
 
     A decrypted total of a real column is the data's plus noise, and its last digits are the noise's: printed in full,
     some thousands of such figures give the secret key by elimination (docs/ckks.md section 8). Every aggregate, every
-    composite, every decision and every digit shown is made from the rounded total instead, whatever is asked and in how
-    many ways.
+    composite, every decision and every digit shown is made from the rounded total instead, in every query.
 
     The unit is the power of two in (bound / 2, bound], which is 3.77 to 7.54 standard deviations of the noise: totals
     of the same data under different noise mostly come out the same. The bound grows by half a unit.
@@ -56,11 +55,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a column's total becomes a moment, and what float64 lost when the column was made. It never leaves here.
+    """Conversion of a column's total to a moment, and the float64 error of the column's values. It is never sent.
 
         moment = unit * total + count * shift,  off by  count * each + share * |unit * total|  at most
 
-    `void`: every value of the column is 0, and so is any total, whatever noise came back.
+    `void`: every value of the column is 0, and so is any total, whatever its noise.
     """
 
     unit: Fraction = Fraction(1)
@@ -153,7 +152,7 @@ class Answers(Protocol):
         ...
 
     def exact(self, number: int) -> ExactColumn | None:
-        """Return the exact of every group; None where they are not all exact, or nobody knows without making them."""
+        """Return the exact totals of every group; None where some are not exact or not known to be."""
         ...
 
 

@@ -1,13 +1,13 @@
 """The aggregates that encrypted columns can answer: sums, spread, products, and pairs of arguments (y, x).
 
 A condition is evaluated row by row here and encrypted as 0 or 1; how many are true is then an exact total. Spread is
-computed about a centre, so that an offset like 1e6 cannot cancel the digits away (docs/ckks.md section 4). Of integers
-and decimals all is an exact fraction, or the correctly rounded root of one.
+computed about a centre, so that an offset like 1e6 cannot cancel the digits away (docs/ckks.md section 4). For integers
+and decimals every result is an exact fraction, or the correctly rounded root of one.
 
 Pairs count the rows where neither is NULL. S_xx = sum of (x - mean)^2, S_yy and S_xy alike; the least-squares line is
 y = slope x + intercept. Where there is no line DuckDB is followed: constant x gives a slope of NaN, an intercept and an
 R^2 of NULL; constant y an R^2 of 1; CORR is NaN where either is constant, and for one row. Whether an argument is
-constant may be left open by the bounds of doubles: then nothing is known.
+constant may be left open by the bounds of doubles: then the result is unknown.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ divides long doubles.
 """
 
 COUNT_IF = Aggregate(("COUNT_IF", "COUNTIF"), (_SUM,), lambda group: whole(_true(group)), type="HUGEINT")
-"""How many conditions are true; NULL, as in DuckDB, where every one is NULL."""
+"""Number of true conditions; NULL, as in DuckDB, where every one is NULL."""
 
 BOOL_AND = Aggregate(
     ("BOOL_AND",), (_SUM,), lambda group: Figure(_true(group) == group.count, 0.0, exact=True), type="BOOLEAN"
@@ -79,8 +79,8 @@ _TWO = (Sum(), Power(2))
 def _skewness(group: Group) -> Figure | Number:
     """sqrt(n (n - 1)) / (n - 2) times m3 / m2^(3/2), where mk = sum of (x - mean)^k / n: the sample skewness G1.
 
-    NULL where all values are equal. Of integers and decimals correctly rounded: its square is an exact fraction. DuckDB
-    sums raw powers, and loses digits where the mean is large beside the deviation.
+    NULL where all values are equal. For integers and decimals it is correctly rounded: its square is an exact fraction.
+    DuckDB sums raw powers, and loses digits where the mean is much larger than the deviation.
     """
     n, squares = group.count, group.squares()
     if (constant := is_zero(squares)) is not False:

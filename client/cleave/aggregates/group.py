@@ -71,9 +71,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`names`: in SQL, in upper case, DuckDB's spelling and its synonyms. `moments`: beside the number of rows that
-    count, which all have. `formula`: of a group of at least `least` rows; NULL for fewer. `type`: DuckDB's type of the
-    result, or how it follows from the argument's.
+    """`names`: in SQL, in upper case, DuckDB's spelling and its synonyms. `moments`: besides the number of rows
+    that count, which all have. `formula`: of a group of at least `least` rows; NULL for fewer. `type`: DuckDB's type
+    of the result, or how it follows from the argument's.
     """
 
     names: tuple[str, ...]
@@ -106,7 +106,7 @@ class EncryptedAggregate:
 
 
 def counted(group: Group) -> Figure:
-    """How many rows count."""
+    """Number of rows that count."""
     return whole(group.count)
 
 

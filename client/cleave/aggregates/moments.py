@@ -100,8 +100,8 @@ class Power(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Cross(Moment):
-    """Sum of (x - c)(y - c'). Of two exact arguments as integers, counted from the least product there may be; one that
-    is exact beside a real one is taken as doubles.
+    """Sum of (x - c)(y - c'). Two exact arguments give integers, counted from the least possible product; an exact
+    argument next to a real one is read as doubles.
     """
 
     name: str = "cross"
@@ -157,7 +157,7 @@ class Log(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Negative(Moment):
-    """How many x are below 0."""
+    """Number of x below 0."""
 
     of: int = 0
     name: str = "negative"
@@ -173,7 +173,7 @@ class Negative(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Moment):
-    """How many x are 0."""
+    """Number of x that are 0."""
 
     of: int = 0
     name: str = "zero"

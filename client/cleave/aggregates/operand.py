@@ -1,4 +1,4 @@
-"""An argument's values, checked and centred, as moments are made of them.
+"""Values of an argument, checked and centred, from which moments are computed.
 
 A DOUBLE is centred, u = x - c with c its rounded median, so that cancellation cannot ruin a variance (docs/ckks.md
 section 4); a constant column is its own centre, and nothing is left of it. Exact values are counted from their domain's
@@ -68,7 +68,7 @@ def require_values(name: str, domain: Domain, column: Values) -> None:
 
 
 def present_in(columns: Sequence[Values]) -> Flags | None:
-    """Where none of the columns is NULL; None: everywhere."""
+    """Return the rows in which none of the columns is NULL; None: every row."""
     present: Flags | None = None
     for column in columns:
         if column.valid is not None and not column.valid.all():

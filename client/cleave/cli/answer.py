@@ -1,4 +1,4 @@
-"""An answer as it leaves the command: its formats, its file, and on stderr how far to trust it.
+"""Output of an answer: its formats, its file, and on stderr how exact it is.
 
 The formats for programs hold what `cleave.finish.result` makes of it, bounds and marks included.
 """
@@ -120,7 +120,7 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
 
 
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
-    """The answer, every text ended by a line feed."""
+    """Return the answer; every text ends in a line feed."""
     from cleave.cli import report  # noqa: PLC0415 - as above
     from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
 

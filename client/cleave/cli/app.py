@@ -1,4 +1,4 @@
-"""The command line: what each command takes, and in which order its steps are done.
+"""Commands of the command line: their arguments, and the order of their steps.
 
 Everything heavy is imported inside the command that needs it, so that `cleave --help` and `cleave key show` are
 immediate. Services, and the commands that run servers, are handed in (see cleave.local.main).

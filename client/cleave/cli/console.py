@@ -34,7 +34,7 @@ def out(text: str) -> None:
 
 
 def unwritable(error: OSError) -> InputError:
-    """The error for a stdout that takes no more, to which nothing is written any longer."""
+    """Return the error for a closed or full stdout, and write nothing to it from now on."""
     abandon_stdout()
     hint = "is the disk full?" if error.errno == errno.ENOSPC else "is it open for writing?"
     return InputError(f"stdout: cannot be written ({error.strerror})", hint=hint)
@@ -81,7 +81,7 @@ def is_terminal(stream: object) -> bool:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; only a yes is one."""
+    """Ask for confirmation on the terminal; only `yes` confirms."""
     _write(sys.stderr, f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

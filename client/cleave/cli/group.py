@@ -53,7 +53,7 @@ class Settings:
 
 
 class Command(TyperCommand):
-    """A command whose help has its docstring's examples as they are, and its advanced options last."""
+    """Command whose help shows its docstring's examples unchanged, and its advanced options last."""
 
     def invoke(self, ctx: Any) -> Any:
         if not _DESCRIPTORS.exists():
@@ -90,7 +90,7 @@ class Group(TyperGroup):
     def main(  # type: ignore[override]  # everything else is passed by name
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """Run and exit. --debug and --quiet may stand anywhere."""
+        """Run and exit. --debug and --quiet may come anywhere."""
         given = list(sys.argv[1:] if args is None else args)
         options = given[: given.index("--")] if "--" in given else given
         moved = [word for word in options if word in ANYWHERE]

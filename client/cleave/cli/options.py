@@ -129,7 +129,7 @@ SqlFile = Annotated[Path | None, flag("--sql-file FILE", "Read the SQL from this
 
 
 def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[list[str], str]:
-    """The words before the question, and the question: the last word, or what `sql_file` holds.
+    """Return the words before the query, and the query: the last word, or the text of `sql_file`.
 
     Raises typer.BadParameter where there is not exactly one question, InputError for a file that holds no SQL.
     """
@@ -149,7 +149,7 @@ def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[l
 def session_over(
     words: Sequence[str], asking: Asking, settings: Settings, bars: Bars | None = None, machine: str | None = None
 ) -> Iterator[Session]:
-    """A session over the table of `words`; a small file is read from now on."""
+    """Open a session over the table of `words`; a small file is read from now on."""
     from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - what --help does without
 
     table = read_data(words or None, asking)
@@ -163,7 +163,7 @@ def session_over(
 
 
 def _other(word: str) -> LazyTable:
-    """The table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
+    """Return the table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
     from cleave.propose.further import further  # noqa: PLC0415 - as above
 
     cuts = [place for place, char in enumerate(word) if char == "=" and Path(word[:place]).exists()]

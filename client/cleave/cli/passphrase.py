@@ -56,7 +56,7 @@ def hide() -> None:
 
     Processes started later, like a credential_process of AWS, do not inherit them. /proc/PID/environ, which shows the
     environment at the start, has zeros in their place. What remains: a copy in this process's memory, until it ends,
-    and whatever the shell that set the variable keeps; --passphrase-fd leaves neither. Forked children give theirs up.
+    and the shell's own copy of the variable; --passphrase-fd leaves neither. Forked children drop their copies.
     """
     os.register_at_fork(after_in_child=_taken.clear)
     for variable in (VARIABLE, NEW_VARIABLE):
@@ -95,7 +95,7 @@ def _checked(passphrase: bytes) -> bytes:
 
 
 def _read_line(descriptor: int) -> bytes:
-    """The first line of what `descriptor` holds, without its end."""
+    """Return the first line that `descriptor` holds, without its line end."""
     content = b""
     try:
         while b"\n" not in content and len(content) <= _LONGEST:

@@ -1,4 +1,4 @@
-"""The plan of a question for people, in six lines or in full, and as JSON."""
+"""Plan of a query as text, in six lines or in full, and as JSON."""
 
 from __future__ import annotations
 

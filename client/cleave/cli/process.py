@@ -1,4 +1,4 @@
-"""The command's own process: what it keeps from others on this machine, and that a signal ends it within a second.
+"""The command's own process: hide its secrets from others on this machine, and end within a second of a signal.
 
 Our own children need no care here: the kernel ends each with its parent (cleave_shared.children).
 """
@@ -53,7 +53,7 @@ def _open_closed_streams() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End now, whatever threads are still at work, and whatever program they wait for."""
+    """End now, even if threads are still at work or wait for a program."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -105,7 +105,7 @@ class Signals:
 
     @property
     def code(self) -> int:
-        """The exit code of a program that a signal ended, as shells have it."""
+        """Return the exit code that shells show for a program ended by this signal."""
         return 128 + (self.number or signal.SIGINT)
 
     def __enter__(self) -> Signals:

@@ -1,4 +1,4 @@
-"""Figures of encrypted aggregates, what their exact values may be, and the cells of an answer made of them."""
+"""Figures of encrypted aggregates, their possible exact values, and the cells of an answer computed from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cell:
 
 
 def of_figure(figure: Figure, type_: str) -> Cell:
-    """An aggregate that stands by itself."""
+    """Return the cell of an output that is one aggregate alone."""
     value = figure.value
     if isinstance(value, float) and type_ == "DOUBLE":
         value += 0.0  # -0 becomes 0
@@ -85,7 +85,7 @@ def _number(value: Number, type_: str) -> Cell:
 
 
 def held(value: fmpq, type_: str) -> Any:
-    """The value of the type that is nearest."""
+    """Return the nearest value of the type."""
     if type_ == "DOUBLE":
         return nearest(value)
     if type_ == "FLOAT":
@@ -105,7 +105,7 @@ def _distance(low: fmpq, high: fmpq, value: Any) -> float | None:
 
 
 def _reach(value: Value, guess: Any) -> float | None:
-    """How far the alternatives lie from the guess, where all of them are numbers."""
+    """Return the largest distance of the alternatives from the guess, where all of them are numbers."""
     if len(value.numbers) < len(value.atoms) or isinstance(guess, bool | str):
         return None
     limits = [end for number in value.numbers for end in ends(number)]
@@ -172,7 +172,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
 
 
 def published(figure: Figure) -> int | float | Fraction | bool | None:
-    """The value without digits beyond its bound: what DuckDB makes text and guesses of."""
+    """Drop the digits of a value beyond its bound: DuckDB converts this value to text and guesses."""
     value, bound = figure.value, figure.bound
     if figure.exact or not isinstance(value, float) or not bound or not math.isfinite(value) or math.isinf(bound):
         return value

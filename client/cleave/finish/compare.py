@@ -74,9 +74,9 @@ def _place(atom: Atom) -> int | None:
 
 
 def _as_doubles(a: Number, b: Number, exact_sides: tuple[bool, bool]) -> Order:
-    """DuckDB compares the doubles that hold the values; where these and the values themselves say the same it is so.
+    """Compare as DuckDB compares doubles; decided where the doubles and the values themselves agree.
 
-    A literal 0.1 beside a DOUBLE may be read as itself or as the double that holds it.
+    A literal 0.1 compared with a DOUBLE may be read as itself or as the double that holds it.
     """
     doubles = _exactly(_doubles(a), _doubles(b))
     readings = [
@@ -109,7 +109,7 @@ def _exactly(one: tuple[fmpq, fmpq], other: tuple[fmpq, fmpq]) -> Order:
 
 
 def both(one: Atom, other: Atom) -> Result:
-    """AND."""
+    """Combine two conditions by SQL's AND."""
     return _logic(one, other, decisive=False)
 
 
@@ -135,7 +135,7 @@ def negation(one: Atom) -> Result:
 
 
 def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Callable[..., Result]:
-    """IS NOT DISTINCT FROM."""
+    """Compare two values by SQL's IS NOT DISTINCT FROM."""
     equal = comparison("=", floats=floats, exact_sides=exact_sides)
 
     def compared(one: Atom, other: Atom) -> Result:
@@ -245,9 +245,9 @@ def choose(
     offset: int,
     doubtful: frozenset[int],
 ) -> tuple[list[int], frozenset[int]]:
-    """The groups shown, in order, and those of them that perhaps stand in another's place.
+    """Return the groups shown, in order, and those of them whose place is uncertain.
 
-    `ties`: ranks that order what the terms leave equal. `doubtful`: groups that HAVING does not surely let in.
+    `ties`: ranks that order what the terms leave equal. `doubtful`: groups that HAVING may leave out.
     """
 
     def ranked(row: int, kind: str) -> Ranks:
@@ -271,7 +271,7 @@ def choose(
 def unplaced(chosen: Sequence[int], terms: Sequence[Term]) -> frozenset[int]:
     """Those of the rows `chosen`, in the order shown, that the bounds might put before or after another of them.
 
-    Rows whose terms are equal for certain need no mark: ORDER BY leaves their order open whatever the bounds.
+    Rows whose terms are certainly equal need no mark: ORDER BY leaves their order open in any case.
     """
     if not terms:
         return frozenset()

@@ -1,7 +1,7 @@
 """Evaluates an expression over the table of groups, group by group, on certified numbers.
 
 Every node that reads no encrypted figure, or only exact ones in exact types, is DuckDB's own answer. Arithmetic and
-decisions over everything else are made here on rationals and balls; what is not known here is unknown.
+decisions over everything else are made here on rationals and balls; an unsupported function gives unknown.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class Expressions:
         self._evaluator = Evaluator(table, certified, self._exact, self._shapes)
 
     def _columns(self) -> tuple[dict[str, list[Value]], dict[str, list[bool]]]:
-        """By column, the certified value of each group, and whether DuckDB holds that very value."""
+        """Return by column the certified value of each group, and whether DuckDB holds exactly that value."""
         values, exact = {}, {}
         for i in self._evaluated:
             figures, names = self._answers.column(i), self._plan.encrypted[i].aggregate.names
@@ -319,7 +319,7 @@ class Expressions:
         return [certified_plain(*row) for row in zip(*columns, strict=True)]
 
     def filtered(self, rows: Sequence[int]) -> tuple[list[int], frozenset[int]]:
-        """The groups of `rows` that HAVING may let in, and those of them it perhaps does not."""
+        """Return the groups of `rows` that HAVING may select, and those of them it may leave out."""
         if self._having is None:
             return list(rows), frozenset()
         values = dict(zip(rows, self._evaluator.values(self._having, rows), strict=True))
@@ -329,7 +329,7 @@ class Expressions:
         return inside, frozenset(row for row in inside if values[row].single is not True)
 
     def term(self, number: int, rows: Sequence[int]) -> compare.Term:
-        """The ORDER BY term of that number, of which only the values in `rows` matter."""
+        """Return the ORDER BY term of that number; only its values in `rows` are computed."""
         ordered = self._ordered[number]
         node = ordered.expression
         columns = self._shapes.columns(node)

@@ -1,4 +1,4 @@
-"""The rest of the query, over one row a group: arithmetic, HAVING, ORDER BY, LIMIT, and the bounds of it all."""
+"""Last step of a query, over one row per group: arithmetic, HAVING, ORDER BY, LIMIT, and error bounds."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _Finisher:
         return self._expressions.cells(number, rows)
 
     def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
-        """By their numbers, the outputs in which no encrypted figure is: as DuckDB has them."""
+        """Return by number the outputs without encrypted figures, as DuckDB computes them."""
         if not numbers or not rows:
             return {number: [] for number in numbers}
         finals = [self._plan.finals[number] for number in numbers]
@@ -134,7 +134,7 @@ class _Finisher:
 
 
 def evaluated_in(plan: QueryPlan) -> frozenset[int]:
-    """The encrypted aggregates that something else than an output by itself reads; perhaps some more."""
+    """Return the encrypted aggregates that are read by more than an output of their own; possibly some more."""
     clauses = " ".join([plan.having or "", *plan.order_by])
     read = {i for final in plan.finals if not final.is_bare for i in final.encrypted}
     return frozenset(read | {i for i in range(len(plan.encrypted)) if re.search(rf"\be{i}\b", clauses)})
@@ -151,7 +151,7 @@ def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -
 
 
 def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal | None] | None:
-    """As DuckDB types them; None where a figure's own way has to be gone."""
+    """Return the values in DuckDB's types; None where a figure needs its own conversion."""
     decimals = exact.decimals
     if decimals is None:
         return exact.values if type_ == "DOUBLE" else None
@@ -178,7 +178,7 @@ def check_sums(plan: QueryPlan, answers: Answers) -> None:
 
 
 def _ends(answers: Answers, number: int) -> tuple[Fraction, Fraction]:
-    """The least and the largest figure of all groups; 0 and 0 where there is none."""
+    """Return the least and the largest figure of all groups; 0 and 0 without groups."""
     exact = answers.exact(number)
     values: Iterable[int | float | Fraction | None]
     if exact is not None and exact.decimals is not None:
@@ -191,7 +191,7 @@ def _ends(answers: Answers, number: int) -> tuple[Fraction, Fraction]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Where two threads are in such blocks, it is over for both when the first to enter leaves."""
+    """With two threads in such blocks, the setting ends for both when the first to enter leaves."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -18,14 +18,14 @@ _FLIPPED = {Special.UP: Special.DOWN, Special.DOWN: Special.UP}
 
 
 def number(atom: Atom) -> Atom:
-    """A boolean as the number it is in arithmetic."""
+    """Return a boolean as a number for arithmetic."""
     return fmpq(int(atom)) if isinstance(atom, bool) else atom
 
 
 def _real(
     function: Callable[[Number], Result], up: Atom = Special.UNKNOWN, down: Atom = Special.UNKNOWN
 ) -> Callable[..., Result]:
-    """A function of one number, and what it is at the infinities; of NaN it is NaN."""
+    """Return a function of one number with its values at the infinities; NaN gives NaN."""
 
     def lifted(atom: Atom) -> Result:
         value = number(atom)
@@ -224,7 +224,7 @@ def rounding(step: Callable[[fmpq], int], digits: int = 0, *, floats: bool) -> C
 
 
 def _inverse(function: Callable[[arb], arb], low: int, high: int) -> Callable[[Number], Result]:
-    """A rising or falling function that only numbers from `low` to `high` have: NaN beyond."""
+    """Return a monotonic function that is defined from `low` to `high`: NaN beyond."""
 
     def limited(value: Number) -> Result:
         least, most = ends(value)
@@ -294,7 +294,7 @@ def span(type_: str) -> tuple[fmpq, fmpq] | None:
 
 
 def in_range(type_: str) -> Callable[[Atom], Result]:
-    """A result of exact arithmetic, which is an error beyond its type."""
+    """Return a result of exact arithmetic; it fails beyond its type."""
     limits = span(type_)
 
     def checked(atom: Atom) -> Result:
@@ -359,7 +359,7 @@ def _single(atom: Atom) -> Result:
 
 
 def single(value: Number) -> Number | Special:
-    """As a FLOAT holds it; an error beyond its range."""
+    """Round to a FLOAT; fails beyond its range."""
     doubles = [numbers.nearest_single(nearest(end)) for end in ends(value)]
     if any(abs(double) == float("inf") for double in doubles):
         return Special.UNKNOWN if doubles[0] != doubles[1] else Special.FAILED

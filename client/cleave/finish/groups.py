@@ -1,7 +1,7 @@
 """The table of groups in a private DuckDB: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted
-ones e0.., and expressions computed here l0.., of which those that are neither numbers nor booleans are text.
+ones e0.., and expressions computed here l0... Those of other types than numbers and booleans are text.
 
-What needs no bound is asked of it as SQL: keys, plain figures, text, and arithmetic over exact types.
+DuckDB computes whatever needs no bound: keys, plain figures, text, and arithmetic over exact types.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupTable:
         groups: Groups,
         figures: Mapping[int, Iterable[int | float | Fraction | bool | None]],
     ) -> None:
-        """`figures` are encrypted ones as they may be shown, by their numbers; nothing asks for the others.
+        """`figures` are the encrypted ones as they may be shown, by number; no other is read.
 
         Raises ServiceError for plain figures that are not of their types.
         """
@@ -85,7 +85,7 @@ class GroupTable:
         return self.columns([(sql, type_)], rows)[0]
 
     def columns(self, expressions: Sequence[tuple[str, str]], rows: Sequence[int] | None = None) -> list[list[Any]]:
-        """The same of several, given with their types, in one statement."""
+        """Return the values of several expressions, given with their types, by one statement."""
         shown = ", ".join(
             f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)" for sql, type_ in expressions
         )
@@ -98,7 +98,7 @@ class GroupTable:
         return [list(each) for each in zip(*chosen, strict=True)] if chosen else [[] for _ in expressions]
 
     def guesses(self, sql: str, type_: str) -> list[Any]:
-        """As `column` over all groups, NULL where it fails."""
+        """Return the values of `column` over all groups, NULL where it fails."""
         try:
             return self.column(sql, type_)
         except duckdb.Error:

@@ -48,7 +48,7 @@ def tidy(value: Number) -> Number | Special:
 
 
 def ends(value: Number) -> tuple[fmpq, fmpq]:
-    """An interval that holds it; what lies beyond any double is moved to 2^5000, what is below any to 2^-5000."""
+    """Return an interval that holds it; an end beyond any double is moved to 2^5000, one below any to 2^-5000."""
     if isinstance(value, fmpq):
         return value, value
     return _outer(value.lower(), up=False), _outer(value.upper(), up=True)
@@ -76,7 +76,7 @@ def hull(*values: Number) -> Number:
 
 
 def not_negative(value: arb) -> arb:
-    """`value` without what lies below 0, and with an end at 0 exactly."""
+    """Cut `value` off at 0, where it then ends exactly."""
     if value.lower() >= 0 or not value.is_finite():
         return value
     return value.nonnegative_part() if value.upper() > 0 else arb(0)
@@ -110,10 +110,10 @@ def as_double(value: Number) -> Number:
 
 
 def stepped(value: Number, step: Callable[[fmpq], int], unit: fmpq = ONE) -> tuple[Number, ...]:
-    """Return the possible results, for `value`, of a rising function that jumps between multiples of `unit`.
+    """Return the possible results for `value` of a rising step function with steps at multiples of `unit`.
 
-    Several numbers where the value lies across a jump that is wider than its own uncertainty; where jumps are narrower
-    than that they do not matter, and one ball holds all of them.
+    Several numbers where the value crosses a jump that is wider than its own uncertainty. Narrower jumps do not
+    matter, and one ball holds all results.
     """
     low, high = (step(end / unit) for end in ends(value))
     if low == high:
@@ -149,7 +149,7 @@ def sign(value: fmpq) -> int:
 
 
 def remainder(a: Number, b: Number) -> tuple[tuple[Number, ...], bool]:
-    """a - b trunc(a / b) for b that is not 0, and whether it lies across a jump."""
+    """Return a - b trunc(a / b) for b that is not 0, and whether it crosses a jump."""
     if isinstance(a, fmpq) and isinstance(b, fmpq):
         return (a - b * inwards(a / b),), False
     low, high = (inwards(end) for end in ends(ball(a) / ball(b)))

@@ -1,7 +1,7 @@
-"""The answer of a query: values, how far to trust each, and what the bounds leave undecided.
+"""Answer of a query: values, the bound of each, and the decisions that the bounds leave open.
 
-For programs it becomes `Records`, of which files, frames and cursors are made: named and typed columns. A column that
-comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact, NULL: no
+For programs it becomes `Records`: named and typed columns, from which files, frames and cursors are built. A column
+that comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact, NULL: no
 bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column `undecided` at
 the end says what. After bounds, a last column `scanned` names the columns that are sums of a scan.
 """
@@ -36,7 +36,7 @@ class ResultTable:
     bound 0. None in both: a key, or doubles of plain columns alone, which come out as DuckDB happens to add them up.
 
     `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
-    clauses that do not surely let it in. Both may be empty, which means none. `warnings` says it in sentences.
+    clauses that may leave it out. Both may be empty, which means none. `warnings` says it in sentences.
 
     `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of. `note`: a further footnote.
     """
@@ -141,7 +141,7 @@ def _marks(result: ResultTable, row: int) -> str:
 
 @contextmanager
 def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB with the table `answer`, good within the block, in types that `form` writes without a change.
+    """Open a DuckDB with the table `answer` for the block, in types that `form` writes without a change.
 
     "text": every value as text, with all its digits. A column that `form` cannot hold is text too.
     """
@@ -168,7 +168,7 @@ def copied(held: Records, options: str, form: Form) -> bytes:
 
 
 def csv_of(result: ResultTable) -> bytes:
-    """The answer as CSV, bounds and marks included."""
+    """Return the answer as CSV, bounds and marks included."""
     return copied(records(result), "FORMAT csv, HEADER true", "text")
 
 

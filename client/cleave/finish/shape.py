@@ -1,4 +1,4 @@
-"""Parts of an expression: which parts of it are known here, their types, and the columns they read."""
+"""Parts of an expression: which of them are supported here, their types, and the columns they read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SAME_CLASS = ("if", "coalesce", "greatest", "least", "nullif")
 
 
 def name_of(node: Node) -> str:
-    """Return the operation of a node, "" where that is not known here."""
+    """Return the operation of a node, "" where it is not supported here."""
     match node:
         case Operation(name):
             return _OPERATIONS.get(name, "")
@@ -77,12 +77,12 @@ def name_of(node: Node) -> str:
 
 
 def children_of(node: Node) -> tuple[Node, ...]:
-    """The parts that are evaluated one by one, of a node that is known here."""
+    """Return the parts of a supported node that are evaluated one by one."""
     return node.operands if isinstance(node, Case) or name_of(node) else ()
 
 
 class Shapes:
-    """Types are DuckDB's own, asked once for every part of the expressions.
+    """Types and columns of every part of the expressions; the types are DuckDB's own, read once.
 
     `nonnegative`: columns that are never -0.0.
     """
@@ -168,7 +168,7 @@ class Shapes:
         return self.type(node) not in FLOATS and not any(name[0] == "e" for name in self.columns(node))
 
     def is_exactly_typed(self, node: Node) -> bool:
-        """No DOUBLE is made anywhere inside, so that DuckDB itself loses nothing; to cast one to text loses nothing."""
+        """Check that no DOUBLE is computed inside, so that DuckDB loses nothing; casting one to text loses nothing."""
         if isinstance(node, Column):
             return True
         if self.type(node) in FLOATS:

@@ -13,7 +13,7 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, rational
 from cleave.finish.numbers import Special, ball, hull, tidy
 
-_MOST = 8  # alternatives kept apart
+_MOST = 8  # alternatives stored one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def atom_of(value: Any) -> Atom:
 class Value:
     """At least one alternative. More than one: the bounds do not decide between them.
 
-    `torn`: the one ball stands for alternatives that a decision left open. `guessed`: the value is DuckDB's own, taken
-    as it is, and no certified one.
+    `torn`: the one ball encloses alternatives that a decision left open. `guessed`: the value is DuckDB's own and not
+    certified.
     """
 
     atoms: tuple[Atom, ...]
@@ -76,7 +76,7 @@ def value_of(atom: Atom) -> Value:
 
 
 def gather(atoms: Iterable[Atom], *, torn: bool = False, guessed: bool = False) -> Value:
-    """One value of all alternatives; equal ones once, too many numbers as one ball."""
+    """Combine alternatives into one value; equal ones once, too many numbers as one ball."""
     distinct: list[Atom] = []
     for atom in atoms:
         tidied = tidy(atom) if isinstance(atom, fmpq | arb) else atom
@@ -100,7 +100,7 @@ def _same(one: Atom, other: Atom) -> bool:
 
 
 def either(*values: Value) -> Value:
-    """One of these, nobody can say which."""
+    """Return a value that may be any of these."""
     return gather(
         itertools.chain.from_iterable(value.atoms for value in values),
         torn=any(value.torn for value in values),
@@ -109,7 +109,7 @@ def either(*values: Value) -> Value:
 
 
 def combine(function: Callable[..., Result], *values: Value) -> Value:
-    """`function` of every combination of alternatives. It takes atoms and returns one, or several."""
+    """Apply `function` to every combination of alternatives. It takes atoms and returns one, or several."""
     results: list[Atom] = []
     torn = False
     for atoms in itertools.product(*(value.atoms for value in values)):

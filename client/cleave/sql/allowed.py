@@ -1,6 +1,6 @@
 """Names allowed in a query that DuckDB answers as a whole: the tables it was given, and functions of their rows.
 
-A walk over DuckDB's own tree of the statement. What is not known here is refused, so that a newer DuckDB's grammar
+A walk over DuckDB's own tree of the statement. Anything not listed here is refused, so that a newer DuckDB's grammar
 opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.table).
 """
 
@@ -51,7 +51,7 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
     """Return the names in the statement of `tree` (of json_serialize_sql); `tables`: those there are, and their
     columns.
 
-    Raises QueryRefused for other tables, for functions that read files, tell of this machine or differ from call to
+    Raises QueryRefused for other tables, for functions that read files, describe this machine or differ from call to
     call, for parameters, and for what is not one SELECT.
     """
     statements = tree["statements"]
@@ -76,7 +76,7 @@ def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
 
 
 def _given(statements: Any) -> Iterator[str]:
-    """The names statements give by themselves."""
+    """Return the names that statements define themselves."""
     for node in parts_of(statements):
         if isinstance(alias := node.get("alias"), str):
             yield alias
@@ -204,7 +204,7 @@ class _Walk:
 
 
 def _tables_of_from(node: Any) -> set[str]:
-    """The tables, in lower case, whose columns a star over this FROM stands for; a subquery has a star of its own."""
+    """Return the tables, in lower case, whose columns a star over this FROM selects; subqueries have their own."""
     if not isinstance(node, dict):
         return set()
     if node["type"] == "BASE_TABLE":

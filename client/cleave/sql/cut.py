@@ -1,7 +1,7 @@
-"""Cuts a resolved question into the parts of a QueryPlan, by what a source can sum.
+"""Cut a resolved query into the parts of a QueryPlan, by what a source can sum.
 
 Each output, HAVING and ORDER BY term is answered from the services' aggregates, or as a whole by DuckDB on this machine
-where one of its aggregates is for no service.
+where no service can compute one of its aggregates.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Cutter:
             return key.has(Column) or question.sets is not None
 
         self._keys = {write(key): f"k{i}" for i, key in enumerate(question.grouped) if stays_key(key)}
-        # what is asked of the services, by identity and in the order of its places
+        # what the services compute, by identity and in the order of its places
         self._arguments: dict[str, Argument] = {}
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments)
         self._plain: dict[str, Call] = {}
-        self._mixed: set[str] = set()  # plain aggregates that stand in one expression with encrypted ones
+        self._mixed: set[str] = set()  # plain aggregates in one expression with encrypted ones
         self._groupings: list[tuple[int, ...]] = []
         self._here: dict[str, tuple[Node, OnlyHere]] = {}  # by the SQL computed here, what it is made of, and why
 
@@ -231,7 +231,7 @@ class Cutter:
         return Place((place,)) if place is not None else None
 
     def _service_column(self, call: Call) -> str:
-        """The column of an aggregate that a service computes."""
+        """Return the column of an aggregate that a service computes."""
         if call == Call("count"):
             return "n"
         if not self._judge.is_summed(call):
@@ -314,7 +314,7 @@ class Cutter:
         )
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
-        """Asks for the witnesses of plain sums of doubles that encrypted figures are computed with."""
+        """Add the witnesses of plain sums of doubles that encrypted figures are computed with."""
         certificates = {}
         for place, call in enumerate(list(self._plain.values())):
             if f"p{place}" not in self._mixed or is_exact(call, *self._catalog.types([write(call)])):
@@ -367,7 +367,7 @@ class Cutter:
 
 
 def _placed(calls: dict[str, Call], sql: str, call: Call) -> int:
-    """The place of `call` among what is asked."""
+    """Return the place of `call` among `calls`, to which it is added if it is new."""
     calls.setdefault(sql, call)
     return list(calls).index(sql)
 

@@ -42,12 +42,12 @@ TODAY = {
     "localtimestamp": "localtimestamp",
     "current_localtimestamp": "localtimestamp",
 }
-"""Of those the ones the client settles, once for the whole query: what is sent holds the date or time itself."""
+"""Those that the client replaces by a date or time, once for the whole query, before anything is sent."""
 
 CLOCK = frozenset(TODAY) | _names(
     "current_time current_timestamp get_current_time get_current_timestamp localtime now transaction_timestamp"
 )
-"""Of those the ones that are the same throughout one statement, which a question answered here as a whole is."""
+"""Those that are constant within one statement, and so within a query answered here as a whole."""
 
 ABOUT_DATABASE = _names(
     """
@@ -66,7 +66,7 @@ ABOUT_DATABASE = _names(
 ROW_MAKING = _names(
     "generate_series generate_subscripts json_each json_tree range regexp_split_to_table repeat repeat_row unnest"
 )
-"""What may stand in FROM beside tables: functions of their arguments alone."""
+"""Functions of their arguments alone, which FROM may name like tables."""
 
 SET_RETURNING = frozenset({"unnest", "generate_subscripts", "regexp_split_to_table"})
 

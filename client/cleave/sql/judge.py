@@ -32,7 +32,7 @@ class HasSums(Protocol):
 
     @property
     def counts(self) -> Source:
-        """Where numbers of rows come from, if not from rows that are fetched."""
+        """Source of row counts, if rows are not fetched."""
         ...
 
     def groups(self, selecting: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ class HasSums(Protocol):
         ...
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
-        """Return the source of an aggregate over such groups. Arguments stand for all columns that are not plain,
+        """Return the source of an aggregate over such groups. Arguments may be any columns that are not plain,
         sealed ones too.
         """
         ...
@@ -80,16 +80,16 @@ class Judge:
         self.hidden = next((column for column in read if column.kind != Kind.PLAIN), None)
         names = self.names(self.selecting)
         self.groups_from_rows = sums.groups(names) if sums else ""  # why groups are made of rows of a stored table
-        self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not asked over a stored table
+        self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used over a stored table
         self._judged: dict[str, OnlyHere | None] = {}  # by its SQL, why no service computes an aggregate
 
     def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
-        """The columns that expressions read, in the schema's order."""
+        """Return the columns that expressions read, in the schema's order."""
         read = {column.name for node in nodes for column in columns_of(node, self._schema)}
         return tuple(column.name for column in self._schema.columns if column.name in read)
 
     def require_allowed(self) -> None:
-        """Raises Uncut where the plain service does not compute WHERE or a key; over a stored table it is not asked."""
+        """Raise Uncut where the plain service does not compute WHERE or a key; a stored table does not need it."""
         for each in self.selecting if self.hidden is None and not self.no_plain else ():
             if unknown := self._not_allowed(each):
                 if self._sums is None:
@@ -102,11 +102,11 @@ class Judge:
         return f"the plain service does not compute {min(unknown)}()" if unknown else ""
 
     def encrypted_in(self, node: Node) -> str | None:
-        """The name of the first encrypted column `node` reads."""
+        """Return the name of the first encrypted column `node` reads."""
         return next((c.name for c in columns_of(node, self._schema) if c.kind is Kind.ENCRYPTED), None)
 
     def _unseen_in(self, node: Node) -> Column | None:
-        """The first encrypted column `node` reads, else the first that is not plain."""
+        """Return the first encrypted column `node` reads, else the first that is not plain."""
         unseen = [column for column in columns_of(node, self._schema) if column.kind is not Kind.PLAIN]
         return min(unseen, key=lambda column: column.kind is not Kind.ENCRYPTED, default=None)
 
@@ -122,7 +122,7 @@ class Judge:
         return all(sums.is_kept(column.name) for column in columns_of(call, self._schema))
 
     def why_here(self, call: Call) -> OnlyHere | None:
-        """Why no service computes an aggregate; None where one does."""
+        """Return the reason why no service computes an aggregate; None where one does."""
         sql = write(call)
         if sql not in self._judged:
             self._judged[sql] = self._judge(call)

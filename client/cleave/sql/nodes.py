@@ -19,7 +19,7 @@ T = TypeVar("T", bound="Node")
 
 
 class Node:
-    """An expression; `operands` are the expressions it is made of, in the order they are written."""
+    """Expression; `operands` are its parts, in the order they are written."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Node:
         return ()
 
     def of(self, operands: Sequence[Node]) -> Node:
-        """The same node over as many other operands."""
+        """Return the same node with other operands, as many."""
         assert not operands  # noqa: S101 - a leaf
         return self
 
@@ -47,7 +47,7 @@ class Node:
         return any(True for _ in self.find(kind))
 
     def replaced(self, replacement: Callable[[Node], Node | None]) -> Node:
-        """The tree in which each node gives way to its `replacement`; where that is None, its operands may."""
+        """Return the tree with each node replaced by its `replacement`; where that is None, its operands are tried."""
         if (other := replacement(self)) is not None:
             return other
         operands = self.operands
@@ -110,7 +110,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """A function, also one that is written as an operator: + is a call of "+". `count(*)` has no arguments.
+    """Call of a function or an operator: + is a call of "+". `count(*)` has no arguments.
 
     `names`: of arguments that are given by name, "" for the others; empty where none is.
     """
@@ -240,7 +240,7 @@ def _constant(node: Constant) -> str:
 
 
 def _operand(node: Node) -> str:
-    """In brackets, unless nothing can come between its parts."""
+    """Put in brackets, unless nothing can come between its parts."""
     negative = isinstance(node, Constant) and node.text.startswith("-") and node.is_number
     closed = isinstance(node, Column | Constant | Cast) or (isinstance(node, Call) and _is_word(node.name))
     closed |= isinstance(node, Operation) and node.name in ("COALESCE", "GROUPING")

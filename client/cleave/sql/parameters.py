@@ -1,8 +1,8 @@
 """Parameters of DB-API's `qmark` style.
 
 Parameters are written into the SQL as literals where DuckDB's own lexer finds a `?`, since another one might see a text
-end where DuckDB does not. The values stand in the SQL as if they had been typed there: the plain service sees those of
-its part.
+end where DuckDB does not. The values become part of the SQL as if they had been typed there: the plain service sees
+those of its part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From text to the clauses of one SELECT over one table; whatever else SQL can say is refused here."""
+"""Parse text into the clauses of one SELECT over one table; all other SQL is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Question:
 
     @property
     def grouped(self) -> tuple[Node, ...]:
-        """The keys, once they are known."""
+        """Return the keys of a resolved query."""
         return self.keys or ()
 
     @property
@@ -79,7 +79,7 @@ def parse(statement: Statement, table: str) -> Question:
 
 
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
-    """The conjuncts of WHERE that depend on columns alone, which are named without their table.
+    """Return the conjuncts of WHERE that depend on columns alone, named without their table.
 
     Each is the same for all rows with equal values of its columns. `qualifiers`: names of the table, in lower case.
     """
@@ -96,7 +96,7 @@ _CHANGING = UNSTEADY | CLOCK | ABOUT_DATABASE
 
 
 def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
-    """The conditions of a statement that is one SELECT over `table` alone; of any other, none.
+    """Return the conditions of a statement that is one SELECT over `table` alone; none for any other.
 
     A conjunct that no service would understand is left out.
     """

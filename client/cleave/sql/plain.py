@@ -1,7 +1,7 @@
-"""Aggregates made of others: plain ones of answers about parts of the rows, and AVG of dates and times of sums.
+"""Aggregates computed from others: plain ones from the answers for parts of the rows, AVG of dates and times from sums.
 
-What is encrypted of dates, times and intervals are the days, microseconds or months of each row; their sums are exact,
-and the mean made of them is DuckDB's own, to the microsecond. DuckDB does not divide them like a number: of a timestamp
+Dates, times and intervals are encrypted as days, microseconds or months of each row. Their sums are exact,
+and the mean is DuckDB's own, to the microsecond. DuckDB does not divide them like a number: of a timestamp
 a remainder above half of n counts up, and an interval's months, days and microseconds are divided one after the other,
 30 days to a month, with a remainder of microseconds added as it is.
 """
@@ -40,7 +40,7 @@ class Decomposition:
 
 
 def decompose(call: Call, type_: str) -> Decomposition:
-    """How `call`, a resolved aggregate of `type_`, perhaps with a FILTER, is put together from parts."""
+    """Return how `call`, a resolved aggregate of `type_` with or without a FILTER, is combined from parts."""
     name = call.name
     itself = write(call)
     if len(call.arguments) > 1 or call.distinct or call.order:
@@ -88,7 +88,7 @@ def is_exact(call: Call, type_: str) -> bool:
 
 
 def _like(call: Call, function: str) -> str:
-    """The same call of another function."""
+    """Return the same call of another function."""
     return write(replace(call, name=function))
 
 

@@ -1,4 +1,4 @@
-"""A question cut in three: the plain service's part, the moments of encrypted arguments, and what is left to finish.
+"""Query cut in three: the plain service's part, the moments of encrypted arguments, and the final SQL.
 
     SELECT ward, AVG(age) / 2 AS half FROM patients WHERE bed > 3 GROUP BY ward HAVING COUNT(*) > 5
            keys  encrypted: avg of argument age             where          keys          final SQL
@@ -7,10 +7,10 @@ The final SQL runs in the client over a table with one row a group: keys k0.., i
 encrypted ones e0.. .
 
 Where WHERE or a key reads a column that is not plain, only the client may know which rows are meant: it selects and
-groups them, the plain service is not asked, and sums over plain columns are encrypted with the rest.
+groups them, the plain service gets nothing, and sums over plain columns are encrypted with the rest.
 
-What no sum gives is computed here, in DuckDB, over the table that is here anyway: an output, HAVING or ORDER BY term at
-a time beside the others (`l0..`), or the question as a whole, which then has a LocalPlan and sends nothing.
+What does not follow from sums is computed here, in DuckDB, over the local table: single outputs, HAVING or ORDER BY
+terms (`l0..`), or the query as a whole, which then has a LocalPlan and sends nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cleave.table.types import range_of
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An expression that an encrypted column occurs in; the client computes it row by row and encrypts that.
+    """Expression that reads an encrypted column; the client computes it row by row and encrypts the results.
 
     `decimals`: digits after the point of exact types (integers and booleans 0), None for others. `lower` and `upper`
     (both included; integers in the last decimal for exact types; None where nothing is known) and `nullable` follow
@@ -63,10 +63,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class PlainAggregate:
-    """`parts` are asked of the service, the aggregate itself first.
+    """`parts` are computed by the service, the aggregate itself first.
 
-    `combine` makes the answer for several parts of the rows from them: {0}, {1}, ... stand for the parts' columns and
-    {mean} for a column that `weighted_mean` is the SQL of, evaluated beside each part. None: it cannot be made.
+    `combine` is SQL that merges the answers for several parts of the rows: {0}, {1}, ... are the parts' columns, and
+    {mean} is a column with the SQL `weighted_mean`, evaluated for each part. None: they cannot be merged.
     """
 
     sql: str
@@ -95,7 +95,7 @@ class LocalAggregate:
 
 
 Source = Literal["key", "plain", "encrypted", "local"]
-"""Where an output comes from: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
+"""Source of an output: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class Output:
 
 
 def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
-    """Why outputs, by name and reason, are computed on this machine, in sentences: one for each reason.
+    """Return sentences on why outputs, by name and reason, are computed on this machine: one for each reason.
 
-    The names are told where there are several reasons; no reason needs no sentence.
+    Names are given where there are several reasons; an empty reason gives no sentence.
     """
     names: dict[str, list[str]] = {}
     for name, reason in outputs:
@@ -125,7 +125,7 @@ def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
 class Final:
     """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted`, `.plain`, `.local`.
 
-    One that reads a local aggregate is nothing but that.
+    An output that reads a local aggregate reads nothing else.
     """
 
     sql: str
@@ -145,7 +145,7 @@ class QueryPlan:
     """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name.
 
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
-    set, of all keys. Whatever the sets, rows are grouped by all keys, and their groups put together here. `groupings`:
+    set, of all keys. Rows are always grouped by all keys, and their groups are combined here. `groupings`:
     the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
     `cleave.sql.parse.conditions_of`.
     """
@@ -184,13 +184,13 @@ class QueryPlan:
 
     @property
     def sends_nothing(self) -> bool:
-        """Return whether no service is asked: then neither key nor transport is needed."""
+        """Return whether nothing is sent: then neither key nor transport is needed."""
         return not self.asks_plain and not self.encrypted
 
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """A question that DuckDB answers here as a whole, in its own words; nothing of it is sent.
+    """Query that DuckDB answers here as a whole, with its own SQL; nothing of it is sent.
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers

@@ -1,4 +1,4 @@
-"""From the text of a question to its plan: cut between the services and this machine, or answered here as a whole.
+"""Plan a query: cut it between the services and this machine, or answer it here as a whole.
 
 SELECTs over one table inside a larger statement may be answered by themselves and read as tables of their answers:
 
@@ -42,15 +42,15 @@ def plan_query(
     others: Mapping[str, Schema] | None = None,
     sums: HasSums | None = None,
 ) -> QueryPlan | LocalPlan:
-    """`Planner.plan` of a question that is asked of one source."""
+    """Plan a query over one source; see `Planner.plan`."""
     with closing(Planner(read_statement(sql), schema, table, others or {})) as planner:
         return planner.plan(sums, cloud_only=cloud_only)
 
 
 class Planner:
-    """Plans one SELECT over `table`, the file's stem, and `others`, further tables by name. Nothing is read or sent.
+    """Planner of one SELECT over `table`, the file's stem, and `others`, further tables by name.
 
-    The question is parsed and resolved once, whatever may be asked to sum what it needs. Use it through
+    Nothing is read or sent. The query is parsed and resolved once for all sources of sums. Use it through
     `contextlib.closing`.
     """
 
@@ -102,7 +102,7 @@ class Planner:
 
     @cached_property
     def _read(self) -> Question | QueryRefused:
-        """The clauses of the question, with names resolved; or why it has none."""
+        """Return the clauses of the query with names resolved, or why it has none."""
         try:
             question = parse(self._statement, self._table)
             try:
@@ -114,14 +114,14 @@ class Planner:
             return error
 
     def _require_sent(self, question: Question) -> None:
-        """Raises OnlyHere for the first column that is read and of which nothing is ever sent."""
+        """Raise OnlyHere for the first column read that is never sent."""
         for node in question.nodes:
             for column in columns_of(node, self._schema):
                 if column.kind in (Kind.SEALED, Kind.LOCAL):
                     raise stays_here(column)
 
     def _whole(self, refusal: QueryRefused) -> LocalPlan:
-        """The plan of a question that DuckDB answers here as a whole. `refusal`: why it could not be cut.
+        """Return the plan of a query that DuckDB answers here as a whole. `refusal`: why it could not be cut.
 
         Raises `refusal` itself for what DuckDB would not answer either, unless it only says that no service does.
         """
@@ -157,7 +157,7 @@ class Planner:
         return {self._table: self._schema, **self._others}
 
     def _reads(self, mentioned: Named) -> dict[str, tuple[str, ...]]:
-        """By name, the columns of each table that a statement may read."""
+        """Return by name the columns of each table that a statement may read."""
         named = {name: each for name, each in self._tables.items() if name.lower() in mentioned.tables}
         read = {name: _read_of(name, each, mentioned) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
@@ -187,7 +187,7 @@ def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
 
 
 def _read_of(name: str, schema: Schema, mentioned: Named) -> tuple[str, ...]:
-    """The columns of a table that a question may read."""
+    """Return the columns of a table that a query may read."""
     behind = (each.columns for each in schema.derived if each.name.lower() in mentioned.columns)
     read = mentioned.columns | {name.lower() for names in behind for name in names}
     whole = name.lower() in mentioned.whole

@@ -1,7 +1,7 @@
 """Ranges of numbers, rounded outwards by what DuckDB's types round.
 
-A range is a pair of fractions between which every value lies, ends included. DuckDB's exact types compute exactly or
-fail; its floating-point operations and casts round correctly, hence monotonically, so that a result lies between the
+A range is a pair of fractions, the least and the largest possible value. DuckDB's exact types compute exactly or
+fail; its floating-point operations and casts round correctly, hence monotonically, so that a result is between the
 rounded ends. What rounds more than once is widened by `SLACK`.
 """
 
@@ -72,7 +72,7 @@ class Range:
         return Range(self.lower**exponent, self.upper**exponent)
 
     def whole(self) -> Range:
-        """The integers around it."""
+        """Return the range widened to integers."""
         return Range(Fraction(math.floor(self.lower)), Fraction(math.ceil(self.upper)))
 
     def hull(self, other: Range) -> Range:
@@ -95,7 +95,7 @@ def range_of_type(type_: str) -> Range | None:
 
 
 def cast(range_: Range, source: str, target: str) -> Range | None:
-    """Where values of `range_`, of type `source`, lie once they are of type `target`. None: not known.
+    """Return the range of values of `range_`, of type `source`, after a cast to `target`. None: unknown.
 
     Values that do not fit the target make DuckDB fail, so what its type cannot hold is cut off.
     """

@@ -1,7 +1,7 @@
 """DuckDB's own tree of a statement, the expressions in it as nodes, and one spelling for those it computes alike.
 
-What is written again of an expression (cleave.sql.nodes) is compared with the tree it was read from, so that nothing is
-sent or computed that means something else.
+Each expression that is written again (cleave.sql.nodes) is compared with the tree it was read from, so that nothing
+with another meaning is sent or computed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A question's text and DuckDB's tree of it, which may hold an error in place of statements."""
+    """Text of a query and DuckDB's tree of it, which may hold an error in place of statements."""
 
     text: str
     tree: Tree
@@ -104,7 +104,7 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
 
 
 def same(one: Tree, other: Tree) -> bool:
-    """Check whether two trees differ in nothing but places in the text and the case of functions and types."""
+    """Check whether two trees differ only in places in the text and in the case of functions and types."""
     return bool(_plain(one) == _plain(other))
 
 
@@ -192,7 +192,7 @@ class Reader:
         return Operation(_OPERATIONS[kind], tuple(map(self.node, tree["children"])))
 
     def _other(self, tree: Tree) -> Other:
-        """DuckDB writes it, with a hole where an operand stands."""
+        """Let DuckDB write the node, with a placeholder for each operand."""
         operands: list[Node] = []
         holed = self._holed(tree, operands, frozenset())
         statement = tree_of("SELECT 1")
@@ -231,7 +231,7 @@ class Reader:
 
 
 def _names_in(tree: Any) -> frozenset[str]:
-    """The first names of what look like columns."""
+    """Return the first names of what look like columns."""
     return frozenset(str(each["column_names"][0]) for each in parts_of(tree) if each.get("class") == "COLUMN_REF")
 
 
@@ -240,7 +240,7 @@ def _hole(place: int) -> str:
 
 
 def type_of(tree: Tree) -> str:
-    """A type in SQL."""
+    """Write a type in SQL."""
     if tree["class"] != "TYPE":
         return write(Reader("").node(tree))
     name, children = tree["type_name"], tree["children"]
@@ -259,7 +259,7 @@ _DECIMAL = re.compile(r"(-?)(\d*)\.(\d*)")
 
 
 def spellings(texts: Sequence[str]) -> dict[str, int]:
-    """By their canonical spelling, the places of expressions in SQL."""
+    """Return the places of expressions in SQL by their canonical spelling."""
     return {canonical(node): place for place, node in enumerate(expressions_of(texts))}
 
 
@@ -278,7 +278,7 @@ def _canonical(node: Node) -> Node:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """The statements that a semicolon ends, without it, and what follows the last one.
+    """Return the statements that end in a semicolon, without it, and the text after the last one.
 
     A semicolon within quotes, dollar quotes or a comment ends nothing; where one of these is still open, all of the
     text follows. Empty statements are left out, and comments that nothing follows.

@@ -1,4 +1,4 @@
-"""The refusals of a question, or of a part of one, that no service can answer and DuckDB on this machine may."""
+"""Refusals of a query, or of a part of it, that no service can answer but DuckDB on this machine may."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SUPPORTED = "aggregates over encrypted columns: " + ", ".join(name for each in D
 
 
 class Uncut(QueryRefused):
-    """Its message is the reason why, its hint the nearest question a service can answer."""
+    """Refusal by the services. Its message is the reason, its hint the nearest query that a service can answer."""
 
 
 class OnlyHere(Uncut):
-    """Refusal of an aggregate: the output, HAVING or ORDER BY term with it is computed here, beside the others."""
+    """Refusal of an aggregate: the output, HAVING or ORDER BY term that reads it is computed on this machine."""
 
 
 def no_service(what: str, hint: str | None = None) -> Uncut:
@@ -46,7 +46,7 @@ def selected_by(column: Column) -> str:
 
 
 def stays_here(column: Column) -> OnlyHere:
-    """The reason against sending anything of a sealed or local column."""
+    """Return the refusal to send anything of a sealed or local column."""
     reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
     return OnlyHere(
         f"column {column.name!r} is {column.kind}: {reason}",
@@ -55,7 +55,7 @@ def stays_here(column: Column) -> OnlyHere:
 
 
 def not_declared(name: str, why: str) -> OnlyHere:
-    """`why` the aggregate would have to be computed under encryption: see `over` and `selected_by`."""
+    """Return the refusal of an aggregate. `why` it needs encryption: see `over` and `selected_by`."""
     if name.lower() in COMPARES_VALUES:
         reason = "values cannot be compared under encryption"
     elif name.lower() in COUNTS_EQUAL_VALUES:
@@ -66,7 +66,7 @@ def not_declared(name: str, why: str) -> OnlyHere:
 
 
 def encodable(type_: str) -> OnlyHere | None:
-    """Why no value of a type can be encrypted; None where it can."""
+    """Return the refusal of a type whose values cannot be encrypted; None where they can."""
     if decimals_of(type_) is not None or type_ in FLOATS:
         return None
     if type_ == "BIGNUM":

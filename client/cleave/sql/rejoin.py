@@ -1,9 +1,9 @@
-"""The plain service's answers about consecutive parts of the rows, merged into one answer about all of them.
+"""Merge the plain service's answers for consecutive parts of the rows into one answer for all of them.
 
 Groups and their sizes are known here already: the service's must be the same. The groups of GROUPING SETS, ROLLUP and
-CUBE are put together from the finest ones, those of all keys: nothing more is asked of a service. Which of them a
-coarser group is made of is found by DuckDB, which tells equal keys; a key that is NULL in the data and one that a set
-leaves out differ by the set.
+CUBE are combined from the finest ones, those of all keys, without another request. DuckDB finds the finest groups of a
+coarser one, because it knows which keys are equal. A key that is NULL in the data and one that a set leaves out differ
+by the set.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Groups:
 
 
 def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts], counts: list[int]) -> Groups:
-    """The groups of `keys` and `counts`, in their order, with what the plain service says of each.
+    """Return the groups of `keys` and `counts`, in their order, with the plain service's figures of each.
 
-    Raises CheckFailed where it found other groups, and whatever `merge` does.
+    Raises CheckFailed where the service returned other groups, and the errors of `merge`.
     """
     plain_types = tuple(aggregate.type for aggregate in plan.plain)
     if not responses:  # it was not asked
@@ -59,7 +59,7 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
 
 
 def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) -> list[int]:
-    """Where each of `keys` stands among `found`, -1 where it does not: compared as text and, failing that, by value.
+    """Return the place of each of `keys` among `others`, else -1: compared as text and, failing that, by value.
 
     Equal values can differ as text: 0.0 and -0.0, an interval of 30 days and one of a month.
     """
@@ -85,9 +85,9 @@ def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) ->
 
 
 def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
-    """Groups come in the order they are first seen; without keys there is always one.
+    """Merge answers into groups, in the order they are first seen; without keys there is always one.
 
-    Raises QueryRefused where a group lies in several parts and one of its aggregates cannot be put together from them,
+    Raises QueryRefused where a group is in several parts and one of its aggregates cannot be combined from them,
     ServiceError for an answer that does not fit the plan.
     """
     part_types = part_types_of(plan)

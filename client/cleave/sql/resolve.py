@@ -1,7 +1,7 @@
-"""Names: columns in the schema's spelling, aliases replaced by what they stand for, ordinals by the item they count.
+"""Resolve names: columns to the schema's spelling, aliases to their expressions, ordinals to their select items.
 
-DuckDB's order, tried out: a column comes before an alias, except as a whole ORDER BY term; in HAVING a group key comes
-before an alias, and that before other columns.
+The order is DuckDB's, found by experiment: a column comes before an alias, except as a whole ORDER BY term; in HAVING
+a group key comes before an alias, and an alias before other columns.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _NAMED = 20  # columns a hint names at most
 
 
 def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Question:
-    """The question in which every name is a column of the schema, quoted and spelled as there, and keys and terms of
-    ORDER BY are stated.
+    """Return the query with every name a column of the schema, quoted and spelled as there, and with all keys and
+    ORDER BY terms written out.
 
-    `settle` gives the literal that a name such as current_date now stands for. A derived column stands for its
-    expression. Raises QueryRefused for unknown names.
+    `settle` gives the literal for a name such as current_date. A derived column is replaced by its expression.
+    Raises QueryRefused for unknown names.
     """
     return _Resolver(question, schema, settle).resolve()
 
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
-    """The columns a resolved expression reads, once each."""
+    """Return the columns a resolved expression reads, once each."""
     return [schema.column(name) for name in dict.fromkeys(column.name for column in node.find(Column))]
 
 
@@ -134,7 +134,7 @@ class _Resolver:
         return self._column(column) or self._alias(column)
 
     def _key_first(self, column: Column) -> Node | None:
-        """In HAVING, outside of aggregates."""
+        """Resolve a name in HAVING, outside of aggregates."""
         resolved = self._column(column)
         if resolved is not None and write(resolved) in self._keys:
             return resolved

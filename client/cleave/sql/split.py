@@ -1,6 +1,6 @@
 """Cut a table into its two halves: the plain columns a query reads, and the arguments of its encrypted aggregates.
 
-Rows are selected and grouped here, by DuckDB, whatever the services do: the encrypted half must be placed by group
+Rows are always selected and grouped here, by DuckDB: the encrypted half must be placed by group
 before it is sent, and the plain service's groups are checked against ours.
 """
 
@@ -24,7 +24,7 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
-_MOST_ROWS = 1 << 20  # of one request: whatever is asked of so many, the service has the time for it
+_MOST_ROWS = 1 << 20  # of one request: the service has the time for any query over so many
 _TRIED_ROWS = 1 << 14  # of a Parquet file that tells what rows take
 # Of a plain answer, in JSON: a count, and a value with its quotes and comma, where it is not text of unknown length.
 _COUNT_BYTES, _VALUE_BYTES = 12, 28
@@ -173,12 +173,12 @@ class Halves:
 
     @property
     def divides_groups(self) -> bool:
-        """Return whether rows of one group lie in several parts of the plain half."""
+        """Return whether rows of one group are in several parts of the plain half."""
         ends = np.cumsum([part.rows for part in self.plain_parts])[:-1]  # of all parts but the last
         return bool(np.any((ends < self.counts.sum()) & ~np.isin(ends, np.cumsum(self.counts))))
 
     def _parts(self) -> Iterator[PlainPart]:
-        """The plain half in files that each fit a request, and whose groups each fit an answer.
+        """Split the plain half into files that each fit a request, and whose groups each fit an answer.
 
         Rows come by group, unselected ones last, in random order within a group.
         """
@@ -246,7 +246,7 @@ class Halves:
         return max(1, min(limits.MAX_PLAIN_GROUPS, (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // size))
 
     def plain_bytes(self, column: str) -> int:
-        """The size of one plain column's Parquet file."""
+        """Return the size of one plain column's Parquet file, in bytes."""
         return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
@@ -263,7 +263,7 @@ class Halves:
         return [_values(columns, words, order) for words in self._arguments]
 
     def _with_nulls_beside(self) -> str:
-        """The arguments' words; where one may be NULL, NULLs as zeros and told in a column of their own.
+        """Return the arguments' words; of one that may be NULL, NULLs as zeros, marked in a column of their own.
 
         DuckDB would make masked arrays of them, and numpy.ma takes 10 ms to import.
         """
@@ -282,7 +282,7 @@ class Halves:
 
 
 def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str:
-    """The GROUP BY of rows by `keys`, or by every one of `sets` of places in `keys`."""
+    """Return the GROUP BY of `keys`, or of every one of `sets` of places in `keys`."""
     if sets is None:
         return f" GROUP BY {', '.join(keys)}" if keys else ""
     different = ", ".join(f"({', '.join(keys[place] for place in each)})" for each in dict.fromkeys(map(tuple, sets)))
@@ -290,12 +290,12 @@ def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str
 
 
 def _fitting(rows: int, parquet: bytes) -> int:
-    """How many rows fit a request, where `rows` make this file."""
+    """Return the number of rows that fit a request, where `rows` make this file."""
     return int(rows * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))
 
 
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:
-    """An argument's values from its words, in the order of the groups."""
+    """Return an argument's values from its words, in the order of the groups."""
     plain: list[Any] = [columns[word] for word in words]
     present = columns.get(f"{words[0]}_valid")
     if present is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it

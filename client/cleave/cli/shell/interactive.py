@@ -1,4 +1,4 @@
-"""The shell with a person before it: a line editor with completion and history; errors and Ctrl-C leave it standing.
+"""The shell for a person: a line editor with completion and history; errors and Ctrl-C do not end it.
 
 History is for this user alone, since SQL may hold values that no one else should read: in $XDG_STATE_HOME/cleave
 (~/.local/state/cleave), readable by its owner only. A line that begins with a space is not written.
@@ -37,7 +37,7 @@ from cleave_shared.errors import InputError
 
 
 class Ended(BaseException):
-    """SIGTERM or SIGHUP: the shell goes, whatever is under way."""
+    """SIGTERM or SIGHUP: the shell ends at once, even during a query."""
 
 
 def editor(

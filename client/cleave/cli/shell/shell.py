@@ -1,7 +1,7 @@
 """Lines of the shell: its own commands, or statements, each planned, answered and shown.
 
 Nothing here knows where lines come from: from a program (`run_lines`), or from a person (cleave.cli.shell.interactive).
-Work for a person runs in a thread beside the one that gets Ctrl-C, so that Ctrl-C always gives the prompt back. A
+Work for a person runs in another thread than the one that gets Ctrl-C, so that Ctrl-C always gives the prompt back. A
 question waits for services, for DuckDB and for children that encrypt; each is stopped. What cannot be stopped, like a
 computation of numpy's, ends by itself: the next question waits for that.
 """
@@ -71,7 +71,7 @@ class Shell:
         self._last: Last | None = None
 
     def statement(self, sql: str) -> None:
-        """Ask and show. Raises what planning and asking raise, Undecided under --strict."""
+        """Run the query and show its answer. Raises what planning and querying raise, Undecided under --strict."""
         session, asking = self._session, self._asking
         if match := _ABOUT_TABLES.fullmatch(sql.strip()):
             console.out(self._schema(_unquoted(match[1])) if match[1] else self._tables())
@@ -266,7 +266,7 @@ class Cancelled(Exception):  # noqa: N818 - named for what happened
 
 
 class ClearedBars:
-    """Progress bars that `stop` takes from the screen, whatever still advances them."""
+    """Progress bars that `stop` removes from the screen, even while work still advances them."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
