@@ -67,4 +67,4 @@ def _link(draft: Path, path: Path, error: type[CleaveError]) -> None:
     try:
         os.link(draft, path)
     except FileExistsError:
-        raise error(f"{path}: is there already", hint="name another file, or move this one away first") from None
+        raise error(f"{path}: already exists", hint="name another file, or move this one away first") from None

@@ -24,10 +24,10 @@ _PAUSE = 0.1  # seconds before the second attempt, twice as long before the thir
 _SILENCE = 10.0  # seconds without a byte
 _PASSING = (500, 502, 503, 504)  # S3: InternalError, SlowDown
 _HINTS = {
-    400: "the link may have expired: ask again, and check the clock of the machine that asks",
+    400: "the link may have expired: send the request again, and check the clock of the client",
     403: "the link has expired, or its signer may not read or write that object: ask again, and check the clock of the "
     "machine that asks",
-    404: "the object is gone: ask again, and verify the table if it stays so",
+    404: "the object is gone: send the request again, and verify the table if it stays so",
     412: "there is an object of that name already",
 }
 
@@ -73,7 +73,7 @@ class Connections:
             except _Passing as passing:
                 self._drop(base)
                 if last or self._left() <= 0 or self._stopped.wait(_PAUSE * 2**attempt):
-                    raise Broken(passing.reason, "ask again") from None
+                    raise Broken(passing.reason, "send the request again") from None
             except BaseException:
                 self._drop(base)  # what is left of an answer must not be taken for the next
                 raise

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 NOT_FIRST = {"of", "what", "whether", "that", "who", "whom", "whose"}
 NOT_IN_MESSAGES = re.compile(
     r"\b(told|tells|asked|asker|anew|whoever|nobody|none but|of which|is to be|are to be|taken to be|as it lies|goes by"
-    r"|stands for)\b",
+    r"|stands for|meanwhile|somebody)\b",
     re.IGNORECASE,
 )
 NO_NAMES = {"told", "asked", "found", "kept", "made", "known", "whoever", "anew"}
@@ -36,7 +36,7 @@ def messages(tree: ast.AST) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _SAY or name.endswith(("Error", "Refused", "Failed")):
+        if name in _SAY or name.endswith(("Error", "Refused", "Failed", "Uncut", "OnlyHere", "no_service")):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value

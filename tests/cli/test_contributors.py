@@ -156,7 +156,7 @@ def test_usage(parties: Parties) -> None:
     assert "not a contributor's public key" in parties.at("west").fails(
         5, *f"contributor add stays x --contributor-key ../north/contributor.pem {WEST}".split()
     )
-    assert "is there already" in parties.at("north").fails(5, "key", "contributor", "-o", "contributor.pem")
+    assert "already exists" in parties.at("north").fails(5, "key", "contributor", "-o", "contributor.pem")
 
 
 def test_another_ones_signature_is_an_error(parties: Parties) -> None:

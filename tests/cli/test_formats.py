@@ -101,7 +101,7 @@ def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> N
     content = Path(name).read_bytes()
     assert content
     before = sorted(path.name for path in Path().iterdir())
-    assert f"{name}: is there already" in ready.fails(3, "query", "t.csv", SQL, "-o", name)
+    assert f"{name}: already exists" in ready.fails(3, "query", "t.csv", SQL, "-o", name)
     assert Path(name).read_bytes() == content
     assert ready.run("query", "t.csv", "SELECT COUNT(*) AS replaced FROM t", "-o", name, "--force").exit_code == 0
     assert Path(name).read_bytes() != content

@@ -41,7 +41,7 @@ def test_a_key_without_a_passphrase_has_to_be_asked_for(cli: Cli, tmp_path: Path
 
 def test_a_key_is_never_overwritten(cli: Cli, key_file: Path) -> None:
     before = key_file.read_bytes()
-    assert "is there already" in cli.fails(5, "key", "new", "--key", key_file, "--no-passphrase")
+    assert "already exists" in cli.fails(5, "key", "new", "--key", key_file, "--no-passphrase")
     assert key_file.read_bytes() == before
 
 
@@ -72,7 +72,7 @@ def test_export_holds_no_secret(cli: Cli, key_file: Path, tmp_path: Path) -> Non
     content = json.loads(target.read_text())
     assert content["key_id"] == describe_key(key_file).key_id
     assert "secret" not in content
-    assert "is there already" in cli.fails(5, "key", "export", "--key", key_file, "-o", target)
+    assert "already exists" in cli.fails(5, "key", "export", "--key", key_file, "-o", target)
     assert "public key" in cli.fails(5, "key", "show", "--key", target)
 
 

@@ -73,7 +73,7 @@ def test_a_file_that_is_there_stays_as_it_is(ready: Cli, tmp_path: Path) -> None
     page = tmp_path / "page.html"
     page.write_text("mine")
     told = ready.fails(3, "query", tmp_path / "nowhere.csv", WARDS, "--report", page)
-    assert "page.html: is there already" in told
+    assert "page.html: already exists" in told
     assert page.read_text() == "mine"
 
 

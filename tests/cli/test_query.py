@@ -290,7 +290,7 @@ def test_further_tables_are_joined_here(ready: Cli, table: Path) -> None:
     wards.with_suffix(".schema.toml").rename(other)
     answer = json.loads(ready.run("query", table, sql, "--with", f"{wards}={other}", "--json").stdout)
     assert [row[0] for row in answer["rows"]] == ["1", "3"]
-    assert "two tables are called 'patients'" in ready.fails(3, "query", table, sql, "--with", table)
+    assert "two tables have the name 'patients'" in ready.fails(3, "query", table, sql, "--with", table)
     assert "no such file" in ready.fails(3, "query", table, sql, "--with", table.with_name("none.csv"))
     assert "no service answers a join" in ready.fails(4, "query", table, sql, "--with", wards, "--cloud-only")
 

@@ -52,7 +52,7 @@ def test_the_footer_and_the_head() -> None:
     assert footer(given, 1.234) == ("1 check passed (total). 1 request, 999 bytes up, 1.23 MB down, 1.23 s.")
     stored = dataclasses.replace(USAGE, objects_read=21, bytes_read=30_000_000, requests=0)
     assert footer(dataclasses.replace(given, usage=stored), 1.234) == (
-        "1 check passed (total). 21 objects read, 30 MB; no service asked, 1.23 s."
+        "1 check passed (total). 21 objects read, 30 MB; no service used, 1.23 s."
     )
     asked = dataclasses.replace(stored, requests=2)
     assert footer(dataclasses.replace(given, usage=asked), 1.234).endswith(
@@ -149,7 +149,7 @@ DESCRIPTION = Description(
     profile=Parameters("p", 8192, 60, 128, 59, 1, 0),
     plain=Requests(0, 0),
     sensitive=Requests(1, 66_000, 131_000),
-    leakage=Leakage(("nothing: it is not asked",), ("sizes",)),
+    leakage=Leakage(("nothing: it gets no request",), ("sizes",)),
 )
 
 
@@ -157,14 +157,14 @@ def test_a_plan_as_json_keeps_its_shape_and_a_bound_without_end() -> None:
     plan = json.loads(plan_json(DESCRIPTION))
     assert plan["encrypted"][0]["bound"] == "Infinity"
     assert plan["requests"]["sensitive"] == {"count": 1, "bytes_up": 66_000, "bytes_down": 131_000}
-    assert plan["leakage"] == {"plain service": ["nothing: it is not asked"], "sensitive service": ["sizes"]}
+    assert plan["leakage"] == {"plain service": ["nothing: it gets no request"], "sensitive service": ["sizes"]}
     assert plan["columns"][0]["destination"] == "sensitive"
 
 
 def test_a_plan_as_text() -> None:
     text = plan_text(DESCRIPTION)
     assert text.startswith("t\\x1b: 3 rows, 2 selected, 1 group. Nothing has been sent.")
-    assert "What the plain service will see\n  - nothing: it is not asked\n" in text
+    assert "What the plain service will see\n  - nothing: it gets no request\n" in text
     assert "sensitive service  1 request, 66 kB up, about 131 kB down" in text
 
 
@@ -174,7 +174,7 @@ def test_a_plan_in_six_lines() -> None:
         "to        the sensitive service",
         "how much  1 request, 66 kB up, about 131 kB of sums down; $1.6e-05 at list price with both services on "
         "Lambda, without the functions' time",
-        "learned   The plain service: nothing: it is not asked. The sensitive service: sizes",
+        "learned   The plain service: nothing: it gets no request. The sensitive service: sizes",
         "way       sums of ciphertexts that are made for this query",
         "in short  No value of age leaves this machine unencrypted; no column is sent in the clear.",
     ]

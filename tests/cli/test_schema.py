@@ -53,7 +53,7 @@ def test_another_file_may_be_named(cli: Cli, csv: Path, tmp_path: Path) -> None:
 def test_a_reviewed_schema_is_never_overwritten(cli: Cli, csv: Path) -> None:
     target = csv.with_suffix(".schema.toml")
     target.write_text("reviewed")
-    assert "is there already" in cli.fails(3, "schema", csv, "--yes")
+    assert "already exists" in cli.fails(3, "schema", csv, "--yes")
     assert target.read_text() == "reviewed"
 
 

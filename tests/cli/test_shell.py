@@ -150,7 +150,7 @@ def test_the_last_answer_becomes_a_page(ready: Cli, table: Path, tmp_path: Path)
     assert AGES in page.read_text("utf-8")
     again = asked(ready, table, f"{AGES};\n.report {page}\n")
     assert again.exit_code == 3
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert asked(ready, table, typed).exit_code == 4
 
 

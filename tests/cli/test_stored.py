@@ -134,7 +134,7 @@ def test_append_and_replace(place: Place) -> None:
     place.stored()
     place.put("--append")
     assert "1,200 rows" in place.run("show", "trial")
-    assert "is there already" in place.cli.fails(
+    assert "already exists" in place.cli.fails(
         3, *place.words("put", place.root / "patients.csv", "--table", "trial", "--by", "ward")
     )
     place.put("--replace", "--by", "")
@@ -174,7 +174,7 @@ def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
         3, *place.words("put", place.root / "patients.csv", "--table", "t", "--by", "wart")
     )
     assert place.cli.run(*place.words("drop", "trial")).exit_code == 2
-    assert "is there already" in place.cli.fails(3, *place.words("pull", "trial", "-o", place.root / "patients.csv"))
+    assert "already exists" in place.cli.fails(3, *place.words("pull", "trial", "-o", place.root / "patients.csv"))
 
 
 def test_a_key_that_lost_its_passphrase_is_not_used(place: Place) -> None:
@@ -256,7 +256,7 @@ def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:
     assert "would be deleted" in said("delete", *where, "--dry-run")
     assert "the plain place learns: which rows are deleted" in said("delete", *where, "--yes", "--record", record)
     assert json.loads(record.read_text())["rows_deleted"] > 0
-    assert "is there already" in said("delete", *where, "--yes", "--record", record, code=3)
+    assert "already exists" in said("delete", *where, "--yes", "--record", record, code=3)
     assert "made this change; nothing is changed now\n" in said("delete", *where, "--yes")
     assert "no row meets the condition; nothing is changed" in said("delete", "trial", "--where", "age > 61")
     corrected = ("update", "trial", "--set", "bill = 1", "--where", "age = 50")

@@ -178,7 +178,7 @@ def test_a_minimum_group_size_is_refused_where_it_cannot_be_kept(session: Sessio
 def test_tables_of_one_name_are_refused(tmp_path: Path) -> None:
     for _ in opened(tmp_path, "t"):
         wards = [of_files([tmp_path / "wards.csv"], name=each) for each in ("wards", "WARDS")]
-        with pytest.raises(InputError, match="two tables are called 'WARDS'"):
+        with pytest.raises(InputError, match="two tables have the name 'WARDS'"):
             HereSource(of_files([tmp_path / "t.csv"]), others=wards)
 
 

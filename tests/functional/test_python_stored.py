@@ -80,10 +80,10 @@ def manifest_bytes() -> int:
 
 def test_append_and_replace() -> None:
     cleave.put(FRAME, "t", store="s", schema=KINDS)
-    with pytest.raises(cleave.InputError, match="is there already"):
+    with pytest.raises(cleave.InputError, match="already exists"):
         cleave.put(FRAME, "t", store="s", schema=KINDS)
     assert cleave.append(FRAME, "t", store="s", schema=KINDS).rows == 6
-    with pytest.warns(cleave.CleaveWarning, match="version 2 added these very rows: nothing is added now") as caught:
+    with pytest.warns(cleave.CleaveWarning, match="version 2 added the same rows: nothing is added") as caught:
         assert cleave.append(FRAME, "t", store="s", schema=KINDS).rows == 6
     assert [each.filename for each in caught] == [__file__]
     assert cleave.append(FRAME, "t", store="s", schema=KINDS, again=True).rows == 9
@@ -99,7 +99,7 @@ def test_a_file_and_back(tmp_path: Path) -> None:
     cleave.put(FRAME, "t", store="s", schema=KINDS)
     assert cleave.pull("t", "back.parquet", store="s") is None
     assert pa.table(pd.read_parquet("back.parquet")).num_rows == 3
-    with pytest.raises(cleave.InputError, match="is there already"):
+    with pytest.raises(cleave.InputError, match="already exists"):
         cleave.pull("t", "back.parquet", store="s")
     with pytest.raises(cleave.InputError, match="neither CSV nor Parquet"):
         cleave.pull("t", tmp_path / "back.xlsx", store="s")

@@ -46,7 +46,7 @@ def test_a_new_passphrase_reaches_the_file_behind_a_link(wrapped: WrappedKey, tm
 
 def test_a_link_to_nowhere_is_not_followed_by_a_new_key(tmp_path: Path) -> None:
     (link := tmp_path / "key.json").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(KeyFileError, match="is there already"):
+    with pytest.raises(KeyFileError, match="already exists"):
         create_key(link, None)
     assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 

@@ -95,11 +95,11 @@ def test_a_batch_is_added_once_whatever_came_in_between(loads: Loads) -> None:
     loads.put(loads.file("daily/monday.csv", SUNDAY), "--append", "--batch", "2026-11-23")  # of the same rows
     before = loads.rows()
     assert len(before) == 4
-    assert "batch '2026-11-22' is there already: nothing is added" in loads.put(
+    assert "batch '2026-11-22' already exists: nothing is added" in loads.put(
         sunday, "--append", "--batch", "2026-11-22"
     )
     assert loads.rows() == before
-    with pytest.warns(CleaveWarning, match="is there already"):
+    with pytest.warns(CleaveWarning, match="already exists"):
         cleave.append(sunday, "t", batch="2026-11-23", store=loads.root / "s", key=loads.key)
     found = json.loads(loads.cli.run("log", "t", "--json", *loads.place()).stdout)
     assert [each["details"].get("batch") for each in found] == [None, "2026-11-22", "2026-11-23"]
@@ -119,7 +119,7 @@ def test_a_folder_is_a_batch_for_each_file(loads: Loads) -> None:
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd", "Dee"]
     loads.file("daily/2026-11-23.csv", "B,f,6,3.00,21,Eve\n")
     said = loads.put(folder, "--append")
-    assert said.count("is there already") == 2
+    assert said.count("already exists") == 2
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd", "Dee", "Eve"]
 
 
@@ -138,7 +138,7 @@ def test_deleted_rows_do_not_come_back_with_the_next_load_but_replaced_tables_be
     loads.file("daily/2026-11-22.csv", SUNDAY)
     loads.put(loads.root / "daily", "--append")
     assert loads.cli.run("delete", "t", "--where", "name = 'Cyd'", "--yes", *loads.place()).exit_code == 0
-    assert "is there already" in loads.put(loads.root / "daily", "--append")
+    assert "already exists" in loads.put(loads.root / "daily", "--append")
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob"]
     loads.put(loads.root / "first.csv", "--replace")
     loads.put(loads.root / "daily", "--append")
@@ -151,7 +151,7 @@ def test_deleted_rows_do_not_come_back_with_the_next_load_but_replaced_tables_be
         (("daily", "--append", "--batch", "x"), "every file of a folder is a batch"),
         (("daily", "--append"), "has no file of rows"),
         (("first.csv", "--append", "--batch", ""), "1 to 200 characters"),
-        (("first.csv", "--append", "--batch", "x", "--again"), "again does not go with batches"),
+        (("first.csv", "--append", "--batch", "x", "--again"), "again cannot be combined with batches"),
     ],
 )
 def test_what_is_no_batch_is_refused(loads: Loads, words: tuple[str, ...], match: str) -> None:

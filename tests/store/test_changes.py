@@ -328,7 +328,7 @@ def test_an_append_beyond_the_limit_merges_and_is_recognised(world: World, monke
         said: list[str] = []
         again = putting.append(world.tables, table, "trial", Silent(), say=said.append)
     assert again.manifest.version == opened.manifest.version
-    assert "nothing is added now" in said[-1]
+    assert "nothing is added" in said[-1]
     agrees(world, Unsplit(4))
 
 

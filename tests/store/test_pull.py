@@ -102,7 +102,7 @@ def test_nothing_is_left_of_a_pull_that_fails(place: Place, ending: str) -> None
 def test_what_is_there_stays(place: Place) -> None:
     stored = place.put()
     (place.root / "back.csv").write_text("mine")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         pull_into(stored, place.root / "back.csv", Silent())
     with pytest.raises(InputError, match="neither CSV nor Parquet"):
         pull_into(stored, place.root / "back.txt", Silent())

@@ -128,13 +128,13 @@ def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> Non
 
 def test_what_waits_is_taken_in_before(world: World, new_key: OwnerKey) -> None:
     world.contribute("north", NORTH)
-    with pytest.raises(InputError, match="contributor 'north' has put what is not taken in"):
+    with pytest.raises(InputError, match="contributor 'north' has put rows that are not collected"):
         under(world, new_key)
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + OWN, SUMS)
 
 
 def test_keys_that_will_not_do(world: World, new_key: OwnerKey) -> None:
-    with pytest.raises(InputError, match="is the one that the table is under"):
+    with pytest.raises(InputError, match="already under this key"):
         under(world, world.key)
     tables = tables_of(world, new_key, world.stores())
     putting.put(tables, world.table(OWN), "trial", ("ward",), Silent())

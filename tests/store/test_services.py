@@ -149,7 +149,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
     assert "totals" not in str(plain.sensitive)
     assert "SQL" in str(mixed.plain)
     assert "fetched" in str(mixed.sensitive)
-    assert local.plain == ("nothing: it is not asked",)
+    assert local.plain == ("nothing: it gets no request",)
     assert "SQL" not in str([each.sensitive for each in told.values()])
 
 

@@ -115,7 +115,7 @@ def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
             ("totals", False),
         ]
         assert all(way.cost and way.cost.requests and way.cost.bytes for way in described.ways[:2])
-        assert "taken: no row is to be fetched; its answer is at most " in plan_text(described)
+        assert "taken: no rows may be fetched; its answer is at most " in plan_text(described)
 
 
 def test_padded_questions_are_foreseen_to_read_all(session: Session) -> None:

@@ -174,7 +174,7 @@ def test_a_schema_is_not_overwritten_unless_told(tmp_path: Path) -> None:
     path = schema_path(tmp_path / "patients.csv")
     assert path == tmp_path / "patients.schema.toml"
     write_schema(Schema((AGE,), CsvDialect()), path)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         write_schema(Schema((BILL,), CsvDialect()), path)
     assert load_schema(path).columns == (AGE,)
     write_schema(Schema((BILL,), CsvDialect()), path, overwrite=True)
@@ -289,7 +289,7 @@ def test_what_the_reviewer_must_know_is_said(tmp_path: Path) -> None:
             "30 of 31 fields are numbers; others: 1, the first in data row 31",
             "three digits",
             "leading zeros",
-            "cannot be told",
+            "is not clear",
         ),
         strict=True,
     ):

@@ -198,10 +198,10 @@ class Chooser:
     def _why(self, plan: Plan, others: list[Plan], *, cloud_only: bool) -> str:
         name = name_of(plan)
         if isinstance(plan, StoredPlan) and plan.scans:
-            why = "no row is to be fetched" if cloud_only else "a job scans" if self.job else self._over_the_limit()
+            why = "no rows may be fetched" if cloud_only else "a job scans" if self.job else self._over_the_limit()
             return f"{why}; {self._bound(plan)}"
         if cloud_only:
-            return "no row is to be fetched"
+            return "no rows may be fetched"
         if not others:
             return "no other way answers it"
         if name.startswith("totals"):
@@ -216,7 +216,7 @@ class Chooser:
             return f"{name_of(plan)} answer it; {self._bound(other)}"
         if "rows" in name:
             if cloud_only:
-                return "no row is to be fetched"
+                return "no rows may be fetched"
             if self._fetched(other) > self.fetch_limit:
                 return self._over_the_limit()
             return "a job scans" if self.job else "totals answer it"

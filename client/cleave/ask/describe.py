@@ -13,7 +13,7 @@ from cleave_shared.params import Profile
 
 Destination = Literal["plain", "sensitive", "none"]
 Fate = tuple[str, Destination, int]  # of a column: what becomes of it, who gets it, and how many bytes
-UNASKED = "nothing: it is not asked"
+UNASKED = "nothing: it gets no request"
 
 
 @dataclass(frozen=True, slots=True)

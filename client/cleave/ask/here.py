@@ -200,6 +200,8 @@ def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
     taken = {name.lower()}
     for each in others:
         if each.name.lower() in taken:
-            raise InputError(f"two tables are called {each.name!r}", hint="--table NAME calls the first otherwise")
+            raise InputError(
+                f"two tables have the name {each.name!r}", hint="--table NAME gives the first another name"
+            )
         taken.add(each.name.lower())
     return tuple(others)

@@ -77,7 +77,7 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
     if is_frame(data):
         if named is None:
             raise InputError(
-                "a frame needs a schema, for nothing of it leaves this machine by default",
+                "a frame needs a schema, for by default nothing of it leaves this machine",
                 hint='schema={"ward": "plain", "age": "encrypted", "name": "sealed", "notes": "local"}; '
                 "cleave.schema(frame) proposes one",
             )

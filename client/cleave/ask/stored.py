@@ -102,7 +102,7 @@ class StoredSource(Source):
         `cache`: keep on this machine what is read of a store elsewhere.
         """
         if access is None:
-            raise KeyFileError("a stored table needs its key, and none was named")
+            raise KeyFileError("a stored table needs its key file, and none was given")
         self.name = name or ""
         self.seconds = seconds or QUERY_SECONDS
         self._scan = scan
@@ -277,7 +277,7 @@ class StoredSource(Source):
                 except (LostError, ServiceError) as error:  # services tell what they did not find in their own words
                     if isinstance(error, OutOfTime | Stopped) or not self._renewed():
                         raise
-            raise StoreError("tables are changed faster than they can be read", hint="ask again")
+            raise StoreError("the tables changed each time they were read", hint="run the query again")
         finally:
             self._stores.limit(None)
 
@@ -415,7 +415,7 @@ class StoredSource(Source):
 
 
 def _no_scan() -> InputError:
-    return InputError("the query is not answered by a scan, and a job is one", hint="leave --job out")
+    return InputError("a job runs a scan, and this query needs none", hint="leave --job out")
 
 
 def _names_contributor(plan: QueryPlan | LocalPlan) -> bool:

@@ -26,7 +26,7 @@ SCANNED = (
 SELECTED = "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group"
 _SQL = "WHERE, GROUP BY and the plain aggregates as SQL"
 _SILENT = "neither the query nor any name or value; when it was read, and under whose credentials"
-_WHEN = "when it was asked, and under whose credentials"
+_WHEN = "when the query ran, and under whose credentials"
 _FETCHED = "fetched, and read here"
 
 
@@ -55,7 +55,7 @@ def describe_stored(
             plain_lessons.append("that its plain columns are fetched")
         if asks_plain:
             plain_lessons += [
-                f"links to the plain columns, of which it reads {', '.join(served) or 'none'}",
+                f"links to the plain columns; it reads {', '.join(served) or 'none'}",
                 SELECTED if scans else f"{_SQL}; which rows are selected and in which group",
             ]
             names = {each.object.name for each in reads}

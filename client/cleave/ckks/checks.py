@@ -39,8 +39,8 @@ def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -
             sent[-SENTINELS:],
             piece.chunks,
             f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
-            hint="a chunk was lost, doubled, exchanged or damaged, or another key was used: ask again, and if it "
-            "happens again do not use this service",
+            hint="a chunk was lost, duplicated, swapped or damaged, or another key was used: run the query again, "
+            "and if it happens again do not use this service",
         )
 
 

@@ -49,7 +49,7 @@ class KeyInfo:
 def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
     """Make a key and write it to `path` (mode 0600).
 
-    Raises KeyFileError if the file is there already, or for a trivial passphrase.
+    Raises KeyFileError if the file already exists, or for a trivial passphrase.
     """
     if passphrase is not None:
         refuse_trivial(passphrase)
@@ -138,7 +138,7 @@ def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:
     except MemoryError:
         needed = f"{file.wrapping.settings['memory_cost'] >> 10} MiB"
         raise KeyFileError(
-            f"{path}: unwrapping takes {needed} of memory, which this machine has not left",
+            f"{path}: unwrapping takes {needed} of memory, which this machine does not have free",
             hint="free some, or raise the process's limit on address space",
         ) from None
     return replace(file, wrapping=None, secret=opened)

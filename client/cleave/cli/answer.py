@@ -73,7 +73,7 @@ def chosen_format(
         raise typer.BadParameter("-o and --report name the same file")
     for path in (output, report):
         if path is not None and path.exists() and not force:
-            raise InputError(f"{path}: is there already", hint="name another file, or replace this one with --force")
+            raise InputError(f"{path}: already exists", hint="name another file, or replace this one with --force")
     if report is not None:
         import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
     if as_json:

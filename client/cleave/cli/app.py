@@ -195,7 +195,7 @@ def query(
     """
     chosen = chosen_format(written, output, as_json=as_json, report=report, force=force)
     if (title or author) and report is None:
-        raise typer.BadParameter("--title and --author go with --report")
+        raise typer.BadParameter("--title and --author need --report")
     if stop_job and job is None:
         raise typer.BadParameter("--stop-job: name the state machine with --job")
     console.show_requests(shown=verbose)

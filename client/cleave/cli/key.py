@@ -43,7 +43,7 @@ def new(
 
     path = key_file(key)
     if path.exists():  # reported before a prompt for a passphrase
-        raise KeyFileError(f"{path}: is there already", hint="name another file with --key, or move this one away")
+        raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
     info = create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
     ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")

@@ -111,7 +111,7 @@ def goes_without(options: type, given: Mapping[str, Any], taken: type, what: str
     """Raises typer.BadParameter for an option of `options` that was given and is none of `taken`."""
     for name, option in flags(options).items():
         if option.words and given[name] != option.default and name not in flags(taken):
-            raise typer.BadParameter(f"{option.words.split()[0]} does not go with {what}")
+            raise typer.BadParameter(f"{option.words.split()[0]} cannot be combined with {what}")
 
 
 _LONGEST = 1_000_000  # bytes of SQL; the services take far less

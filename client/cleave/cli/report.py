@@ -123,7 +123,7 @@ def footer(answer: Result, seconds: float) -> str:
     traffic = f"{counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, {sized(usage.bytes_received)} down"
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} read, {sized(usage.bytes_read or 0)}"
-        traffic = f"{read}; {traffic}" if usage.requests else f"{read}; no service asked"
+        traffic = f"{read}; {traffic}" if usage.requests else f"{read}; no service used"
     lines.append(f"{checked}. {traffic}, {seconds:.2f} s.")
     return "\n".join(lines)
 

@@ -95,7 +95,7 @@ def schema(
     edits = target.exists() and not force
     if edits and (reading != CsvDialect() or name or not (kinds or accept)):
         hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
-        raise InputError(f"{target}: is there already", hint=hint)
+        raise InputError(f"{target}: already exists", hint=hint)
     with console.progress(quiet=ctx.obj.quiet) as progress:
         if edits:
             contract = load_schema(target)

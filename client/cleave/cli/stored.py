@@ -55,7 +55,7 @@ def put(
         goes_without(Putting, putting, Contributing, "--public-key")
         goes_without(Appending, appending, Contributing, "--public-key")
         if append:
-            raise typer.BadParameter("--append does not go with --public-key")
+            raise typer.BadParameter("--append cannot be combined with --public-key")
         done = cleave.contribute(files, table, **contributing)
         ctx.obj.say(
             f"{table}: {counted(done.rows, 'row')} put as version {done.version} of contributor "

@@ -65,7 +65,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> Response:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        return _problem(422, f"{where} is not as it should be")
+        return _problem(422, f"{where} is not valid")
 
     @app.middleware("http")
     async def bounded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -173,7 +173,7 @@ def problem(status: int, error: str, hint: str, headers: Mapping[str, str] | Non
 
 _CLOSE = {"connection": "close"}
 _BUSY = problem(
-    503, f"{limits.SERVE_REQUESTS} requests are under way", "ask again later", _CLOSE | {"retry-after": "1"}
+    503, f"{limits.SERVE_REQUESTS} requests are under way", "try again later", _CLOSE | {"retry-after": "1"}
 )
 _TWO_LENGTHS = problem(400, "the request has both Content-Length and Transfer-Encoding", "send one of them", _CLOSE)
 _LARGE = problem(431, f"the headers are over {limits.SERVE_HEAD_BYTES:,} bytes", "send fewer of them", _CLOSE)

@@ -31,7 +31,7 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     with tables.changing(opened), closing(Rows(tables, opened)) as rows:
         taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in schema.names}
         if name.lower() in taken:
-            raise InputError(f"there is a column {name!r} already", hint="name the derived column otherwise")
+            raise InputError(f"column {name!r} already exists", hint="give the derived column another name")
         try:
             derived = checked(name, expression, {each.name: each.type for each in schema.columns})
         except ValueError as error:

@@ -119,7 +119,9 @@ def append(data: Data, name: str, **options: Unpack[Appending]) -> StoredTable:
     say = settings["say"] or _warn
     parts = _batches(data, settings["batch"])
     if settings["again"] and parts[0][1] is not None:
-        raise InputError("again does not go with batches", hint="give the batch another name to add its rows twice")
+        raise InputError(
+            "again cannot be combined with batches", hint="give the batch another name to add its rows twice"
+        )
     with _working(settings, after=_CONTINUES) as (tables, progress):
         table = tables.open(name)
         for part, batch in parts:
@@ -331,7 +333,7 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     settings = complete(Deleting, options)
     path = None if settings["record"] is None or settings["dry_run"] else Path(settings["record"])
     if path is not None and path.exists():
-        raise InputError(f"{path}: is there already", hint="name another file, or move this one away first")
+        raise InputError(f"{path}: already exists", hint="name another file, or move this one away first")
     with _working(settings, after=_CONTINUES) as (tables, progress):
         changed, before, done = changes.delete(
             tables, name, where, progress, dry_run=settings["dry_run"], yes=settings["yes"]

@@ -36,11 +36,11 @@ _NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits after millisec
 
 
 def check_output(output: Path) -> None:
-    """Raises InputError for what cannot be written, or is there already."""
+    """Raises InputError for what cannot be written, or already exists."""
     if output.suffix.lower() not in _ENDINGS:
         raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
     if output.exists():
-        raise InputError(f"{output}: is there already", hint="name another file, or move this one away first")
+        raise InputError(f"{output}: already exists", hint="name another file, or move this one away first")
 
 
 def pull_into(stored: Stored, output: Path, progress: Progress) -> None:

@@ -30,14 +30,14 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
     """
     key_id = new.key.key_id
     if old.key.key_id == key_id:
-        raise InputError("the new key is the one that the table is under", hint="make one with: cleave key new")
+        raise InputError("the table is already under this key", hint="make one with: cleave key new")
     for _ in range(_TRIES):
         if old.moved_to(table) != key_id:  # else what was left of it is still to be deleted
             opened = old.open(table)
             for each in opened.manifest.contributors:
                 if news(old, opened.manifest, each).head is not None:
                     raise InputError(
-                        f"contributor {each.name!r} has put what is not taken in, and the new key cannot open it",
+                        f"contributor {each.name!r} has put rows that are not collected yet",
                         hint="first `cleave contributor collect`, or `cleave contributor remove`",
                     )
             _rotate_version(old, new, opened, progress)

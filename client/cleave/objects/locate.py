@@ -230,7 +230,7 @@ class Folder:
         except FileNotFoundError:
             raise NotStoredError(f"{self.location}: an object of the table is not there") from None
         except FileExistsError:
-            raise ConflictError(f"{self.location}: an object of that name is there already") from None
+            raise ConflictError(f"{self.location}: an object of that name already exists") from None
         except OSError as error:
             hint = _HINTS.get(error.errno or 0, _HINT)
             raise StoreError(f"{self.location}: an object cannot be {what} ({error.strerror})", hint=hint) from None

@@ -303,7 +303,7 @@ def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -
             _settle(draft, settled[0])
         else:
             choice = " or ".join(f'"{one}"' for one in formats)
-            draft.note = f"dates, but day and month cannot be told apart: set type DATE and format = {choice}"
+            draft.note = f"dates, but the order of day and month is not clear: set type DATE and format = {choice}"
 
 
 def _fits(sample: Sequence[str], date_format: str) -> int:

@@ -205,7 +205,7 @@ class Contributions:
         request = self._request(replace=replace)
         draft = self._drafts.left(request)
         if current is not None and draft is not None and not again and self._is_done(draft, current, rows, survey):
-            self._say("the last put was of these very rows: nothing is added now (--again adds them once more)")
+            self._say("the last put had the same rows: nothing is added (--again adds them again)")
             if draft.is_open:  # it was killed before the end of its sweep
                 self._sweep(current, self._listed(), draft)
             self._close(draft, replace=replace)

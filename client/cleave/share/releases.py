@@ -120,7 +120,7 @@ def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
                 hint="an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub",
             )
         if not name or name in analysts:
-            raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst is called as its file is")
+            raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst has the name of its file")
         analysts[name] = public
     return analysts
 

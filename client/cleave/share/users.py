@@ -92,7 +92,7 @@ def read_users(path: Path) -> Users:
         return Users.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise InputError(f"{path}: {where} is not as it should be", hint=_MAKE) from None
+        raise InputError(f"{path}: {where} is not valid", hint=_MAKE) from None
     except ValueError:
         raise InputError(f"{path}: not a TOML file", hint=_MAKE) from None
 

@@ -60,7 +60,7 @@ def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Pat
     public = path.with_name(path.name + ".pub")
     for each in (path, public):
         if each.exists():
-            raise KeyFileError(f"{each}: is there already", hint="name another file, or move this one away first")
+            raise KeyFileError(f"{each}: already exists", hint="name another file, or move this one away first")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     identity = Identity(key)

@@ -141,7 +141,7 @@ def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: 
     existing = tables.find(name)
     if existing is not None and not replace:
         raise InputError(
-            f"{tables.places[0]}: table {name!r} is there already",
+            f"{tables.places[0]}: table {name!r} already exists",
             hint="--append adds rows to it, --replace replaces it",
         )
     if existing is not None and existing.manifest.release is not None:
@@ -229,7 +229,7 @@ def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
             hint="give the new rows a file, or --batch, of another name",
         )
     if present is not None:
-        say(f"batch {batch.id!r} is there already: nothing is added")
+        say(f"batch {batch.id!r} already exists: nothing is added")
     return present is not None
 
 
@@ -260,7 +260,7 @@ class _Putting:
             if not are_those(slices, draft.put):
                 return False
         drafts.finish(draft)  # where it was killed before
-        self.say(f"version {done} added these very rows: nothing is added now (--again adds them once more)")
+        self.say(f"version {done} added the same rows: nothing is added (--again adds them again)")
         return True
 
     def run(

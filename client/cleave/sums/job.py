@@ -355,7 +355,7 @@ def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
 def _foreign() -> CheckFailed:
     return CheckFailed(
         "scan",
-        "what is stored there is not the answer to this job",
+        "the stored answer is not this job's",
         hint="end it with --stop-job and run the query again",
     )
 

@@ -162,7 +162,7 @@ class TotalsReader:
     def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
         lanes = run.lanes
         failed = CheckFailed("sentinel", "the sensitive service returned something that is not a ciphertext")
-        wrong = "a sum is not of the segments it was asked of"
+        wrong = "a sum is not of the requested segments"
         plane = self._decrypted(run, lane, files, failed, wrong)[: run.cells]
         guard = lanes.layout.guard
         rounded = (plane + (1 << (guard - 1))) >> guard << guard

@@ -83,7 +83,7 @@ class Stream:
         connection: duckdb.DuckDBPyConnection,
         reading: SourceReading | None = None,
     ) -> None:
-        """`reading`: of the one source, which is there already; None: as `read_under` reads files and frames."""
+        """`reading`: of the one source, which already exists; None: as `read_under` reads files and frames."""
         self.name = name
         self.schema = schema
         self._sources = sources

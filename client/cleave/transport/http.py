@@ -132,7 +132,7 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
         size += len(part)
         if size > _LONGEST_ANSWER:
             raise ServiceError(
-                f"{label} sent more than {_LONGEST_ANSWER:,} bytes, more than any answer takes",
+                f"{label} sent more than {_LONGEST_ANSWER:,} bytes, more than any answer has",
                 hint="is the endpoint a Cleave service?",
                 status=response.status_code,
             )

@@ -36,7 +36,7 @@ _HINTS = {
     "UnrecognizedClientException": "these AWS credentials are not known to AWS: check --profile",
     "InvalidSignatureException": "check the secret access key, and this machine's clock",
     "RequestTooLargeException": "select fewer columns, or query a smaller table",
-    "TooManyRequestsException": "Lambda is throttling; ask again later, or raise the function's concurrency",
+    "TooManyRequestsException": "Lambda is throttling; try again later, or raise the function's concurrency",
 }
 
 

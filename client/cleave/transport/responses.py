@@ -27,9 +27,9 @@ _BY_STATUS = {
     413: "the service or a proxy before it takes less than Cleave sends",
     415: "client and service must be of the same release",
     422: "client and service must be of the same release",
-    429: "the service is throttling; ask again later, or raise the API's limits",
+    429: "the service is throttling; try again later, or raise the API's limits",
     502: "the function failed or its answer was over 6 MB; see its log",
-    503: "the service is not available at the moment; ask again later",
+    503: "the service is not available at the moment; try again later",
     504: "the service took longer than 29 s; give the function more memory",
 }
 
