@@ -166,13 +166,13 @@ def test_another_ones_signature_is_an_error(parties: Parties) -> None:
     assert len(heads) == 3
     shutil.copy(heads[1], heads[2])
     told = parties.at("west").fails(7, *f"contributor collect stays {WEST}".split())
-    assert re.match(r"error: contributor '(north|south)': .*signature", told)
+    assert re.match(r"error: contributor '(north|south)': .*not signed", told)
     assert "0 parts" not in told
     rows = {"north": 7 + 3, "south": 7 + 4}[told.split("'")[1]]  # the other one's are taken in
     assert f" {rows} rows" in parties.run("west", f"cleave show stays {WEST}")
     verified = parties.at("west").run(*f"verify stays {WEST}".split())
     assert verified.exit_code == 7
-    assert re.search(r"the head of a contribution: contributor '(north|south)': .*signature", verified.stdout)
+    assert re.search(r"the head of a contribution: contributor '(north|south)': .*not signed", verified.stdout)
 
 
 def test_a_contributor_goes(parties: Parties) -> None:
