@@ -189,7 +189,7 @@ def test_another_key(parties: Parties) -> None:
     parties.play()
     parties.run("west", "cleave key new --key new.json --no-passphrase")
     rotate = f"key rotate stays --new-key new.json {WEST}".split()
-    assert "there already" not in parties.at("west").run(*rotate).stderr
+    assert "already exists" not in parties.at("west").run(*rotate).stderr
     new = "--store ../store --key new.json"
     shown = parties.run("west", f"cleave show stays {new}")
     assert "14 rows" in shown

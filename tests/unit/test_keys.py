@@ -64,7 +64,7 @@ def test_a_copy_has_the_same_key_the_same_passphrase_and_the_newest_versions(tmp
     assert (one.floors, other.floors) == ({}, floors)
     assert describe_key(to).wrapped
     content = to.read_bytes()
-    with pytest.raises(KeyFileError, match="there already"):
+    with pytest.raises(KeyFileError, match="already exists"):
         copy_key(path, to, b"correct horse", {})
     assert to.read_bytes() == content
     with pytest.raises(KeyFileError, match=f"{re.escape(str(path))}: wrong passphrase"):
@@ -114,7 +114,7 @@ def test_an_existing_key_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     create_key(path, None)
     before = path.read_bytes()
-    with pytest.raises(KeyFileError, match="there already"):
+    with pytest.raises(KeyFileError, match="already exists"):
         create_key(path, None)
     assert path.read_bytes() == before
 

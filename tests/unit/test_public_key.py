@@ -43,7 +43,7 @@ def test_what_is_written_is_read(pair: tuple[OwnerKey, PublicKey], tmp_path: Pat
     assert json.loads(content)["key_id"] == key.key_id == public.key_id
     secrets = (key._master, key.derive("sign"), key.derive("box/x25519"), key.derive("box/mlkem/d"))
     assert not any(base64.b64encode(each).decode()[:40] in content for each in secrets)
-    with pytest.raises(KeyFileError, match="there already"):
+    with pytest.raises(KeyFileError, match="already exists"):
         export_public(key, public, tmp_path / "pub.json")
 
 
