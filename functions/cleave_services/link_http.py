@@ -25,10 +25,10 @@ _SILENCE = 10.0  # seconds without a byte
 _PASSING = (500, 502, 503, 504)  # S3: InternalError, SlowDown
 _HINTS = {
     400: "the link may have expired: send the request again, and check the clock of the client",
-    403: "the link has expired, or its signer may not read or write that object: ask again, and check the clock of the "
-    "machine that asks",
+    403: "the link has expired, or its signer may not read or write that object: send the request again, and check "
+    "the clock of the client",
     404: "the object is gone: send the request again, and verify the table if it stays so",
-    412: "there is an object of that name already",
+    412: "an object of that name already exists",
 }
 
 
