@@ -356,15 +356,16 @@ class StoredSource(Source):
         fetched = self._fetches({mine.table.lower(): stored}, mine, question)
         if self._machine and not mine.scans:
             raise _no_scan()
+        job = self._job(mine, self._machine) if self._machine else None  # refuses a store without jobs at once
         stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
 
         def ask_scan(plan: StoredPlan) -> ScanAnswer:
             if remote is None:
                 raise TypeError("a plan that asks the services, where there are none")
-            if self._machine is not None:
+            if job is not None:
                 from cleave.sums.job import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
 
-                return scan_by_job(remote, stored, plan, self._job(plan, self._machine), question.progress, deadline)
+                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
             least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
             return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
 

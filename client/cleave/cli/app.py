@@ -147,10 +147,10 @@ def plan(
     as_json: Json = False,
     verbose: Annotated[bool, flag("--verbose", "Show all details.")] = False,
 ) -> None:
-    """Show what a query would send, and to whom.
+    """Show what a query would send to which service.
 
-    Prints six lines: what leaves this machine, to whom, how much, what each party learns, how the answer is computed,
-    and a sentence to sign. Nothing is sent. Only stored tables need a key.
+    Prints six lines: the data that leaves this machine, its receivers, its size, what each party learns, how the answer
+    is computed, and a sentence to sign. Nothing is sent. Only stored tables need a key.
 
     Examples:
       cleave plan visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"

@@ -10,8 +10,8 @@ Answers to several calls may be added up before they come here. A group has the 
 results of a lane add up to the check result of all their sums.
 
 A question is cut into what one call of a service adds up. The plain service numbers the rows of its half by group; the
-sealed order tells where each row stands among the ciphertexts. A group's rows come back as partial sums, each of so
-many rows at most as its fields are wide.
+sealed order gives the place of each row among the ciphertexts. A group's rows come back as partial sums. The width of
+the fields limits how many rows one partial sum has.
 """
 
 from __future__ import annotations
