@@ -42,7 +42,7 @@ def atomically(
     unless this process is killed: then a hidden file with what it wrote so far.
     """
     # else what the link names would stay as it was: a key under its old passphrase
-    target = path.resolve() if overwrite else path
+    target = Path(os.path.realpath(path)) if overwrite else path
     draft = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)

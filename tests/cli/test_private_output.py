@@ -44,6 +44,13 @@ def test_the_umask_only_takes_away(tmp_path: Path, mask: int) -> None:
     assert mode(tmp_path / "a.toml") == 0o644 & ~mask
 
 
+def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.symlink_to("a.csv")
+    write_atomically(path, b"x", error=InputError, overwrite=True)
+    assert path.read_bytes() == b"x"
+
+
 def test_a_history_never_gains_rights(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_text("")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ def chosen_format(
     """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
     if as_json and given not in (None, Format.JSON):
         raise typer.BadParameter("--json and --format exclude each other")
-    if output is not None and report is not None and output.resolve() == report.resolve():
+    if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
         raise typer.BadParameter("-o and --report name the same file")
     for path in (output, report):
         if path is not None and path.exists() and not force:

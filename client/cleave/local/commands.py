@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -48,7 +49,7 @@ def serve(
     """
     with extra("serve", "services over HTTP"):
         from cleave.local import serve as server  # noqa: PLC0415 - uvicorn, FastAPI, both services
-    stores = [f"{each.expanduser().resolve().as_uri()}/" for each in store or ()]
+    stores = [f"{Path(os.path.realpath(each.expanduser())).as_uri()}/" for each in store or ()]
     from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
 
     def ready(url: str) -> None:

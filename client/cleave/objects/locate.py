@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -164,10 +165,9 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)
-        try:
-            self._root = root.resolve()
-        except (OSError, RuntimeError):
-            raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself") from None
+        self._root = Path(os.path.realpath(root))
+        if any(each.is_symlink() for each in (self._root, *self._root.parents)):  # links that lead to themselves
+            raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself")
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         count = most + 1 if stop is None else stop - start
