@@ -48,7 +48,7 @@ class Parties:
         result = self.at(party).run(*self.words(line)[1:])
         assert result.exit_code == 0, f"{party}: {line}\n{result.output}"
         says = any(each in line for each in ("key export", "release new"))
-        if exported := re.search(r"SHA256:[A-Za-z0-9+/]+", result.stderr if says else ""):
+        if exported := re.search(r"SHA256:[A-Za-z0-9+/]+(@\d+)?", result.stderr if says else ""):
             self.fingerprint = exported[0]
         return result.stdout
 

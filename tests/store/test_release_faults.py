@@ -170,8 +170,21 @@ def test_an_older_release_is_not_believed(world: Releases) -> None:
     world.release()
     assert rows_shown(world, "carol") == AFTER
     put_back(world, old)
-    with pytest.raises(CheckFailed, match="and 4 was here before"):
+    with pytest.raises(CheckFailed, match="shows release 2 of 'trial', older than or different from release 4"):
         world.source("carol")
+
+
+def test_a_new_machine_accepts_no_release_before_the_number_that_the_owner_stated(world: Releases) -> None:
+    old = state(world)
+    stated = world.release().fingerprint
+    assert stated == f"{public_side(world.key).fingerprint}@4"
+    world.source("carol", stated, memory=" of another machine").close()
+    put_back(world, old)
+    with pytest.raises(CheckFailed, match="shows release 2 of 'trial', older than or different from release 4"):
+        world.source("carol", stated, memory=" of a third")
+    for number in ("", "4.0", "-4", "9" * 5000):
+        with pytest.raises(InputError, match="after @ is not the number of a release"):
+            world.source("carol", f"{public_side(world.key).fingerprint}@{number}")
 
 
 def test_heads_of_others_are_not_believed(world: Releases) -> None:

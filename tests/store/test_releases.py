@@ -161,7 +161,7 @@ def test_an_owner_is_pinned_on_first_use(world: Releases) -> None:
 
     with pytest.raises(KeyFileError, match="was expected"):
         source("SHA256:someone")
-    with pytest.warns(match="seen here for the first time"):
+    with pytest.warns(match=r"@2, which is seen here for the first time"):
         source().close()
     source().close()
 

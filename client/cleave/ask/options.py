@@ -101,7 +101,12 @@ class Answering(Place, total=False):
     ]
     fingerprint: Annotated[
         str | None,
-        Flag(None, "--fingerprint SHA256:...", "With --analyst: the fingerprint of the table's owner.", advanced=True),
+        Flag(
+            None,
+            "--fingerprint SHA256:...",
+            "With --analyst: fingerprint of the table's owner. With @N, older releases than N are refused.",
+            advanced=True,
+        ),
     ]
     scan: Annotated[bool, Flag(True, "--no-scan", "Fetch rows; never scan ciphertexts of rows.", bool, advanced=True)]
     fetch_limit: Annotated[

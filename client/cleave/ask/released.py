@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -119,14 +120,22 @@ class ReleaseSource(Source):
     ) -> None:
         """`name`: the table that questions are over; None: that which each question names.
 
-        `fingerprint`: of the owner; None: that which was seen before, or any where none was.
+        `fingerprint`: of the owner; None: that which was seen before, or any where none was. With `@N`, no release
+        before number N is accepted. Raises InputError where N is no number.
         """
+        owner, at, number = (fingerprint or "").partition("@")
+        if at and not re.fullmatch("[0-9]{1,18}", number):
+            raise InputError(
+                f"--fingerprint: {number!r} after @ is not the number of a release",
+                hint="give it as `cleave release new` printed it: SHA256:...@N",
+            )
         self.name = name or ""
         self.seconds = seconds or QUERY_SECONDS
         self._stores = stores
         self._identity = identity
         self._analyst = public_side(identity)
-        self._fingerprint = fingerprint
+        self._fingerprint = owner or None
+        self._floor = int(number or 0)
         self._memory = memory or Memory()
         self._opened: dict[str, Released] = {}  # by name in lower case
         self._read: list[int] = []  # bytes of each object that was read since the last question
@@ -224,10 +233,11 @@ class ReleaseSource(Source):
                 hint="the owner makes one with: cleave release new NAME --to FILE.pub",
             )
         self._require_owner(name, head)
-        if seen and (head.number < seen[1] or (head.number == seen[1] and head.release != seen[0])):
+        newest = max(self._floor, seen[1] if seen else 0)
+        if head.number < newest or (seen and head.number == seen[1] and head.release != seen[0]):
             raise CheckFailed(
                 "stored",
-                f"{location}: shows release {head.number} of {name!r}, and {seen[1]} was here before",
+                f"{location}: shows release {head.number} of {name!r}, older than or different from release {newest}",
                 hint="an old state of the store was restored: ask the owner for a new release",
             )
         return head
@@ -242,8 +252,8 @@ class ReleaseSource(Source):
             )
         if wanted is None:
             text = (
-                f"releases of {name!r} are signed by {fingerprint}, which is seen here for the first time: compare it "
-                "with what the owner says over another channel"
+                f"releases of {name!r} are signed by {fingerprint}@{head.number}, which is seen here for the first "
+                "time: compare it with what the owner says over another channel (the number after @ may be higher)"
             )
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
 

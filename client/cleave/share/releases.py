@@ -94,7 +94,8 @@ def load_ledger(content: bytes) -> Ledger:
 @dataclass(frozen=True, slots=True)
 class ReleaseFacts:
     """A release that was made: `cells` that it has, `hidden` cells of fewer than `min_cell` rows, and how many cells
-    have an `older` value. `left_out`: measures. `place`: where it is stored; `fingerprint`: the owner's.
+    have an `older` value. `left_out`: measures. `place`: where it is stored. `fingerprint`: the owner's, and @ with the
+    number: the least that an analyst's machine then accepts.
     """
 
     table: str
@@ -240,7 +241,7 @@ def _make(
     older = sum(each.number != number for each in values.values())
     left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
     counts = len(values), max(0, filled - len(values)), older
-    owner = public_side(tables.key).fingerprint
+    owner = f"{public_side(tables.key).fingerprint}@{number}"
     return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner)
 
 
