@@ -168,6 +168,9 @@ def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
     create_key(tmp_path / "other.json", None)
     words = ["query", "trial", SQL, "--store", place.store, "--key", tmp_path / "other.json"]
     assert "under this key" in place.cli.fails(3, *words)
+    nowhere = ("--store", tmp_path / "nowhere", "--key", place.key)
+    assert f"{tmp_path / 'nowhere'}: there is no such folder" in place.cli.fails(3, "ls", *nowhere)
+    assert not (tmp_path / "nowhere").exists()
     assert "not a store" in place.cli.fails(2, "ls", "--store", "gs://x", "--key", place.key)
     assert "expire" in place.cli.fails(2, "ls", "--store", "s3://bucket/results/x", "--key", place.key)
     assert "no column" in place.cli.fails(

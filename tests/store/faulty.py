@@ -43,6 +43,9 @@ class Failing:
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return str(self._change(lambda: self._storage.replace(name, content, expected)))
 
+    def exists(self) -> bool:
+        return self._storage.exists()
+
     def names(self, prefix: str) -> Iterator[str]:
         return self._storage.names(prefix)
 

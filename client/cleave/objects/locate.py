@@ -197,6 +197,10 @@ class Folder:
                 folder_store.write(str(self._root), name, content, overwrite=True)
         return _version(content)
 
+    def exists(self) -> bool:
+        with self._translated("listed"):
+            return self._root.exists()
+
     def names(self, prefix: str) -> Iterator[str]:
         with self._translated("listed"):
             listed = folder_store.listed(str(self._root), checked(prefix) if prefix else "")

@@ -3,6 +3,7 @@
     read      whole objects of a known size, or a range of one
     write     a new object: one that is there is never written over
     replace   an object that changes (a table's head), only if it is still as it was read
+    exists    whether there is such a place
     names     of what is there, under a prefix
     delete    objects, whether they are there or not
     link      a URL by which a service may read one object for a while; put_link, one by which it may write a new one
@@ -95,6 +96,10 @@ class Storage(Protocol):
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         """Write over the version `expected` (None: there must be none) and return the new one. Raises ConflictError."""
+        ...
+
+    def exists(self) -> bool:
+        """Return whether there is such a place. A prefix of a bucket always is one."""
         ...
 
     def names(self, prefix: str) -> Iterator[str]:

@@ -253,7 +253,15 @@ class Tables(Objects):
             raise ConflictError(f"{location}: another process changed the table at the same time") from None
 
     def all(self) -> Iterator[Opened]:
-        """Open every table under this key, by name, except those that were put under another."""
+        """Open every table under this key, by name, except those that were put under another.
+
+        Raises InputError where there is no such folder.
+        """
+        if not self.stores.sensitive.exists():
+            raise InputError(
+                f"{self.stores.sensitive.location}: there is no such folder",
+                hint="check --store; `cleave put` creates it with the first table",
+            )
         tables = []
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
