@@ -84,3 +84,14 @@ def test_help_imports_next_to_nothing() -> None:
     code, modules = json.loads(done.stderr)
     assert code == 0
     assert not (NEVER | {"numpy", "_duckdb", "_sealapi_cpp", "flint", "cryptography"}) & set(modules)
+
+
+def test_a_plan_over_a_file_imports_no_service_and_no_store() -> None:
+    done = run(COMMAND, "plan", SAMPLES / "patients.csv", QUESTION)
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    assert "encrypted: age, bill, weight" in done.stdout
+    assert not (NEVER | {"tenseal", "_sealapi_cpp", "cryptography", "nanoarrow", "cleave.store", "cleave_services"}) & {
+        *modules,
+        *(".".join(each.split(".")[:2]) for each in modules),
+    }

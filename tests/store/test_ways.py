@@ -9,10 +9,11 @@ import pytest
 
 from cleave.ask import choice, works
 from cleave.ask.options import Access
+from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.session import Session
 from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
-from cleave.ask.works import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work, cost_of
+from cleave.ask.works import Work, cost_of
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
 from cleave.sql import planner

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cleave.aggregates.columns import Exact
-from cleave.ask.here_sums import REQUESTS_UNDER_WAY
 from cleave.ckks.packing import plan_packing
 from cleave.cli import group
 from cleave.cli.answer import ENDINGS, Format
 from cleave.cli.shell.shell import COMMANDS
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
+from cleave.transport.base import REQUESTS_UNDER_WAY
 from cleave_shared import errors, limits
 from cleave_shared.errors import CleaveError, QueryRefused
 from cleave_shared.params import SUM60_PACK

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cleave.ask.works import Way
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.params import Profile
+
+if TYPE_CHECKING:
+    from cleave.ask.works import Way  # the rooms of stored tables, which a query over files does without
 
 Destination = Literal["plain", "sensitive", "none"]
 Fate = tuple[str, Destination, int]  # of a column: what becomes of it, who gets it, and how many bytes

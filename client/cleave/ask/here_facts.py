@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ask.describe import UNASKED, Description, EncryptedColumn, Fate, Leakage, Requests, description
-from cleave.ask.here_sums import REQUESTS_UNDER_WAY
+from cleave.ask.prices import CALL_DOLLARS, OUT_DOLLARS
 from cleave.ask.source import DEFAULTS, Options
-from cleave.ask.works import CALL_DOLLARS, OUT_DOLLARS
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
@@ -21,6 +20,7 @@ from cleave.sql.split import Halves, split
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
+from cleave.transport.base import REQUESTS_UNDER_WAY
 from cleave_shared import limits
 from cleave_shared.params import SUM60_PACK, Profile
 

@@ -21,12 +21,9 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
 from cleave.table.duck import connect_ahead
-from cleave.transport.base import Transport
+from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
 from cleave_shared.errors import CheckFailed
 from cleave_shared.wire import PlainRequest, PlainResponse
-
-# Requests of each half at once: a remote service takes them side by side, and each holds 4.4 MB here.
-REQUESTS_UNDER_WAY = 4
 
 
 class _Failed(threading.Event):

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.processes.deadline import Deadline
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import LocalPlan
@@ -146,12 +147,6 @@ def groups_of(stored: Stored, plan: StoredPlan) -> int | None:
         return 1
     by = {identifier(each).lower() for each in stored.manifest.by}
     return max(1, len(stored.cells)) if {each.lower() for each in plan.keys} <= by else None
-
-
-# List prices of us-east-1 (docs/deploy.md). The time of Lambda functions is not foreseen and not included.
-GET_DOLLARS = 0.40e-6  # of a read from S3
-OUT_DOLLARS = 0.09e-9  # of a byte that leaves the region
-CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
 
 
 @dataclass(frozen=True, slots=True)

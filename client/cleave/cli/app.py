@@ -157,11 +157,11 @@ def plan(
       cleave plan "SELECT SUM(bill) FROM visits" --store s3://bucket/prefix --verbose
     """
     tables, sql = read_question(words, sql_file)
-    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - what --help does without
-
-    with session_over(tables, asking, ctx.obj) as session:
+    with session_over(tables, asking, ctx.obj, sends=False) as session:
         planned = session.plan(sql, cloud_only=asking["cloud_only"])
         description = session.describe(planned, question_options(asking))
+    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - what --help does without
+
     shown = plan_json if as_json else plan_text if verbose else plan_lines
     console.out(shown(description))
 

@@ -147,14 +147,23 @@ def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[l
 
 @contextlib.contextmanager
 def session_over(
-    words: Sequence[str], asking: Asking, settings: Settings, bars: Bars | None = None, machine: str | None = None
+    words: Sequence[str],
+    asking: Asking,
+    settings: Settings,
+    bars: Bars | None = None,
+    machine: str | None = None,
+    *,
+    sends: bool = True,
 ) -> Iterator[Session]:
-    """Open a session over the table of `words`; a small file is read from now on."""
+    """Open a session over the table of `words`; a small file is read from now on.
+
+    `sends`: queries will be sent to the services, so embedded ones are prepared.
+    """
     from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - what --help does without
 
     table = read_data(words or None, asking)
     others = list(map(_other, asking["others"] or ()))
-    if not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
+    if sends and not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
         settings.prepare()
     if isinstance(table, LazyTable):
         table = prefetch(table)

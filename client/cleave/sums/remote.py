@@ -18,7 +18,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.sql.plan import QueryPlan
 from cleave.store.manifest import Manifest, Object, new_id
-from cleave.transport.base import Service, Transport
+from cleave.transport.base import REQUESTS_UNDER_WAY, Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
 from cleave_shared.stored import (
@@ -34,7 +34,6 @@ from cleave_shared.stored import (
 )
 from cleave_shared.wire import Envelope, PlainResponse
 
-REQUESTS_UNDER_WAY = 4
 LINK_SECONDS = 900  # a request, its repetitions and a clock that is off
 DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES  # in an answer that Lambda returns
 _LINKS_BYTES = 3_000_000  # of links in one request

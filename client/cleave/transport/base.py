@@ -30,6 +30,8 @@ _log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and pat
 
 # A query's time by default: 67 million values are 540 MB, 430 s over 10 Mbit/s.
 QUERY_SECONDS = 600.0
+# Requests of a query to each service at once: a remote service takes them side by side, and each holds 4.4 MB here.
+REQUESTS_UNDER_WAY = 4
 TOO_MANY = 429
 
 

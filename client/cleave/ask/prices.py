@@ -1,0 +1,5 @@
+"""List prices of us-east-1 (docs/deploy.md). The time of Lambda functions is not foreseen and not included."""
+
+GET_DOLLARS = 0.40e-6  # of a read from S3
+OUT_DOLLARS = 0.09e-9  # of a byte that leaves the region
+CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
