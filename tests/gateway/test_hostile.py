@@ -8,6 +8,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -203,3 +204,10 @@ def test_nothing_is_left_behind(gateway: Gateway, tmp_path: Path) -> None:
     with process:
         process.kill()
     assert met(lambda: not any(Path(f"/proc/{each}/exe").exists() for each in children))
+
+
+def test_the_key_of_a_made_certificate_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cleave.gateway.serve import Listening, _tls  # noqa: PLC0415 - as above
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    _tls(Listening("127.0.0.1", 0, None, None, None))

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import os
 import signal
 import ssl
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +75,9 @@ def _tls(where: Listening) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if where.certificate is None:
-        with tempfile.NamedTemporaryFile() as file:  # 0600
+        with os.fdopen(os.memfd_create("certificate"), "wb", 0) as file:  # the key is on no disk
             file.write(_self_signed())
-            file.flush()
-            context.load_cert_chain(file.name)
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
         return context
     try:
         context.load_cert_chain(where.certificate, where.certificate_key, password=_no_password)
