@@ -91,6 +91,7 @@ def test_an_identity_is_no_key(parties: Parties) -> None:
 def test_an_owner_lists_and_revokes(parties: Parties) -> None:
     west, key = parties.at("west"), ("--key", "key.json")
     assert "carol" in west.run("release", "ls", "stays", *STORE, *key).stdout
+    assert "a head for each of 1 analyst: your public keys" in west.run("show", "stays", *STORE, *key).stdout
     result = west.run("release", "revoke", "stays", "carol", *STORE, *key)
     assert "stay readable to them" in result.stderr
     assert west.run("release", "revoke", "stays", "carol", *STORE, *key).exit_code == 0, "again, should it be stopped"

@@ -96,6 +96,7 @@ def test_three_hospitals(parties: Parties) -> None:
     parties.play()
     shown = parties.run("west", f"cleave show stays {WEST}")
     assert re.search(r"north +[0-9a-f]{16}\.\.\. +\S+ +4", shown)
+    assert "contributors' public keys, and the sizes of what each put" in shown
     facts = json.loads(parties.run("west", f"cleave contributor ls stays --json {WEST}"))
     assert [(each["name"], each["rows"], each["waiting"]) for each in facts] == [("north", 4, 0), ("south", 3, 0)]
     assert "as it was written" in parties.run("west", f"cleave verify stays {WEST}")

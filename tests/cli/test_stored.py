@@ -63,6 +63,7 @@ def test_put_ask_pull_and_drop(place: Place) -> None:
     shown = place.run("show", "trial")
     assert "600 rows" in shown
     assert "6 cells by ward" in shown
+    assert "row by row, sorted by ward, then in the order they were put" in shown
     assert "encrypted" in place.run("query", "trial", SQL)
     assert "265000.66" in place.run("query", "trial", SQL)
     assert "local" in place.run("query", "trial", "SELECT MEDIAN(age) FROM trial")

@@ -182,6 +182,10 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
     columns = len(manifest.sealed) * len(manifest.segments)
     scans = sum(len(lane) for each in manifest.segments if each.scan for lane in each.scan.lanes)
     has_plain = any(each.plain for each in manifest.segments)
+    sealed = {each.name for each in manifest.sealed}
+    by = ", ".join(name for name in manifest.by if name not in sealed)
+    order = f"sorted by {by}, then in the order they were put" if by else "in the order they were put"
+    analysts = manifest.release.analysts if manifest.release else ()
     return [
         f"What {sensitive} holds\n"
         f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
@@ -189,11 +193,18 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
         f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
         + (f"  - {counted(scans, 'object')} of encrypted rows for scans\n" if scans else "")
         + "  - sealed objects: schema, names, cells, order of the rows\n"
-        f"  - a head in the clear: the key's id and that this is version {manifest.version} of a table\n"
-        "  - when it was changed, which objects are read when, and under whose credentials",
+        f"  - a head in the clear: ids of key and table, version {manifest.version}, number of log records, and names\n"
+        "    and sizes of objects\n"
+        + ("  - contributors' public keys, and the sizes of what each put\n" if manifest.contributors else "")
+        + (
+            f"  - a head for each of {counted(len(analysts), 'analyst')}: your public keys, --min-cell\n"
+            if analysts
+            else ""
+        )
+        + "  - when it was changed, which objects are read when, and under whose credentials",
         f"What {plain} holds\n"
         + (
-            "  - the plain columns, with names and values, row by row, in the order they were put\n"
+            f"  - the plain columns, with names and values, row by row, {order}\n"
             "  - nothing of any other column, nor which row is which among the ciphertexts"
             if has_plain
             else "  - nothing: no column is plain"
