@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +15,7 @@ from cleave.sql.plan import LocalPlan, QueryPlan, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave_shared.errors import extra
+from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

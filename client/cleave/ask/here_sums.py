@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from cleave.ask.session import import_finish
 from cleave.ask.source import GroupSums, Question, Usage
@@ -23,6 +22,7 @@ from cleave.sql.split import Halves, PlainPart
 from cleave.table.duck import connect_ahead
 from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
 from cleave_shared.errors import CheckFailed
+from cleave_shared.records import dataclass
 from cleave_shared.wire import PlainRequest, PlainResponse
 
 

@@ -10,7 +10,6 @@ import os
 import signal
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from cleave.share.users import read_users
 from cleave.transport.addresses import in_url, is_loopback, listen, unavailable
 from cleave_shared.errors import InputError
 from cleave_shared.fork_server import ForkServer
+from cleave_shared.records import dataclass
 
 _STOP_SECONDS: Final = 5
 

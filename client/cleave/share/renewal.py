@@ -14,7 +14,9 @@ N rows, the measure is not shown in the cell, or the cell not renewed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, islice
 
 import numpy as np
@@ -32,6 +32,7 @@ from cleave.table.progress import Progress
 from cleave.text.quantities import counted
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
+from cleave_shared.records import dataclass
 from cleave_shared.rowsets import Numbers
 from cleave_shared.stored import Linked, ScanObject, ScanRequest, StoredPlainRequest
 from cleave_shared.wire import PlainResponse

@@ -14,7 +14,6 @@ import ctypes
 import errno
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -22,6 +21,7 @@ import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 
 from cleave.table.table import ArrowRows
+from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +35,7 @@ from cleave.table.table import Engine, Table, portable
 from cleave.table.types import FLOATS
 from cleave_shared import limits
 from cleave_shared.errors import InputError
+from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.batches import RowBatch
