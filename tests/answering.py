@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cleave.ask.here import HereSource, local_sums, split_in_time, unasked
+from cleave.ask.here import HereSource, local_sums, split_in_time
 from cleave.ask.here_sums import encrypted_sums
-from cleave.ask.session import Session, finished, finished_whole, require_no_min_group
-from cleave.ask.source import DEFAULTS, Clock, Loaded, Options, Question, Result, Usage
+from cleave.ask.session import Session, finished, finished_whole
+from cleave.ask.source import DEFAULTS, Clock, Options, Question, Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -42,8 +42,12 @@ def run_local(
     question = question_of(options, deadline)
     if isinstance(plan, QueryPlan):
         return finished(local_sums(*split_in_time(table, plan, question)), question)
-    require_no_min_group(plan, options.min_group)
-    return finished_whole(Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked()), plan, question)
+    return finished_whole(_Read(table), plan, question)
+
+
+class _Read(HereSource):
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
 
 def table_of(session: Session) -> Table:

@@ -28,7 +28,7 @@ def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bo
     """`cloud_only`: no row is read for it."""
     plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options, Deadline(HANGS))
     fetched = fetches({plan.table.lower(): stored}, plan, pad=options.pad)
-    return finished(stored_sums(stored, plan, question, fetched, lambda _: None, lambda _: ()), question)
+    return finished(stored_sums(stored, plan, question, fetched, lambda _: None), question)
 
 
 def chooser_of(session: Session) -> Chooser:

@@ -16,9 +16,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.manifest import Object
 from cleave.sums.cellwise import StoredPlan, SummedRows, stored_plan
-from cleave.sums.scan import scan
 from cleave.sums.stored import Stored
-from cleave.table.progress import Silent
 from cleave_services.links import Links
 from cleave_services.plain.stored import aggregate_stored
 from cleave_services.sensitive.stored import answer_scan
@@ -35,15 +33,18 @@ Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and 
 class Services:
     """Both, over the wire's own forms. `asked`: the names of endpoints, in order."""
 
+    transport = None
+    sums_asked = 0
+
     def __init__(self, stores: Stores, harm: Harm = lambda _name, _request, reply: reply) -> None:
         self._stores = stores
         self._harm = harm
         self.asked: list[str] = []
         self.bytes_sent = self.bytes_received = 0
 
-    def linked(self, which: Object, *, plain: bool = False) -> Linked:
+    def linked(self, which: Object, *, plain: bool = False, seconds: int = 900) -> Linked:
         store = self._stores.plain if plain else self._stores.sensitive
-        return Linked(link=store.link(which.name, 900), bytes=which.bytes, sha256=which.sha256)
+        return Linked(link=store.link(which.name, seconds), bytes=which.bytes, sha256=which.sha256)
 
     def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
         asked = self._sent("select", request)
@@ -111,9 +112,6 @@ def ask_by_scan(
 
 def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
     question = question_of(options, Deadline(HANGS))
-    sums = stored_sums(
-        *(stored, plan, question, fetches({plan.table.lower(): stored}, plan, pad=options.pad)),
-        *(lambda _: None, lambda _: ()),
-        lambda plan: scan(services, stored, plan, Silent()),
-    )
-    return finished(sums, question)
+    stored.remote = services
+    fetched = fetches({plan.table.lower(): stored}, plan, pad=options.pad)
+    return finished(stored_sums(stored, plan, question, fetched, lambda _: None), question)

@@ -35,8 +35,9 @@ from cleave.store.memory import Memory
 from cleave.store.put import put
 from cleave.store.vault import Vault
 from cleave.sums import job
-from cleave.sums.job import Answer, Job, ScanCall
+from cleave.sums.job import Answer, Job
 from cleave.sums.machine import Execution, Machine
+from cleave.sums.scan import ScanCall
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.sums.scanned import Question, Shape, Term, question, reduced, weights_of
+from cleave.sums.job import Term, reduced
+from cleave.sums.scanned import Question, Shape, question, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import DEFAULT_PROFILE

@@ -23,7 +23,7 @@ from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.table import LEAST_MEMORY
 from cleave_shared import limits
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import CleaveError, InputError
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 
@@ -177,3 +177,29 @@ def test_a_question_that_is_ended_reads_no_more(places: dict[str, Place], reason
     finally:
         release.set()
         place.store.on_range = lambda: None
+
+
+def test_a_failure_in_a_cell_has_the_same_requests(tmp_path: Path, key_file: Path) -> None:
+    """A WHERE over by columns that cannot be computed in some cell ends the question after its totals were read."""
+    found = []
+    for other in (2, -1):
+        folder = tmp_path / str(other)
+        folder.mkdir()
+        file = folder / "c.csv"
+        file.with_suffix(".schema.toml").write_text(COLUMNS)
+        file.write_text("day,k,n,note\n" + f"1,1,1.00,a\n{other},1,1.00,a\n" * 20)
+        store = Seen(folder / "store")
+        source = StoredSource(*(None, Stores(store, store), Access(key_file, no_passphrase)))
+        with Session(source) as session:
+            with of_files([file], name="c").read(None) as table:
+                putting.put(source._tables, table, "c", ("day",), Silent())
+            plan = session.plan("SELECT SUM(n) FROM c WHERE CAST(day AS UTINYINT) > 0", cloud_only=True)
+            store.requests.clear()
+            try:
+                answer = str(session.ask(plan).result.rows)
+            except InputError as error:
+                answer = type(error).__name__
+            found.append((sorted(store.requests, key=str), answer))
+    (first, shown), (second, failed) = found
+    assert (first and first == second, failed) == (True, "InputError")
+    assert "40" in shown

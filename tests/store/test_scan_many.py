@@ -147,10 +147,10 @@ def test_a_session_scans_it_and_plans_its_requests(many: Many) -> None:
 
 def test_requests_have_no_more_objects_and_bytes_than_a_service_reads(many: Many, monkeypatch: Any) -> None:
     stored = many.stored()
-    assert [len(run) for run in scanning.runs_of(stored)] == [many.run, many.segments - many.run]
+    assert [len(run) for run in stored.runs] == [many.run, many.segments - many.run]
     largest = max(each.plain.bytes for each in stored.manifest.segments if each.plain)
     monkeypatch.setattr(limits, "MAX_LINKED_BYTES", 3 * largest)
-    runs = scanning.runs_of(stored)
+    runs = many.stored().runs
     assert [each.id for run in runs for each in run] == [each.id for each in stored.manifest.segments]
     assert all(sum(each.plain.bytes for each in run if each.plain) <= 3 * largest for run in runs)
     monkeypatch.setattr(limits, "MAX_LINKED_BYTES", largest - 1)

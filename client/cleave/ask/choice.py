@@ -16,7 +16,7 @@ from cleave.sql.planner import Planner
 from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut
 from cleave.sums.cellwise import KeptTotals, StoredPlan, SummedRows, stored_plan, too_much
-from cleave.sums.scan import answer_of_scan, most_groups, runs_of, too_large
+from cleave.sums.scan import answer_of_scan, most_groups, too_large
 from cleave.sums.stored import Stored
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
@@ -177,7 +177,7 @@ class Chooser:
             return None
         if not cut.encrypted:
             return None
-        if not all(each.decomposable for each in cut.plain) and len(runs_of(self.stored)) > 1:
+        if not all(each.decomposable for each in cut.plain) and len(self.stored.runs) > 1:
             return None
         plan = stored_plan(cut, sums, self.stored.manifest.measures, whose=bool(self.stored.parties))
         return replace(plan, cloud_only=cloud_only)

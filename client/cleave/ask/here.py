@@ -81,9 +81,9 @@ class HereSource(Source):
 
         return describe_here(self.read(progress), plan, options)
 
-    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
+    def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Read the table."""
-        if self._lazy.prefetched and not plan.sends_nothing:
+        if self._lazy.prefetched and sends:
             from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
             from cleave.ask.session import import_finish  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from cleave.ask.session import import_finish
 from cleave.ask.source import GroupSums, Question, Usage
@@ -87,7 +88,7 @@ def encrypted_sums(
         counts=halves.counts.tolist(),
         responses=responses,
         local=halves.local,
-        figures=lambda members, groups: Figures(columns, job, members, groups.counts),
+        figures=partial(Figures, columns, job),
         usage=Usage(
             profile=key.profile.name,
             key_id=key.key_id,

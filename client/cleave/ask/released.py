@@ -31,14 +31,13 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner, names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut
-from cleave.sql.rejoin import Groups, Members
 from cleave.store.cells import Cells
 from cleave.store.identity import Identity
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure, Object
 from cleave.store.memory import Memory
 from cleave.store.schemas import read_stored_schema
-from cleave.sums.cellwise import KeptTotals, Selection, StoredPlan, stored_plan
+from cleave.sums.cellwise import KeptTotals, Selection, StoredPlan, figures_of, stored_plan
 from cleave.sums.sources import Part
 from cleave.sums.stored import CellTable
 from cleave.table.progress import Bars, Progress
@@ -293,7 +292,7 @@ class ReleaseSource(Source):
             ways=(Way("release", None, True, "the owner has released totals of cells, and nothing else"),),
         )
 
-    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
+    def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Does nothing: a release is read when a question is planned."""
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
@@ -313,11 +312,7 @@ class ReleaseSource(Source):
         with question.clock.stage("ask"):
             cells = release.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
             selection = Selection(cells, release.cells.rows, mine)
-            totals = release.sums(mine.parts)
-
-        def figures(members: Sequence[Members], groups: Groups) -> Sequence[object]:  # noqa: ARG001 - keys are known
-            return selection.figures(totals, release.measures, members) if mine.encrypted else [()] * len(members)
-
+            sums = selection.sums(release.sums(mine.parts), release.measures)
         read, self._read = self._read, []
         yield GroupSums(
             plan=mine,
@@ -325,7 +320,7 @@ class ReleaseSource(Source):
             counts=selection.counts,
             responses=[],
             local=[],
-            figures=figures,
+            figures=figures_of(mine, sums, release.measures),
             usage=Usage(rows=sum(release.totals.rows), objects_read=len(read), bytes_read=sum(read)),
             checks={"signature": "passed", "stored": "passed"},
             warnings=release.warnings(mine, selection),

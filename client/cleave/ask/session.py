@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from cleave.ask.options import LONGEST_TIMEOUT
-from cleave.ask.source import DEFAULTS, Clock, GroupSums, Loaded, Options, Question, Result, Source
+from cleave.ask.source import DEFAULTS, Clock, GroupSums, Options, Question, Result, Source
 from cleave.ask.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -126,9 +126,8 @@ class Session:
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
-        guarded = self._guarded(plan, options)
-        self.source.prepare(plan, self._bars)
-        answer = self._run(lambda deadline: self._answer(plan, guarded, deadline), seconds)
+        self.source.prepare(self._bars, sends=not plan.sends_nothing)
+        answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds)
         if strict and answer.result.warnings:
             raise Undecided(
                 "; ".join(answer.result.warnings),
@@ -136,15 +135,14 @@ class Session:
             )
         return answer
 
-    def _answer(self, plan: QueryPlan | LocalPlan, options: Options, deadline: Deadline) -> Result:
+    def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, deadline: Deadline) -> Result:
+        guarded = self._guarded(plan, options)
         with self._bars() as progress:
-            question = Question(options, progress, deadline, Clock())
-            if isinstance(plan, LocalPlan):
-                require_no_min_group(plan, options.min_group)
-                with self.source.load(plan, question) as loaded:
-                    return finished_whole(loaded, plan, question)
-            with self.source.sums(plan, question) as sums:
-                return finished(sums, question)
+            question = Question(guarded, progress, deadline, Clock())
+            if isinstance(plan, QueryPlan):
+                with self.source.sums(plan, question) as sums:
+                    return finished(sums, question)
+            return finished_whole(self.source, plan, question)
 
     def _guarded(self, plan: QueryPlan | LocalPlan, options: Options | None) -> Options:
         """With the source's own least size of groups where none is asked for."""
@@ -192,7 +190,7 @@ def finished(sums: GroupSums, question: Question) -> Result:
         every, of = regroup(plan, groups, sums.responses)
         every = replace(every, local=sums.local)
         shown, members, small, withheld = suppress_small(every, of, of, groups.counts, least)
-        result = finish(plan, shown, sums.figures(members, groups))
+        result = finish(plan, shown, sums.figures(members, groups.counts))
         warnings = [*sums.warnings, *result.warnings]
         result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
     usage = sums.usage
@@ -203,39 +201,37 @@ def finished(sums: GroupSums, question: Question) -> Result:
     return Result(result, sums.checks, usage, question.clock.seconds)
 
 
-def finished_whole(loaded: Loaded, plan: LocalPlan, question: Question) -> Result:
-    """The answer of DuckDB on this machine to a question as a whole.
+def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Result:
+    """The answer of DuckDB on this machine to a question as a whole, over the rows that `source` loads.
 
-    Raises InputError where it cannot be computed on these rows, OutOfTime once the question's time is over.
+    Raises QueryRefused for a least size of groups, InputError where it cannot be computed on these rows, OutOfTime once
+    the question's time is over.
     """
-    deadline = question.deadline
-
-    def run() -> list[list[object]]:
-        return run_select(loaded.table, loaded.name, plan.run or plan.sql, plan.types, deadline.left)
-
-    with question.clock.stage("local"):
-        # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
-        rows = within(deadline, lambda: deadline.call(run))
-    from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
-
-    exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
-    result = ResultTable(
-        columns=list(plan.outputs),
-        types=list(plan.types),
-        rows=rows,
-        bounds=[[0.0 if each else None for each in exact] for _ in rows],
-        exact=[[True if each else None for each in exact] for _ in rows],
-    )
-    return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
-
-
-def require_no_min_group(plan: LocalPlan, min_group: int) -> None:
-    """Raises QueryRefused for a least size of groups where whole rows are asked for."""
-    if min_group > 1:  # of one row every group is
+    if question.options.min_group > 1:  # of one row every group is
         raise QueryRefused(
             f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the query as a whole",
             hint=plan.hint or "select aggregates of groups",
         )
+    deadline = question.deadline
+    with source.load(plan, question) as loaded:
+
+        def run() -> list[list[object]]:
+            return run_select(loaded.table, loaded.name, plan.run or plan.sql, plan.types, deadline.left)
+
+        with question.clock.stage("local"):
+            # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
+            rows = within(deadline, lambda: deadline.call(run))
+        from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
+
+        exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
+        result = ResultTable(
+            columns=list(plan.outputs),
+            types=list(plan.types),
+            rows=rows,
+            bounds=[[0.0 if each else None for each in exact] for _ in rows],
+            exact=[[True if each else None for each in exact] for _ in rows],
+        )
+        return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
 
 
 def within(deadline: Deadline, work: Callable[[], T]) -> T:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.finish import ResultTable
     from cleave.sql.plan import LocalPlan, QueryPlan
-    from cleave.sql.rejoin import Groups, Members, Texts
+    from cleave.sql.rejoin import Members, Texts
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
@@ -50,8 +50,8 @@ class GroupSums:
 
     `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
     service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
-    encrypted aggregates of groups that are put together, by the finest groups they are made of. `usage` counts what
-    was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it.
+    encrypted aggregates of groups that are put together, by the finest groups they are made of and their rows. `usage`
+    counts what was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it.
     """
 
     plan: QueryPlan
@@ -59,7 +59,7 @@ class GroupSums:
     counts: list[int]
     responses: Sequence[PlainResponse]
     local: list[Texts]
-    figures: Callable[[Sequence[Members], Groups], Any]
+    figures: Callable[[Sequence[Members], Sequence[int]], Any]
     usage: Usage
     checks: dict[str, str]
     scanned: bool = False
@@ -124,8 +124,8 @@ class Source(Protocol):
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description: ...
 
-    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:
-        """Do the work that is not part of a query's time."""
+    def prepare(self, bars: Bars, *, sends: bool) -> None:
+        """Do the work that is not part of a query's time. `sends`: the query encrypts or asks a service."""
         ...
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - files are not waited for

@@ -23,7 +23,6 @@ from cleave.ask.stored_facts import describe_stored
 from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
 from cleave.ask.works import Fetch, fetches
 from cleave.ckks.key_file import open_key
-from cleave.finish import ResultTable
 from cleave.objects.cache import open_cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
@@ -38,7 +37,7 @@ from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
-from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
+from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
 from cleave.table.progress import Bars, Progress
@@ -47,7 +46,6 @@ from cleave.table.table import Table
 from cleave.text.figures import plain
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
-from cleave_shared.wire import PlainResponse
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -260,7 +258,7 @@ class StoredSource(Source):
         ways = self.chooser([mine.table, *joined], whose=_names_contributor(mine)).ways(mine, pad=options.pad)
         return describe_stored(tables, mine, options, ways, services=self._services.there)
 
-    def prepare(self, plan: QueryPlan | LocalPlan, bars: Bars) -> None:  # noqa: ARG002 - rows are read in its time
+    def prepare(self, bars: Bars, *, sends: bool) -> None:  # noqa: ARG002 - rows are read in the query's time
         if self._used:
             self._tables.reset_counts()  # the first question's count has what opening the table read
         self._used = True
@@ -324,7 +322,11 @@ class StoredSource(Source):
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():
-                    table.add_texts(name, _texts(answer.result))
+                    shown = answer.result
+                    texts = [[None if value is None else plain(value) for value in row] for row in shown.rows]
+                    values = [[row[place] for row in texts] for place in range(len(shown.types))]
+                    names = [column.name for column in shown.columns]
+                    table.add_texts(name, list(zip(names, shown.types, values, strict=True)))
             question.deadline.check()
             rows = sum(each.manifest.rows for each in tables.values())
             usages = [each.usage for each in answers.values()]
@@ -352,26 +354,15 @@ class StoredSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = self._mine(plan)
-        stored, deadline = self._at(mine.table, whose=mine.whose), question.deadline
+        stored = self._at(mine.table, whose=mine.whose)
         fetched = self._fetches({mine.table.lower(): stored}, mine, question)
         if self._machine and not mine.scans:
             raise _no_scan()
         job = self._job(mine, self._machine) if self._machine else None  # refuses a store without jobs at once
-        stored.remote = remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, deadline)
-
-        def ask_scan(plan: StoredPlan) -> ScanAnswer:
-            if remote is None:
-                raise TypeError("a plan that asks the services, where there are none")
-            if job is not None:
-                from cleave.sums.job import scan_by_job  # noqa: PLC0415 - botocore takes 100 ms
-
-                return scan_by_job(remote, stored, plan, job, question.progress, deadline)
-            least = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
-            return scan(remote, stored, plan, question.progress, min(CALLS_UNDER_WAY, least))
-
+        stored.remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, question.deadline)
+        side_by_side = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
         try:
-            ask_plain = remote.aggregate if remote else _no_plain
-            yield stored_sums(stored, mine, question, fetched, self._at_work, ask_plain, ask_scan)
+            yield stored_sums(stored, mine, question, fetched, self._at_work, job, min(CALLS_UNDER_WAY, side_by_side))
         finally:
             stored.stop()
             stored.remote = None
@@ -432,15 +423,3 @@ def _names_of(plan: QueryPlan | LocalPlan) -> list[str]:
     if not isinstance(plan, LocalPlan):
         return [plan.table]
     return [plan.table, *plan.reads, *(each.table for each in plan.inner.values())]
-
-
-def _texts(result: ResultTable) -> list[tuple[str, str, list[str | None]]]:
-    """Name, type and texts of each column."""
-    return [
-        (column.name, type_, [None if row[place] is None else plain(row[place]) for row in result.rows])
-        for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
-    ]
-
-
-def _no_plain(plan: QueryPlan) -> Sequence[PlainResponse]:
-    raise TypeError(f"a plan that asks the plain service of {plan.table!r}, where there is none")

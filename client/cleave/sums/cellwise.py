@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -112,13 +113,11 @@ Sums = dict[Part | None, list[int]]  # of one argument: each part's total by gro
 
 
 def figures_of(
-    plan: StoredPlan, sums: Sequence[Sums], measures: Sequence[Measure], members: Sequence[Members]
-) -> list[list[Figure]]:
-    """Return the figures of all that `members` says which groups it is made of, the encrypted aggregates; `sums` by
-    argument.
-    """
+    plan: StoredPlan, sums: Sequence[Sums], measures: Sequence[Measure]
+) -> Callable[[Sequence[Members], Sequence[int]], list[list[Figure]]]:
+    """Return the encrypted aggregates of groups that are put together, by their members; `sums` by argument."""
     figures = [_figure(plan, each, sums[each.arguments[0]], measures) for each in plan.encrypted]
-    return [[figure(of) for figure in figures] for of in members]
+    return lambda members, _: [[figure(of) for figure in figures] for of in members]
 
 
 def _figure(
@@ -155,7 +154,11 @@ class Selection:
         self.keys: list[Texts] = [()]
         if cells is not None:
             self._select(cells)
-        self.counts = self._sums(self._rows, None)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Rows of each group."""
+        return self._sums(self._rows, None)
 
     def _select(self, cells: Table) -> None:
         plan = self._plan
@@ -171,12 +174,8 @@ class Selection:
         self.keys = halves.keys
         halves.close()
 
-    def figures(
-        self, totals: Mapping[Part, Integers], measures: Sequence[Measure], members: Sequence[Members]
-    ) -> list[list[Figure]]:
-        """Return the figures of all that `members` says which groups it is made of, from the cells' totals of what is
-        needed.
-        """
+    def sums(self, totals: Mapping[Part, Integers], measures: Sequence[Measure]) -> list[Sums]:
+        """Return the sums by argument, from the cells' totals of `measures` that the plan needs."""
         sums: list[Sums] = []
         for source in self._plan.sources:
             of = {number for number, _ in source.terms}
@@ -184,7 +183,7 @@ class Selection:
             counted = source.counted(measures)
             summed[None] = self._sums(self._rows, source.filter) if counted is None else summed[counted, "count"]
             sums.append(summed)
-        return figures_of(self._plan, sums, measures, members)
+        return sums
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
         """Return the sums of `entries` (cells,) over every group's cells."""

@@ -30,15 +30,15 @@ from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.machine import Execution, Machine
-from cleave.sums.remote import Remote, read_kept
-from cleave.sums.scan import Scan, ScanAnswer, request_of, select
-from cleave.sums.scanned import Question, Shape, Term, reduced, weights_of
+from cleave.sums.remote import read_kept
+from cleave.sums.scan import Scan, ScanAnswer, ScanCall, select
+from cleave.sums.scanned import Piece, Question, Shape, weights_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
 from cleave_shared.records import dataclass
-from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, ScanRequest, StoredAnswer
+from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, StoredAnswer
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600
@@ -46,41 +46,30 @@ CALLS_OF_A_BATCH = 40  # fewer where links are long, see `_of_one_state`
 _WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at an execution, the last for ever
 _WRITERS = 8
 _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --stop-job"
-
-
-@dataclass(frozen=True, slots=True)
-class ScanCall:
-    """One call. `request`: its envelope, with links that count for LINK_SECONDS; made when it is about to be stored."""
-
-    segment: str
-    question: Question
-    request: Callable[[], ScanRequest]
+Term = tuple[int, int]  # a step, and a place among the ciphertexts of its answer
 
 
 class _Batch(StoredModel):
-    """`calls`: each with its segment, without the masks that only the service needs. `results`: where the answer may
-    be, by attempt. `mark`: of the question that this answers.
+    """`calls`: each with its segment, without the masks that only the service needs. `shape`: of the answer to all.
+    `results`: where it may be, by attempt. `mark`: of the question that it answers.
     """
 
     calls: tuple[tuple[Hex, Question], ...]
+    shape: Shape
     results: tuple[str, ...]
     mark: str
 
-    @property
-    def shapes(self) -> list[Shape]:
-        return [question.shape for _, question in self.calls]
-
 
 class _State(StoredModel):
-    """`execution`: its name. `content`: what it is started with. `counts`: rows of each group. `results`: where the
-    answer of all may be; none where batches are not added up further. `objects`: all there is of the job.
+    """`execution`: its name. `content`: what it is started with. `counts`: rows of each group. `shape`: of the answer
+    of all. `results`: where it may be; none where batches are not added up further. `objects`: all there is of the job.
     """
 
     execution: str
     content: dict[str, Any]
-    window: int
     counts: tuple[int, ...]
     batches: tuple[_Batch, ...]
+    shape: Shape
     results: tuple[str, ...]
     mark: str
     objects: tuple[str, ...]
@@ -99,16 +88,33 @@ class Job:
     """One question over one version of a table."""
 
     def __init__(
-        self, storage: Storage, folder: str, vault: Vault, machine: Machine, name: str, key_of: Callable[[str], str]
+        self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, key_of: Callable[[str], str]
     ) -> None:
-        """`folder`: of the table, tables/SET. `name`: 32 hex digits. `key_of`: an object's key in its bucket."""
+        """`folder`: of the table, tables/SET. `question`: with the table's version. `key_of`: an object's key."""
         self._storage = storage
         self._key_of = key_of
         self._set = folder.removeprefix("tables/")
         self._vault = vault
         self._machine = machine
-        self._state_name = f"results/{self._set}/{name}"
-        self._name = name
+        self._name = vault.pseudorandom(f"job/{question}", 16).hex()  # only the owner can tell the question by it
+        self._state_name = f"results/{self._set}/{self._name}"
+
+    def scan(self, stored: Stored, plan: StoredPlan, progress: Progress, deadline: Deadline) -> ScanAnswer:
+        """Raises what `run` raises, CheckFailed."""
+        scanning = Scan(stored, plan, select(stored, plan))
+        calls = partial(scanning.calls, weights_of(len(scanning.rows)), LINK_SECONDS)  # as long as a job may take
+        key = (stored.manifest.profile, stored.manifest.table_id)
+        advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
+
+        def show(batches: int, of: int) -> None:
+            nonlocal done
+            now = stored.manifest.rows * batches // of
+            advance(now - done)
+            done = now
+
+        for answer in self.run(calls, scanning.rows, SCAN_ROWS, key, deadline, show):
+            scanning.sums.accept(answer.shape, answer.files, answer.calls)
+        return scanning.answer()
 
     def run(
         self,
@@ -178,7 +184,7 @@ class Job:
         self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str], written: list[str]
     ) -> _State:
         batches: list[_Batch] = []
-        listed, shapes = [], []
+        listed = []
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
@@ -189,15 +195,14 @@ class Job:
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
                     listed.append({"calls": steps, "reduce": step})
                     calls_of = tuple((each.call.segment, _unmasked(each.call.question)) for each in batch)
-                    batches.append(_Batch(calls=calls_of, results=results, mark=mark))
-                    shapes.append(shape)
+                    batches.append(_Batch(calls=calls_of, shape=shape, results=results, mark=mark))
         if not batches:
             raise InputError("the query selects no rows", hint="run it without --job")
         if len(batches) > limits.MAX_REDUCED:
             raise InputError(
                 f"the job has {len(batches)} batches of calls, at most {limits.MAX_REDUCED:,} are possible"
             )
-        shape, terms = reduced(shapes, window)
+        shape, terms = reduced([each.shape for each in batches], window)
         final: tuple[dict[str, Any], tuple[str, ...], str] = {}, (), ""
         if shape.results <= limits.MAX_STORED_SUMS:
             final = self._reduce(0, [each.results for each in batches], "reduced", terms, key, written)
@@ -205,9 +210,9 @@ class Job:
         return _State(
             execution=f"{self._name}-{new_id()[:8]}",
             content={"batches": self._key_of(batches_name), "reduce": final[0]},
-            window=window,
             counts=tuple(counts),
             batches=tuple(batches),
+            shape=shape,
             results=final[1],
             mark=final[2],
             objects=tuple(written),
@@ -280,25 +285,22 @@ class Job:
 
     def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
         """Raises CheckFailed for an answer that is not the one the machine speaks of."""
-        shapes = [reduced(batch.shapes, state.window)[0] for batch in state.batches]
         try:
             if state.results:
-                answered = Answered.model_validate(output)
                 calls = [each for batch in state.batches for each in batch.calls]
-                shape = reduced(shapes, state.window)[0]
-                yield Answer(shape, self._read(state.results, state.mark, answered, shape), calls)
+                yield Answer(state.shape, self._read(state, Answered.model_validate(output)), calls)
                 return
             parts = {part.number: part for part in map(Answered.model_validate, output["reduce"]["parts"])}
-            for number, (batch, shape) in enumerate(zip(state.batches, shapes, strict=True)):
-                yield Answer(shape, self._read(batch.results, batch.mark, parts[number], shape), batch.calls)
+            for number, batch in enumerate(state.batches):
+                yield Answer(batch.shape, self._read(batch, parts[number]), batch.calls)
         except (ValidationError, KeyError, TypeError, IndexError):
             raise _foreign() from None
 
-    def _read(self, names: Sequence[str], mark: str, answered: Answered, shape: Shape) -> list[bytes]:
+    def _read(self, step: _Batch | _State, answered: Answered) -> list[bytes]:
         claim = StoredAnswer(bytes=answered.bytes, sha256=answered.sha256)
-        sums = read_kept(self._storage, names[answered.attempt], claim, Reduced, bytes.fromhex(mark))
+        sums = read_kept(self._storage, step.results[answered.attempt], claim, Reduced, bytes.fromhex(step.mark))
         files = [blob for each in sums.totals for blob in each] if sums is not None else []
-        if len(files) != shape.results:
+        if len(files) != step.shape.results:
             raise _foreign()
         return files
 
@@ -320,6 +322,31 @@ class _Calling:
     def bytes(self) -> int:
         """Return the bytes of a state: the step, and what it answers with."""
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
+
+
+def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
+    """Return the sum of the answers of steps, and the terms of each of its ciphertexts. `window`: rows a sum may
+    have.
+    """
+    lanes = sorted({lane for shape in shapes for lane in shape.lanes})
+    places = [shape.places() for shape in shapes]
+    by_lane: dict[int, tuple[Piece, ...]] = {}
+    terms: list[list[Term]] = []
+    for lane in lanes:
+        having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
+        terms.append([(step, places[step][lane]) for step, _ in having])
+        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: rows, terms
+        for step, pieces in having:
+            for at, (group, rows) in enumerate(pieces, 1):
+                partial = sums.setdefault(group, [])
+                term = (step, places[step][lane] + at)
+                if partial and partial[-1][0] + rows <= window:
+                    partial[-1] = (partial[-1][0] + rows, [*partial[-1][1], term])
+                else:
+                    partial.append((rows, [term]))
+        by_lane[lane] = tuple((group, rows) for group, each in sums.items() for rows, _ in each)
+        terms += [added for each in sums.values() for _, added in each]
+    return Shape(by_lane), terms
 
 
 def _unmasked(question: Question) -> Question:
@@ -370,30 +397,4 @@ def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql:
         )
     manifest = stored.manifest
     identity = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
-    name = stored.vault.pseudorandom(f"job/{identity}", 16).hex()  # only the owner can tell the question by it
-    return Job(storage, folder, stored.vault, machine, name, inside.key)
-
-
-def scan_by_job(
-    remote: Remote, stored: Stored, plan: StoredPlan, job: Job, progress: Progress, deadline: Deadline
-) -> ScanAnswer:
-    """Raises what `Job.run` raises, CheckFailed."""
-    scanning = Scan(stored, plan, select(remote, stored, plan))
-    linked = partial(remote.linked, seconds=LINK_SECONDS)  # for as long as a job may take
-
-    def calls() -> Iterator[ScanCall]:
-        for call in scanning.calls(weights_of(len(scanning.rows))):
-            yield ScanCall(call.segment.id, call.question, partial(request_of, call, linked, stored))
-
-    key = (stored.manifest.profile, stored.manifest.table_id)
-    advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
-
-    def show(batches: int, of: int) -> None:
-        nonlocal done
-        now = stored.manifest.rows * batches // of
-        advance(now - done)
-        done = now
-
-    for answer in job.run(calls, scanning.rows, SCAN_ROWS, key, deadline, show):
-        scanning.sums.accept(answer.shape, answer.files, answer.calls)
-    return scanning.answer()
+    return Job(storage, folder, stored.vault, machine, identity, inside.key)

@@ -15,16 +15,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
-from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS, columns_of_rows
-from cleave.store.manifest import Object, Segment
+from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.sums.cellwise import StoredPlan, Sums
-from cleave.sums.remote import Remote, divided, groups_of
+from cleave.sums.remote import LINK_SECONDS, groups_of
 from cleave.sums.scanned import Question, Scanned, cut, question, stored_order
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
@@ -83,7 +84,7 @@ def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) 
     return [int(count) for count in counts]
 
 
-def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
     """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
 
     Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
@@ -92,7 +93,7 @@ def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int =
     answers: list[tuple[PlainResponse, list[_RowSets]]] = []
     size = 0
     with ThreadPoolExecutor(side_by_side, "select") as pool:
-        for answer in pool.map(lambda run: _selected(asking, stored, plan, run), runs_of(stored)):
+        for answer in pool.map(lambda run: _selected(stored, plan, run), stored.runs):
             size += sum(each.size for each in answer[1])
             if size > MOST_ROW_SETS:
                 raise ManyGroupsError(
@@ -112,12 +113,10 @@ def select(asking: Remote, stored: Stored, plan: StoredPlan, side_by_side: int =
     return Selected(responses, merged.keys, merged.counts, tuple(sets))
 
 
-def _selected(
-    asking: Remote, stored: Stored, plan: StoredPlan, run: Sequence[Segment]
-) -> tuple[PlainResponse, list[_RowSets]]:
+def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
     request = StoredPlainRequest(
-        objects=[asking.linked(each.plain, plain=True) for each in run if each.plain is not None],
+        objects=[stored.services.linked(each.plain, plain=True) for each in run if each.plain is not None],
         rows=[each.rows for each in run],
         columns=plain_columns(stored, plan),
         where=plan.where,
@@ -126,7 +125,7 @@ def _selected(
         members=True,
         filters=plan.filters,
     )
-    answer = asking.grouped(request)
+    answer = stored.services.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
     if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
@@ -149,13 +148,6 @@ def _selected(
     return groups_of(answer, stored.manifest.table_id), sets
 
 
-def runs_of(stored: Stored) -> list[list[Segment]]:
-    """The segments by request of the plain service: as many as it reads for one. Raises StoreError."""
-    segments = iter(stored.manifest.segments)
-    plain = [each.plain for each in stored.manifest.segments if each.plain is not None]
-    return [list(islice(segments, len(run))) for run in divided(plain, limits.MAX_PLAIN_OBJECTS)]
-
-
 def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
     """Those the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
     read = {*plan.selecting, *plan.plain_columns, *(name for each in plan.arguments for name in each.columns)}
@@ -168,39 +160,35 @@ class ScanAnswer:
 
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
+    counts: list[int]
     sums: list[Sums]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the sensitive service: what is asked about one segment."""
+class ScanCall:
+    """One call of the sensitive service about one segment. `request`: its links expire, so it is made when sent."""
 
-    segment: Segment
+    segment: str
     question: Question
+    request: Callable[[], ScanRequest]
 
 
 Totals = list[list[bytes]]
 
 
-def scan(
-    asking: Remote,
-    stored: Stored,
-    plan: StoredPlan,
-    progress: Progress,
-    side_by_side: int = CALLS_UNDER_WAY,
-) -> ScanAnswer:
+def scan(stored: Stored, plan: StoredPlan, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
     """`side_by_side`: calls under way at once.
 
     Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
     """
     require_few(stored, plan, 1)
-    selected = select(asking, stored, plan, side_by_side)
+    selected = select(stored, plan, side_by_side)
     require_few(stored, plan, len(selected.counts))
     scanning = Scan(stored, plan, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
     left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
-    answers = sent(asking, stored, scanning.calls(), side_by_side)
-    for segment, about in groupby(answers, key=lambda each: each[0].segment.id):
+    answers = sent(stored, scanning.calls(), side_by_side)
+    for segment, about in groupby(answers, key=lambda each: each[0].segment):
         for call, totals in about:
             files = [blob for lane in totals for blob in lane]
             scanning.sums.accept(call.question.shape, files, [(segment, call.question)])
@@ -231,9 +219,7 @@ def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
     """Bound the answer of a scan of `groups` groups."""
     each = [results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments]
     filters = 1 + len({source.filter for source in plan.sources if source.filter is not None})
-    row_sets = [
-        filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in runs_of(stored)
-    ]
+    row_sets = [filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in stored.runs]
     calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
     size = sum(each) * limits.MASKED_RESULT_BYTES + sum(row_sets)
     return AnswerSize(sum(each), calls, size, len(row_sets), max(row_sets, default=0), groups)
@@ -278,8 +264,7 @@ def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
 
 def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
     """The lanes of rows that hold what `plan` adds up."""
-    lanes, columns = stored.row_lanes, enumerate(columns_of_rows(stored.manifest))
-    return {lane for at, each in columns if (each.measure, each.part) in plan.parts for lane in lanes.of(at)}
+    return {lane for part in plan.parts for lane in stored.row_lanes.of(stored.row_columns[part])}
 
 
 def parts_by_filter(plan: StoredPlan) -> dict[str | None, list[Part]]:
@@ -302,22 +287,21 @@ class Scan:
         self._plan = plan
         self._selected = selected
         self._groups = len(selected.counts)
-        columns = enumerate(columns_of_rows(stored.manifest))
-        self._columns: dict[Part, int] = {(each.measure, each.part): at for at, each in columns}
         self._wanted = {filter_: parts for filter_, parts in parts_by_filter(plan).items() if parts}
         self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
         self.sums = Scanned(stored.row_lanes, stored.cipher)
 
-    def calls(self, weights: Sequence[int] | None = None) -> Iterator[Call]:
+    def calls(self, weights: Sequence[int] | None = None, seconds: int = LINK_SECONDS) -> Iterator[ScanCall]:
         """All there are, segment after segment, whose order is read when its calls are taken.
 
-        `weights`: of the groups, where answers are to be added up.
+        `weights`: of the groups, where answers are to be added up. `seconds`: for which links count.
         """
-        lanes = self._stored.row_lanes
+        linked = partial(self._stored.services.linked, seconds=seconds)
+        lanes, columns = self._stored.row_lanes, self._stored.row_columns
         for number, segment in enumerate(self._stored.manifest.segments):
             order = None  # megabytes, for which nothing is read where no row is selected
             for place, (filter_, parts) in enumerate(self._wanted.items()):
-                needed = sorted({lane for part in parts for lane in lanes.of(self._columns[part])})
+                needed = sorted({lane for part in parts for lane in lanes.of(columns[part])})
                 numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue
@@ -325,7 +309,9 @@ class Scan:
                 placed = stored_order(numbers, order, lanes.capacity)
                 for each in cut(placed, self._groups, needed, SCAN_ROWS):
                     groups = tuple(place * self._groups + group for group in each.groups)
-                    yield Call(segment, question(replace(each, groups=groups), weights))
+                    about = question(replace(each, groups=groups), weights)
+                    request = partial(request_of, segment, about, linked, self._stored.manifest)
+                    yield ScanCall(segment.id, about, request)
 
     def answer(self) -> ScanAnswer:
         """The sums by argument and group, in the order of the plain service's groups, once all answers are in.
@@ -334,14 +320,14 @@ class Scan:
         """
         totals = {
             (filter_, part): [
-                self.sums.total(self._columns[part], group, self.rows[group])
+                self.sums.total(self._stored.row_columns[part], group, self.rows[group])
                 for group in range(place * self._groups, (place + 1) * self._groups)
             ]
             for place, (filter_, parts) in enumerate(self._wanted.items())
             for part in parts
         }
         sums = [self._of_argument(source, totals) for source in self._plan.sources]
-        return ScanAnswer(self._selected.responses, self._selected.keys, sums)
+        return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
     def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
@@ -365,15 +351,16 @@ def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
     return order
 
 
-def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -> ScanRequest:
-    """With links, which expire: made when it is sent."""
-    cut_, segment = call.question.cut, call.segment
+def request_of(
+    segment: Segment, about: Question, linked: Callable[[Object], Linked], manifest: Manifest
+) -> ScanRequest:
+    cut_ = about.cut
     assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.cellwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
     return ScanRequest(
-        profile=stored.manifest.profile,
-        key_id=stored.manifest.table_id,
-        label=call.question.label,
+        profile=manifest.profile,
+        key_id=manifest.table_id,
+        label=about.label,
         lanes=[
             [
                 ScanObject(**linked(segment.scan.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
@@ -384,21 +371,21 @@ def request_of(call: Call, linked: Callable[[Object], Linked], stored: Stored) -
         chunks=list(cut_.chunks),
         numbers=cut_.numbers,
         cuts=[list(each) for each in cut_.cuts],
-        weights=list(call.question.weights),
+        weights=list(about.weights),
     )
 
 
-def sent(
-    asking: Remote, stored: Stored, calls: Iterable[Call], side_by_side: int = CALLS_UNDER_WAY
-) -> Iterator[tuple[Call, Totals]]:
+def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, Totals]]:
     """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
     CheckFailed.
     """
 
-    def ask(call: Call) -> Totals:
-        return asking.scan(request_of(call, asking.linked, stored)).totals
+    services = stored.services
 
-    under_way: deque[tuple[Call, Future[Totals]]] = deque()
+    def ask(call: ScanCall) -> Totals:
+        return services.scan(call.request()).totals
+
+    under_way: deque[tuple[ScanCall, Future[Totals]]] = deque()
     pool = ThreadPoolExecutor(side_by_side, "scan")
     try:
         for call in calls:
@@ -413,7 +400,7 @@ def sent(
     pool.shutdown()
 
 
-def _first(under_way: deque[tuple[Call, Future[Totals]]]) -> tuple[Call, Totals]:
+def _first(under_way: deque[tuple[ScanCall, Future[Totals]]]) -> tuple[ScanCall, Totals]:
     """The answer to the first, once it is there. Raises what any of them raises meanwhile."""
     waiting = {future for _, future in under_way}
     call, first = under_way.popleft()

@@ -34,7 +34,6 @@ from cleave_shared.rowsets import Numbers
 
 _WEIGHTS = range(1, 1 << 15)
 
-Term = tuple[int, int]  # a step, and a place among the ciphertexts of its answer
 Piece = tuple[int, int]  # a group, and how many rows the sum is of
 
 
@@ -81,31 +80,6 @@ def question(cut: Cut, weights: Sequence[int] | None = None) -> Question:
     """`weights`: of all groups of the scan, where answers to several calls are to be added up; else the call's own."""
     taken = weights_of(len(cut.groups)) if weights is None else tuple(weights[group] for group in cut.groups)
     return Question(cut, secrets.token_hex(16), taken)
-
-
-def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
-    """Return the sum of the answers of steps, and the terms of each of its ciphertexts. `window`: rows a sum may
-    have.
-    """
-    lanes = sorted({lane for shape in shapes for lane in shape.lanes})
-    places = [shape.places() for shape in shapes]
-    by_lane: dict[int, tuple[Piece, ...]] = {}
-    terms: list[list[Term]] = []
-    for lane in lanes:
-        having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
-        terms.append([(step, places[step][lane]) for step, _ in having])
-        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: rows, terms
-        for step, pieces in having:
-            for at, (group, rows) in enumerate(pieces, 1):
-                partial = sums.setdefault(group, [])
-                term = (step, places[step][lane] + at)
-                if partial and partial[-1][0] + rows <= window:
-                    partial[-1] = (partial[-1][0] + rows, [*partial[-1][1], term])
-                else:
-                    partial.append((rows, [term]))
-        by_lane[lane] = tuple((group, rows) for group, each in sums.items() for rows, _ in each)
-        terms += [added for each in sums.values() for _, added in each]
-    return Shape(by_lane), terms
 
 
 class Scanned:

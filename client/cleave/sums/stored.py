@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
 from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
-from cleave.store.lanes import Integers, Lanes, row_lanes
-from cleave.store.manifest import NUMBER, Object
+from cleave.store.lanes import Integers, Lanes, columns_of_rows, row_lanes
+from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.rows import ResidentTables, Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
-from cleave.sums.remote import Remote
+from cleave.sums.cellwise import StoredPlan
+from cleave.sums.remote import Remote, divided
 from cleave.sums.sources import Part
 from cleave.sums.totals import TotalsReader
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
+from cleave_shared.wire import PlainResponse
 
 
 class CellTable:
@@ -99,6 +105,13 @@ class Stored:
         self.remote: Remote | None = None  # the services, for the question under way
 
     @property
+    def services(self) -> Remote:
+        """The services of a plan that asks them."""
+        if self.remote is None:
+            raise TypeError("a plan that asks the services, where there are none")
+        return self.remote
+
+    @property
     def profile(self) -> Profile:
         return PROFILES[self.manifest.profile]
 
@@ -162,9 +175,21 @@ class Stored:
         return Rows(self.tables, self.opened, self._session, self.parties)
 
     @cached_property
+    def row_columns(self) -> dict[Part, int]:
+        """The columns of the rows for scans, by what they hold."""
+        return {(each.measure, each.part): at for at, each in enumerate(columns_of_rows(self.manifest))}
+
+    @cached_property
     def row_lanes(self) -> Lanes:
         """Where the rows for scans are in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
+
+    @cached_property
+    def runs(self) -> list[Sequence[Segment]]:
+        """The segments by request of the plain service in a scan: as many as it reads for one. Raises StoreError."""
+        segments = iter(self.manifest.segments)
+        plain = [each.plain for each in self.manifest.segments if each.plain is not None]
+        return [list(islice(segments, len(run))) for run in divided(plain, limits.MAX_PLAIN_OBJECTS)]
 
     def stop(self) -> None:
         """End every wait for a service."""
@@ -172,6 +197,22 @@ class Stored:
             self.remote.stop()
         if "_apart" in self.__dict__:
             self._apart.stop()
+
+    def answers(self, plan: StoredPlan) -> tuple[Sequence[PlainResponse], Mapping[Part, Integers]]:
+        """Return the plain service's answer, and the totals: of both halves at once, and both in before one is judged.
+
+        Nothing forks meanwhile: rows were fetched before.
+        """
+        with ThreadPoolExecutor(1, "plain") as pool:
+            plain = pool.submit(self.services.aggregate, plan) if plan.asks_plain else None
+            try:
+                totals = self.totals(plan.parts) if plan.over_cells and plan.encrypted else {}
+            except CheckFailed:
+                raise
+            except BaseException:
+                self.stop()  # else the other half would be waited for
+                raise
+            return plain.result() if plain else [], totals
 
     def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
         """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where
