@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from cleave.table import lazy, stream
+from cleave.table import duck, lazy, stream
 from cleave.table.lazy import of_files, prefetch
 from cleave_shared.errors import InputError
 
@@ -46,6 +47,12 @@ def test_a_small_table_is_read_by_a_thread(path: Path, readers: list[str]) -> No
     # what is forked now is forked of one thread
     assert "table" not in {each.name for each in {*threading.enumerate()} - before}
     assert prefetch(table) is table
+
+
+def test_what_planning_needs_is_opened_beside_the_table(path: Path) -> None:
+    duck._instances.pop(os.getpid(), None)
+    with prefetch(of_files([path])).read(None):
+        assert os.getpid() in duck._instances
 
 
 def test_what_is_wrong_is_told_by_who_reads_it(path: Path) -> None:

@@ -20,7 +20,6 @@ from cleave.ckks.packing import Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
-from cleave.table.duck import connect_ahead
 from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
 from cleave_shared.errors import CheckFailed
 from cleave_shared.records import dataclass
@@ -78,7 +77,7 @@ def encrypted_sums(
             plain = pool.submit(both.ask_plain)
             if job and encryptors:
                 with clock.stage("sensitive"):
-                    both.ask_sensitive(job, encryptors, key.key_id, lambda: pool.submit(_prepare_finish))
+                    both.ask_sensitive(job, encryptors, key.key_id, lambda: pool.submit(import_finish))
             responses = plain.result()
     from cleave.ckks.figures import Figures  # noqa: PLC0415 - see import_finish
 
@@ -105,11 +104,6 @@ def encrypted_sums(
         | dict.fromkeys(CHECKS, "passed" if job else "not needed"),
         release=halves.close,
     )
-
-
-def _prepare_finish() -> None:
-    import_finish()
-    connect_ahead()
 
 
 @dataclass(frozen=True, slots=True)

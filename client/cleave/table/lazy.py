@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import duckdb
 
-from cleave.table.duck import connect_reading
+from cleave.table.duck import connect_ahead, connect_reading
 from cleave.table.inputs import Frame, Names, check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
@@ -90,6 +90,7 @@ def prefetch(table: LazyTable) -> LazyTable:
 
     def work() -> None:
         try:
+            connect_ahead()  # first: planning needs it before anything needs the rows
             done.set_result(table.read(None))
         except BaseException as error:  # noqa: BLE001 - `read` raises it
             done.set_exception(error)
