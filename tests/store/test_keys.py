@@ -221,7 +221,7 @@ def test_of_two_writers_the_second_changes_nothing(world: World) -> None:
     assert ("A", "f", 2, "2.00", 2.0, "Bob") in rows_of(world)
 
 
-@pytest.mark.parametrize("step", sampled(17, 2, 1))
+@pytest.mark.parametrize("step", sampled(17, 1, 1))
 def test_other_rows_do_not_go_on_where_an_upsert_was_killed(world: World, tmp_path: Path, step: int) -> None:
     """Its draft has segments without rows that the second one does not replace."""
     at, died = 0, True

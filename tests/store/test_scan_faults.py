@@ -35,7 +35,7 @@ from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
 from cleave_services.sensitive import scan
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
-from tests.campaign import FACTOR, FULL
+from tests.campaign import FACTOR, FULL, sampled
 from tests.conftest import no_passphrase
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.faulty import DAMAGES, damage
@@ -222,11 +222,12 @@ def test_the_service_does_otherwise(world: World, kind: str, monkeypatch: pytest
         assert isinstance(error, ServiceError if kind == "worker dies" else CheckFailed), error
 
 
-def test_objects_are_damaged(world: World) -> None:
+@pytest.mark.parametrize("step", sampled(2, 1, 1))
+def test_objects_are_damaged(world: World, step: int) -> None:
     rng, found = random.Random(6), 0
     stores = world.places("")
     every = [(store, name) for store in (stores.sensitive, stores.plain) for name in store.names("tables")]
-    kinds = DAMAGES * -(-ROUNDS // len(DAMAGES)) if ROUNDS > 1 else DAMAGES[::2]
+    kinds = DAMAGES * -(-ROUNDS // len(DAMAGES)) if FULL else DAMAGES[::step]
     for kind in kinds:
         store, name = rng.choice(every)
         whole = store.read(name)
