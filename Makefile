@@ -28,9 +28,10 @@ demo: $(CLIENT)
 	@echo '$$ cleave query tests/samples/patients.csv "$(DEMO)"' && \
 	$(BIN)/cleave query tests/samples/patients.csv "$(DEMO)"
 
-# A process for each core; one that has no tests left takes over some of another's. Bytecode is kept: tests start hundreds
-# of processes.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal --budgets
+# A process for each core and one more, for tests that wait; each takes up to 1 GB. One that has no tests left takes over
+# some of another's. Bytecode is kept: tests start hundreds of processes.
+WORKERS := $(shell echo $$(($$(nproc) + 1)))
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --budgets
 
 # Every test that is quick. Five minutes on two quiet cores.
 test: setup
