@@ -42,7 +42,7 @@ _UNIT = re.compile(
 _DIGITS = r"[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*(?:[eE][+-]?[0-9]+)?"
 _CENSORED = re.compile(CENSORED)
 _NUMBER_LIKE = re.compile(rf"\s*(?:[+-]?\s*{_DIGITS}|\({_DIGITS}\)|{_DIGITS}-)\s*")
-_BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"y", "n"})
+_BOOLEANS = ({"true", "false"}, {"true"}, {"false"}, {"yes", "no"}, {"y", "n"})
 # decimal and thousands separators, the likeliest first where several explain a file
 _POINT = ((".", ""), (".", ","))
 _COMMA = ((",", ""), (",", "."))
@@ -100,12 +100,13 @@ def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> No
                 f"SELECT {name} FROM {text.relation} WHERE {_solid(name, tokens)} LIMIT {_SAMPLE}"
             ).fetchall()
             draft.sample = tuple(one for (one,) in solid)
-        if draft.distinct <= MANY:
-            name = identifier(draft.name)
-            different = text.connection.execute(
-                f"SELECT DISTINCT {name} FROM {text.relation} WHERE {_solid(name, tokens)}"
-            )
-            draft.values = tuple(one for (one,) in different.fetchall())
+    few = [draft for draft in drafts if draft.distinct <= MANY]
+    for batch in (few[start : start + _BATCH] for start in range(0, len(few), _BATCH)):
+        names = [identifier(draft.name) for draft in batch]
+        lists = ", ".join(f"list(DISTINCT {name}) FILTER (WHERE {_solid(name, tokens)})" for name in names)
+        different = text.connection.execute(f"SELECT {lists} FROM {text.relation}").fetchall()[0]
+        for draft, values in zip(batch, different, strict=True):
+            draft.values = tuple(values or ())
 
 
 def _solid(name: str, tokens: tuple[str, ...]) -> str:
@@ -240,15 +241,9 @@ def _others(draft: Facts, odd: Sequence[str]) -> str:
 
 
 def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
-    if draft.distinct <= 2 * 6 + len(draft.tokens):  # each of two words in a few spellings
-        name = identifier(draft.name)
-        rows = text.connection.execute(
-            f"SELECT DISTINCT lower(trim({name})) FROM {text.relation} WHERE {_solid(name, tokens)}"
-        ).fetchall()
-        words = {word for (word,) in rows}
-        if words in _BOOLEANS or words in ({"true"}, {"false"}):
-            draft.type = "BOOLEAN"
-            return
+    if {one.strip(" ").lower() for one in draft.values} in _BOOLEANS:
+        draft.type = "BOOLEAN"
+        return
     for type_, pattern in (("DATE", DATE), ("TIMESTAMP", TIMESTAMP)):
         if all(re.fullmatch(pattern, one) for one in draft.sample) and _all_read(
             text, draft, type_, text.schema.dialect, tokens
