@@ -3,7 +3,7 @@
 In turn, so that what else the machine does weighs on all alike. wall is what a user waits, cpu what all its processes
 take together. The command runs as from a user's installation: its own environment, whose packages are those of this
 one, without what an editable install and tools of development add to every start of Python. With BESIDE=FOLDER, another
-checkout of the project (git worktree add), the same question is asked of that one too, in the same turns.
+checkout of the project (git worktree add), the same question is planned and asked there too, in the same turns.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def main() -> None:
             "cleave query": [python, *asked],
         }
         if given.beside is not None:
-            commands["cleave query, beside"] = [installed(folder / "beside", given.beside.resolve()), *asked]
+            other = installed(folder / "beside", given.beside.resolve())
+            commands["cleave plan, beside"] = [other, *commands["cleave plan"][1:]]
+            commands["cleave query, beside"] = [other, *asked]
         taken: dict[str, list[tuple[float, float]]] = {what: [] for what in commands}
         for run in range(given.runs + 1):
             for what, command in commands.items():
