@@ -209,7 +209,8 @@ class ReleaseSource(Source):
         totals = open_totals(self._identity, self._analyst, head, content)
         if totals.table.lower() != name.lower():
             raise CheckFailed("stored", "a release is another table's")
-        self._remember(name, head)
+        self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
+        self._memory.remember(self._tag("release", name), head.release, head.number)
         return Released(head, totals)
 
     def _head(self, name: str) -> ReleaseHead:
@@ -255,10 +256,6 @@ class ReleaseSource(Source):
                 "time: compare it with what the owner says over another channel (the number after @ may be higher)"
             )
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
-
-    def _remember(self, name: str, head: ReleaseHead) -> None:
-        self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
-        self._memory.remember(self._tag("release", name), head.release, head.number)
 
     def _tag(self, what: str, name: str) -> str:
         """Under which name a release of this store is remembered."""

@@ -236,8 +236,11 @@ class StoredSource(Source):
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
         """The stored tables that `plan` is over, its own first."""
-        names = [name for name in _names_of(plan) if name.lower() in self._held]
-        return {name.lower(): self._at(name, whose=_names_contributor(plan)) for name in names}
+        names = [plan.table]
+        if isinstance(plan, LocalPlan):
+            names += [*plan.reads, *(each.table for each in plan.inner.values())]
+        whose = _names_contributor(plan)
+        return {name.lower(): self._at(name, whose=whose) for name in names if name.lower() in self._held}
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
@@ -416,10 +419,3 @@ def _names_contributor(plan: QueryPlan | LocalPlan) -> bool:
             CONTRIBUTOR in each for each in plan.reads.values()
         )
     return isinstance(plan, StoredPlan) and plan.whose
-
-
-def _names_of(plan: QueryPlan | LocalPlan) -> list[str]:
-    """The tables that `plan` is over, its own first."""
-    if not isinstance(plan, LocalPlan):
-        return [plan.table]
-    return [plan.table, *plan.reads, *(each.table for each in plan.inner.values())]

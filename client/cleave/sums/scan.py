@@ -217,9 +217,10 @@ class AnswerSize:
 
 def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
     """Bound the answer of a scan of `groups` groups."""
-    each = [results_of(stored, plan, segment.rows, groups) for segment in stored.manifest.segments]
-    filters = 1 + len({source.filter for source in plan.sources if source.filter is not None})
-    row_sets = [filters * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in stored.runs]
+    sums = len(lanes_of_parts(stored, plan)) * len(parts_by_filter(plan))  # of each a check, and partial sums
+    each = [sums * (1 + groups + segment.rows // SCAN_ROWS) for segment in stored.manifest.segments]
+    numbers = 1 + len(plan.filters)
+    row_sets = [numbers * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in stored.runs]
     calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
     size = sum(each) * limits.MASKED_RESULT_BYTES + sum(row_sets)
     return AnswerSize(sum(each), calls, size, len(row_sets), max(row_sets, default=0), groups)
@@ -254,12 +255,6 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
             f"{many} are too many for a scan: {reason}",
             hint=f"{coarser if most else ''}raise --fetch-limit so that rows are fetched",
         )
-
-
-def results_of(stored: Stored, plan: StoredPlan, rows: int, groups: int) -> int:
-    """Most ciphertexts that come back of a segment of `rows` rows: of each lane a check, and partial sums."""
-    filters = len(parts_by_filter(plan))
-    return len(lanes_of_parts(stored, plan)) * filters * (1 + groups + rows // SCAN_ROWS)
 
 
 def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
