@@ -10,7 +10,7 @@ sum of up to `window` integers of its position, plus noise:
      |  real column E, scaled to fill the lane; noise in its last bits       |      a real lane
 
 - An exact column takes a field as wide as `window` times its limit, so that neighbours cannot meet. Below is the
-  guard: the noise of `window` chunks stays under half of it with probability 1 - 2^-128, so totals are exact integers.
+  guard: the noise of `window` chunks stays under half of it with probability 1 - 2^-127, so totals are exact integers.
 - A real column takes a lane of its own. Its scale is chosen when its values have been read; it never leaves the client.
 - A real column with declared bounds takes half a lane, as the exact column of its scaled and shifted values, where
   `digits` digits of every group's sum of magnitudes are certain all the same (`_narrow`).
@@ -30,7 +30,7 @@ from cleave.aggregates.columns import Column, Exact, Real
 from cleave_shared.records import dataclass
 
 FRESH_VARIANCE = 10.5  # of a ciphertext made with the secret key
-SIGMAS_EXACT = 13.37  # sqrt(2 ln(2 / 2^-128))
+SIGMAS_EXACT = 13.37  # more than sqrt(2 ln(2 / 2^-127))
 # Rounding real values with the error carried along (encode.py) changes the sum of a group by less than this.
 ROUNDING_UNITS = Fraction(1025, 1024)
 
@@ -96,7 +96,7 @@ def fields_of(place: Place) -> tuple[Field, ...]:
 
 
 def noise(terms: int) -> float:
-    """Return a bound that the error of `terms` added fresh ciphertexts stays below with probability 1 - 2^-128."""
+    """Return a bound that the error of `terms` added fresh ciphertexts stays below with probability 1 - 2^-127."""
     return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 
