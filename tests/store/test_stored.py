@@ -112,4 +112,4 @@ def test_names_that_tables_have_here_are_refused(world: World, tmp_path: Path, n
     ):
         put(world.tables, table, "t", [name], Silent())
     assert refused.value.hint is not None
-    assert list(world.tables.all()) == []
+    assert not world.tables.stores.sensitive.exists()
