@@ -297,3 +297,16 @@ def test_a_question_that_is_stopped_waits_no_longer(world: World) -> None:
     deadline.stop()
     with pytest.raises(Stopped):  # what the proxy breaks off in the end is another error
         stores.sensitive.read("t/a")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("kind", ["page", "empty"])
+def test_an_answer_that_lists_nothing_is_no_list(world: World, kind: str) -> None:
+    """Of status 200, as of a hotel's log-in page: nothing is deleted, and nothing is known to be absent."""
+    store = world.stores(faulty=True).sensitive
+    store.write("t/a", b"a")
+    world.proxy.arm(kind, lasting=True)
+    for work in (lambda: list(store.names("t")), lambda: store.delete(["t/a"])):
+        error = told(work)
+        assert error is not None
+        assert "stand before it" in str(error.hint)

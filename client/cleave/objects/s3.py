@@ -109,10 +109,11 @@ class Bucket:
 
     def delete(self, names: Iterable[str]) -> None:
         for batch in _batched(names):
-            listed = {"Objects": [{"Key": self.key(name)} for name in batch], "Quiet": True}
+            listed = {"Objects": [{"Key": self.key(name)} for name in batch]}
             answer = self._try(partial(self._client.delete_objects, Bucket=self._bucket, Delete=listed))
-            if errors := answer.get("Errors"):
-                raise StoreError(f"{self.location}: {len(errors)} objects could not be deleted", hint=_NOT_ALLOWED)
+            if left := len(batch) - len(answer.get("Deleted", ())):  # a log-in page has neither list
+                hint = _NOT_ALLOWED if answer.get("Errors") else _NOT_S3
+                raise StoreError(f"{self.location}: {left} objects could not be deleted", hint=hint)
 
     def link(self, name: str, seconds: int) -> str:
         return self._link("get_object", self._object(name), seconds)
@@ -223,7 +224,12 @@ class Bucket:
 
 
 def _keys_of(page: dict[str, Any] | None) -> list[str] | None:
-    return None if page is None else [str(each["Key"]) for each in page.get("Contents", ())]
+    """None after the last page. Raises ValueError for an answer that is no list."""
+    if page is None:
+        return None
+    if "IsTruncated" not in page:
+        raise ValueError("not a list")
+    return [str(each["Key"]) for each in page.get("Contents", ())]
 
 
 def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12
