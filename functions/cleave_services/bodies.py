@@ -6,13 +6,13 @@ Errors carry names of fields and rules, never values; of an unexpected error onl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, ServiceError, WireError
-from cleave_shared.records import dataclass
 
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST_ERROR = 1000

@@ -23,6 +23,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -30,7 +31,6 @@ from cleave_services import link_files
 from cleave_services.link_files import Broken
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.records import dataclass
 from cleave_shared.stored import SET, Linked, StoredAnswer
 
 if TYPE_CHECKING:

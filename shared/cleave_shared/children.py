@@ -28,12 +28,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from cleave_shared import errors
 from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
-from cleave_shared.records import dataclass
 
 _libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38

@@ -8,9 +8,8 @@ for a quantum attacker is 80 and 161 bits at N = 4096 and 8192; every profile he
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from cleave_shared.records import dataclass
 
 CLASSICAL_2024 = {4096: 106, 8192: 214, 16384: 430}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -134,13 +133,6 @@ def test_tests_and_benchmarks_do_not_import_each_other() -> None:
 def test_rooms_are_in_order() -> None:
     """The allowed edges hold no circle, so that neither can the rooms."""
     assert tuple(TopologicalSorter(ROOMS).static_order())
-
-
-def test_frozen_dataclasses_are_those_that_are_quick_to_define() -> None:
-    for path in itertools.chain(*SOURCES.values()):
-        if path.name != "records.py" and "dataclass(frozen=" in path.read_text():
-            assert "cleave_shared.records.dataclass" in imports(path), path
-            assert "dataclasses.dataclass" not in imports(path), path
 
 
 def test_there_is_no_import_circle() -> None:

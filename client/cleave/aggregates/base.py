@@ -7,7 +7,7 @@ total is read. An aggregate (cleave.aggregates.group) names the moments it needs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from flint import arb, fmpq
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
-from cleave_shared.records import dataclass
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)

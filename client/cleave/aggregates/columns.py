@@ -7,11 +7,10 @@ arrays: 64-bit words (words, rows), least significant first, or doubles (rows,).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from cleave_shared.records import dataclass
 
 Words = NDArray[np.uint64]  # (words, rows)
 Doubles = NDArray[np.float64]  # (rows,)

@@ -15,6 +15,7 @@ These hold for any c; one near the mean keeps d, and what cancels, small (docs/c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from flint import fmpq
 
@@ -22,7 +23,6 @@ from cleave.aggregates.balls import Number, figure_of, not_negative, null, numbe
 from cleave.aggregates.base import Estimate, Facts, Figure, Moment
 from cleave.aggregates.moments import Cross, Power, Sum
 from cleave_shared.errors import CheckFailed
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

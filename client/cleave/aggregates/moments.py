@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +17,6 @@ from cleave.aggregates import columns
 from cleave.aggregates.base import Moment, Reading
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
-from cleave_shared.records import dataclass
 
 UNIT = Fraction(1, 2**53)  # unit roundoff of a double: one rounding is off by this much of the result at most
 # The relative error of numpy's logarithm: 2 units in the last place. Its vectorised kernels state less than 1; a test

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from cleave.aggregates import columns
 from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 _HUGE = 2.0**1000  # above it x - c could overflow: such columns are not centred
 _CENTRE_BITS = 16  # any constant near the median will do; a short one makes most differences exact

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -23,7 +24,6 @@ from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
 from cleave_shared import children
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description

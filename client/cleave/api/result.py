@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, overload
@@ -15,7 +15,6 @@ from cleave.sql.plan import LocalPlan, QueryPlan, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave_shared.errors import extra
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

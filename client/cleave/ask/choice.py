@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cleave.ask.works import Cost, Way, Work, cost_of, groups_of, least_of_rows, rows_work, work_of
 from cleave.sql.plan import LocalPlan
@@ -22,7 +22,6 @@ from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import QueryRefused
-from cleave_shared.records import dataclass
 
 NO_PLAIN = "there is no plain service"
 WHOSE = "the plain half does not say which contributor a row is of"

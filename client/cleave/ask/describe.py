@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.params import Profile
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.works import Way  # the rooms of stored tables, which a query over files does without

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from cleave.ask.session import import_finish
@@ -22,7 +23,6 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
 from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
 from cleave_shared.errors import CheckFailed
-from cleave_shared.records import dataclass
 from cleave_shared.wire import PlainRequest, PlainResponse
 
 

@@ -6,13 +6,13 @@ A class here is a set of keyword arguments in Python (`stated`). `cleave.cli.opt
 # Without `from __future__ import annotations`: each `Flag` is read while the program runs, the types are not.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
 
 from cleave.ask.config import config_folder
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import UsageError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.source import Options

@@ -11,14 +11,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cleave.processes.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import UsageError
-from cleave_shared.records import dataclass
 from cleave_shared.wire import PlainResponse
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -32,7 +33,6 @@ from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind
 from cleave_shared import limits
-from cleave_shared.records import dataclass
 
 Cells = NDArray[np.bool_]
 

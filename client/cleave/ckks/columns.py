@@ -8,6 +8,7 @@ CORR(x, y) share the sum of x where the same rows count for both, which is so wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -18,7 +19,6 @@ from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Wo
 from cleave.aggregates.declared import AVG, COUNT, SUM
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.aggregates.operand import operand, present_in, require_values
-from cleave_shared.records import dataclass
 
 Kind = Literal["count", "sum", "mean"]
 _LINEAR: dict[Aggregate, Kind] = {COUNT: "count", SUM: "sum", AVG: "mean"}

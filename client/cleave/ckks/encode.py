@@ -14,6 +14,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from cleave.aggregates.columns import Doubles, Words
 from cleave.ckks.layout import ExactPlace, Layout, NarrowPlace, Place, WidePlace
 from cleave.ckks.packing import Packing
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 64 chunks) < 2^10; 64 16-bit values above it take 42 bits
 _LARGEST_SCALE = 1000  # of a column without any magnitude

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,7 +20,6 @@ from cleave.aggregates.balls import exact_double, inexact, null, precision, rati
 from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
 from cleave.ckks.columns import Columns, Linear
 from cleave.ckks.job import Job, Totals
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +20,6 @@ from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowPla
 from cleave.ckks.packing import Packing, Part, Piece
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.records import dataclass
 from cleave_shared.wire import MomentsRequest, MomentsResponse
 
 LEAST_TO_ADD = 12  # chunks: for fewer the other form is as quick, which takes no second context

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey, encoded, key_id_of
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import write_atomically
 from cleave_shared.errors import KeyFileError
-from cleave_shared.records import dataclass
 
 # A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.
 Passphrase = bytes | Callable[[], bytes] | None

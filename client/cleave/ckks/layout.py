@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cleave.aggregates.columns import Column, Exact, Real
-from cleave_shared.records import dataclass
 
 FRESH_VARIANCE = 10.5  # of a ciphertext made with the secret key
 SIGMAS_EXACT = 13.37  # more than sqrt(2 ln(2 / 2^-127))

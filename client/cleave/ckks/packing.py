@@ -17,6 +17,7 @@ groups there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,6 @@ from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
-from cleave_shared.records import dataclass
 
 # A seeded ciphertext's file over its 8 N bytes of residues: headers, the seed, zstd's framing.
 _FILE_OVERHEAD = 512

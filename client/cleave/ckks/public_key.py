@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +29,6 @@ from cleave.ckks.key_file import bytes_of, once
 from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
 from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
-from cleave_shared.records import dataclass
 
 VERSION = 3
 MAX_BYTES = 8 << 20

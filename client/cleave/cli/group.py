@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from cleave.table.progress import Progress
 from cleave.text.nearest import nearest
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,6 @@ from cleave.finish import numbers
 from cleave.finish.numbers import Special, ends, nearest_single, not_negative
 from cleave.finish.values import NULL, UNKNOWN, Text, Value, value_of
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_numeric
-from cleave_shared.records import dataclass
 
 PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
 _SPECIALS = {Special.NAN: math.nan, Special.UP: math.inf, Special.DOWN: -math.inf}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,6 @@ from cleave.finish.functions import number
 from cleave.finish.numbers import ZERO, Special, ends
 from cleave.finish.values import Atom, Result, Text, Value, atom_of, strict
 from cleave.table.types import FLOATS
-from cleave_shared.records import dataclass
 
 PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}  # DuckDB sorts NaN above Infinity
 _NUMBER = 1

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import duckdb
@@ -21,7 +21,6 @@ from cleave.sql.plan import Output
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.source import unique_names
 from cleave.text import figures
-from cleave_shared.records import dataclass
 
 FAULTS_ONLY = (
     "added up by a scan, which is checked against faults, not against a sensitive service that lies and sets the sums"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from flint import arb, fmpq
 
 from cleave.aggregates.balls import Number, rational
 from cleave.finish.numbers import Special, ball, hull, tidy
-from cleave_shared.records import dataclass
 
 _MOST = 8  # alternatives stored one by one
 

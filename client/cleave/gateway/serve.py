@@ -10,6 +10,7 @@ import os
 import signal
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ from cleave.share.users import read_users
 from cleave.transport.addresses import in_url, is_loopback, listen, unavailable
 from cleave_shared.errors import InputError
 from cleave_shared.fork_server import ForkServer
-from cleave_shared.records import dataclass
 
 _STOP_SECONDS: Final = 5
 

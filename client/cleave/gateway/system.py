@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import duckdb
@@ -18,7 +19,6 @@ from cleave.gateway.dialect import DATABASE, SYSTEM, Variables, parsed, system_t
 from cleave.table.duck import identifier, literal, private
 from cleave.table.types import decimals_of, digits_of
 from cleave_shared.errors import QueryRefused
-from cleave_shared.records import dataclass
 
 _COLLATION: Final = "utf8mb4_general_ci"
 _LONGEST_TEXT: Final = 1 << 16

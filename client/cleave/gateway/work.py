@@ -12,6 +12,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,7 +31,6 @@ from cleave.table.progress import no_bars
 from cleave.text.figures import plain
 from cleave_shared.children import Channel
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -9,6 +9,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cleave.gateway.queries import Queries
@@ -18,7 +19,6 @@ from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
 from cleave_shared.errors import CleaveError, CleaveWarning, ProcessDied
 from cleave_shared.fork_server import ForkServer
-from cleave_shared.records import dataclass
 
 _GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
 _MOST_FRAME: Final = 4 * MOST_BYTES

@@ -18,6 +18,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from types import FrameType
 from typing import Any
@@ -39,7 +40,6 @@ from cleave_services.sensitive import workers
 from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.records import dataclass
 from cleave_shared.version import VERSION
 
 _STOP_SECONDS = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from cleave.store import measures as of_measures
@@ -30,7 +30,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema, read_schema
 from cleave.table.types import canonical, decimals_of, is_number, range_of
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 _BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is left out stays"
 

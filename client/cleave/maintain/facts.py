@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
 from cleave_shared.errors import extra
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,7 +25,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

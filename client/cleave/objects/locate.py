@@ -17,6 +17,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,6 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave_shared import folder_store, limits
 from cleave_shared.errors import InputError, UsageError
 from cleave_shared.folder_store import ForeignEntry
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from botocore.session import Session

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -21,7 +21,6 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
 from cleave.table.types import is_number, range_of
-from cleave_shared.records import dataclass
 
 _BATCH = 10  # columns of one query: DuckDB plans hundreds of aggregates slowly
 _MARGIN = 4  # times the largest value

@@ -15,11 +15,10 @@ neighbouring parts of a name is looked up. Parts are never searched inside (`pag
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import pairwise
 
@@ -30,7 +29,6 @@ from cleave.propose import harmless
 from cleave.propose.harmless import LISTS, parts, runs, words
 from cleave.table.schema import Kind
 from cleave.table.types import TIMES, ZONED, is_number
-from cleave_shared.records import dataclass
 
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category
@@ -45,7 +43,7 @@ _LIFETIME = 40  # years that only birth dates span
 Shape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class Facts:
     """Facts of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 

@@ -28,11 +28,10 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-
-from cleave_shared.records import dataclass
 
 LISTS = tomllib.loads(files("cleave.propose").joinpath("words.toml").read_text("utf-8"))
 _PART = re.compile(r"U+(?!L)|U?L+|9+")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -16,7 +17,6 @@ from typing import Any, Literal
 from cleave.finish import ResultTable
 from cleave.text import figures
 from cleave.text.printable import printable
-from cleave_shared.records import dataclass
 
 MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them
 MOST_LINES = 8  # as many colours as people can distinguish

@@ -10,7 +10,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -26,7 +26,6 @@ from cleave.text import figures
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import extra
-from cleave_shared.records import dataclass
 from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from pydantic import ValidationError
@@ -40,7 +40,6 @@ from cleave.table.progress import Progress
 from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, read_public_key
@@ -50,7 +51,6 @@ from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey, changed
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
-from cleave_shared.records import dataclass
 
 _Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
 _NO_KEY = "0" * 64

@@ -11,7 +11,7 @@ import base64
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, public_side, read_public_key
@@ -39,7 +39,6 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
-from cleave_shared.records import dataclass
 
 LEAST = 3  # rows of a cell: two values follow from their sum and that of their squares
 MOST_ANALYSTS = 256

@@ -14,9 +14,7 @@ N rows, the measure is not shown in the cell, or the cell not renewed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-from cleave_shared.records import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ is said here before they are encrypted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
@@ -15,7 +16,6 @@ from cleave.sql.ranges import BOOLEAN, Range, cast, range_of_type, round_outward
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 from cleave_shared.errors import QueryRefused
-from cleave_shared.records import dataclass
 
 _MAX_NODES = 300  # of an expression: each one's type is asked of DuckDB, in one statement as long as all of them
 _MAX_EXPONENT = 8

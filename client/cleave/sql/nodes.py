@@ -7,14 +7,13 @@ sets brackets enough that DuckDB's parser makes the same tree of its SQL again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import TypeVar
 
 from cleave.sql.functions import AGGREGATE_NAMES
 from cleave.table.duck import identifier, literal
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
-from cleave_shared.records import dataclass
 
 T = TypeVar("T", bound="Node")
 

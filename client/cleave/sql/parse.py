@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import duckdb
 
@@ -15,7 +16,6 @@ from cleave.table.duck import identifier, parts_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
-from cleave_shared.records import dataclass
 
 MAIN = "main"  # DuckDB's schema for tables of no other
 ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"

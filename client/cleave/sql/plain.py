@@ -9,13 +9,12 @@ a remainder above half of n counts up, and an interval's months, days and micros
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES
 from cleave.sql.nodes import Call, Column, Node, write
 from cleave.sql.read import expression_of
 from cleave.table.types import ZONED
-from cleave_shared.records import dataclass
 
 # Combined by the same function: f(rows) = f(f(part), f(part), ...).
 _SELF = frozenset(

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.nodes import Node
 from cleave.table.types import range_of
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ rounded ends. What rounds more than once is widened by `SLACK`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from cleave.table.types import decimals_of, range_of
-from cleave_shared.records import dataclass
 
 SLACK = Fraction(8, 2**53)  # relative: eight roundings of a double to nearest
 _MANTISSA = {"FLOAT": 24, "DOUBLE": 53}  # bits

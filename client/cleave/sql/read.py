@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -18,7 +19,6 @@ from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, parts_of, scratch, tree_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
-from cleave_shared.records import dataclass
 
 Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
 

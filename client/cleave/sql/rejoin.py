@@ -9,14 +9,13 @@ by the set.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import duckdb
 
 from cleave.sql.plan import QueryPlan
 from cleave.table.duck import create_of_texts, private
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
-from cleave_shared.records import dataclass
 from cleave_shared.wire import PlainResponse, TypedColumn
 
 Texts = tuple[str | None, ...]

@@ -7,6 +7,7 @@ before it is sent, and the plain service's groups are checked against ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +22,6 @@ from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
-from cleave_shared.records import dataclass
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _MOST_ROWS = 1 << 20  # of one request: the service has the time for any query over so many

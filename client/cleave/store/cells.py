@@ -7,11 +7,10 @@ other kinds order nothing and choose nothing: what is read must not depend on th
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
@@ -23,7 +22,6 @@ from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import CheckFailed
-from cleave_shared.records import dataclass
 
 MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it
 
@@ -68,7 +66,7 @@ def load_index(content: bytes, segment: Segment) -> Index:
     return Index(cells, rows, runs)
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
     again once a cell has lost all its rows: then no segment has a total in it.

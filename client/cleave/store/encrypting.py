@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from cleave.ckks.encryptors import Encryptors
 from cleave.processes.deadline import Deadline
 from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
 from cleave_shared.moments import SENTINELS
-from cleave_shared.records import dataclass
 
 _UNDER_WAY = 4  # objects being written
 _SECONDS = 3600.0  # for one segment, the store's waits included

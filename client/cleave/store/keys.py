@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import duckdb
 
@@ -20,7 +21,6 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 _NUMBER = identifier(ROW)  # which no column of a stored table may be called
 

@@ -8,6 +8,7 @@ may be added up, and every field keeps to its bits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from cleave.store import measures as of_measures
 from cleave.store.manifest import WINDOW, Manifest, Measure
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
-from cleave_shared.records import dataclass
 
 # Rows that a service may select and add up into one value of a field: 16 full ciphertexts. Fields are 17 bits wider
 # than a value then.

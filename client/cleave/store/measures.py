@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -24,7 +25,6 @@ from cleave.sql.split import units
 from cleave.store.manifest import Measure
 from cleave.table.stream import Extent
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 SEGMENT_ROWS = 1 << 20
 EXTENT = "min({0}) AS least, approx_quantile({0}, 0.5) AS middle, max({0}) AS largest"  # SQL of an expression's

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as changed_in
 from functools import partial
 from typing import Any
@@ -55,7 +56,6 @@ from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
-from cleave_shared.records import dataclass
 
 _NAMED = 8  # bounds that `put` lists
 

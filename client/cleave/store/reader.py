@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.owner_key import OwnerKey
@@ -22,7 +23,6 @@ from cleave.store.manifest import Manifest, Object, Segment, TableHead, describe
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
-from cleave_shared.records import dataclass
 
 _DRAFT = "draft"
 _SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most

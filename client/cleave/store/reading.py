@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,7 +33,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray

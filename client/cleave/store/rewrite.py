@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 from cleave.objects.storage import ForeignError
 from cleave.sql.rejoin import Texts
@@ -29,7 +30,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table, fetched
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.records import dataclass
 
 Advance = Callable[[int], None]
 

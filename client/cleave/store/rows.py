@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,6 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
 from cleave_shared.errors import QueryRefused
-from cleave_shared.records import dataclass
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
 _UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn
 from cleave_shared.errors import CheckFailed
-from cleave_shared.records import dataclass
 
 BLOCK_ROWS = 1 << 16
 SMALL_ROWS = 1000  # fewer rows are padded to their longest text: compressed beside known rows, lengths reveal values

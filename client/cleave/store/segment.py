@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,6 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Column, Kind
 from cleave.table.table import Table
 from cleave_shared.chunks import joined
-from cleave_shared.records import dataclass
 
 THREADS = min(4, len(os.sched_getaffinity(0)))
 _VALUES_TOGETHER = 1 << 18  # of the columns that are read at once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import duckdb
@@ -20,7 +21,6 @@ from cleave.table.duck import identifier
 from cleave.table.stream import Extent
 from cleave.table.table import Table, fetched
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 _CELLS = "cells"
 _NUMBER = identifier(NUMBER)  # no column of the rows is called so, those that are sorted included

@@ -11,7 +11,7 @@ groups, and the sensitive one adds up the positions it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Final
 
@@ -34,7 +34,6 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared import limits
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Literal
@@ -37,7 +37,6 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
-from cleave_shared.records import dataclass
 from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, StoredAnswer
 from cleave_shared.wire import Hex
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.config import Config
@@ -17,7 +18,6 @@ from botocore.session import Session
 
 from cleave.transport.aws import credentials_error, find_credentials
 from cleave_shared.errors import InputError, ServiceError
-from cleave_shared.records import dataclass
 
 _ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")
 _CONFIG = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})

@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cleave.objects.locate import Stores
@@ -20,7 +21,6 @@ from cleave.store.manifest import Manifest, Object, new_id
 from cleave.transport.base import REQUESTS_UNDER_WAY, Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.records import dataclass
 from cleave_shared.stored import (
     Lane,
     Linked,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
@@ -33,7 +33,6 @@ from cleave.table.progress import Progress
 from cleave.text.quantities import counted
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
-from cleave_shared.records import dataclass
 from cleave_shared.rowsets import Numbers
 from cleave_shared.stored import Linked, ScanObject, ScanRequest, StoredPlainRequest
 from cleave_shared.wire import PlainResponse

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,6 @@ from cleave.store.lanes import Lanes
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS, scan_label, sentinel_weights
-from cleave_shared.records import dataclass
 from cleave_shared.rowsets import Numbers
 
 _WEIGHTS = range(1, 1 << 15)

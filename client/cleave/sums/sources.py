@@ -7,6 +7,7 @@ values that the schema allows, for else DuckDB fails in some row, which a total 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from cleave.aggregates.base import Estimate, Facts, Moment, Reading
@@ -19,7 +20,6 @@ from cleave.sql.read import canonical
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
-from cleave_shared.records import dataclass
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
 ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are

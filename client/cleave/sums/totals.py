@@ -9,6 +9,7 @@ which an offset moved from one cell to another changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import PROFILES
-from cleave_shared.records import dataclass
 
 Part = tuple[int, str]  # of a measure: its number and count, sum or square
 SegmentTotals = tuple[Segment, TotalsObjects]

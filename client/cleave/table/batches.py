@@ -14,6 +14,7 @@ import ctypes
 import errno
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -21,7 +22,6 @@ import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 
 from cleave.table.table import ArrowRows
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray

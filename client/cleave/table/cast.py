@@ -7,13 +7,12 @@ timestamp a DATE. A field must match the grammar of its type first.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cleave.table import types
 from cleave.table.duck import literal
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.types import pattern as date_pattern
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -15,7 +16,6 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names, duckdb_source, pattern_of
 from cleave.table.types import ZONED, canonical, is_number
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 
 def _match_columns(header: str, names: Sequence[str], schema: Schema) -> list[int]:

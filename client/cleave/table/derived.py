@@ -7,6 +7,7 @@ sql = "price * (1 - discount)"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import duckdb
 
 from cleave.table.duck import identifier, parts_of, private, scratch, tree_of
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable

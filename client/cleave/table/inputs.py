@@ -16,12 +16,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from cleave_shared.errors import InputError, extra
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

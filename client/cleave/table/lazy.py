@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -30,7 +30,6 @@ from cleave.table.duck import connect_ahead, connect_reading
 from cleave.table.inputs import Frame, Names, check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.progress import Progress

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +36,6 @@ from cleave.table.table import Engine, Table, portable
 from cleave.table.types import FLOATS
 from cleave_shared import limits
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.table.batches import RowBatch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from cleave.text.printable import printable
-from cleave_shared.records import dataclass
 
 Justify = Literal["left", "right"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cleave.transport.base import Transport
 from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave_shared.errors import UsageError
-from cleave_shared.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

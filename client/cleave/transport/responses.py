@@ -6,12 +6,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cleave_shared import wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.records import dataclass
 
 _LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request
 _TITLE = re.compile(r"<title[^>]*>([^<]{1,200})</title>", re.IGNORECASE)

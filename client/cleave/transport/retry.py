@@ -17,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from cleave.processes.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.errors import ServiceError
-from cleave_shared.records import dataclass
 
 _log = logging.getLogger("cleave.transport")
 _PASSING = frozenset({429, 500, 502, 503})

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.records import dataclass
 from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
 
 _COLUMNS_AT_ONCE = 50

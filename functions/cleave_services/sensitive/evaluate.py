@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cleave_shared.moments import Polynomial
-from cleave_shared.records import dataclass
 
 
 class Evaluator(Protocol):
@@ -45,7 +43,7 @@ class Chunk:
         return Chunk, (self.block, pickle.PickleBuffer(self.blob))
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class Totals:
     """Result files by number (of a block; of a group in `masked`), and seconds by stage."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
 from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS, Polynomial, scan_label, sentinel_mask
-from cleave_shared.records import dataclass
 from cleave_shared.rowsets import Numbers, size, unpack
 
 CHECK = 0  # the place of a lane's check result among its results; those of the groups follow

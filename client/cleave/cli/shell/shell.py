@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -28,7 +29,6 @@ from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
 from cleave_shared import limits
 from cleave_shared.errors import InputError
-from cleave_shared.records import dataclass
 
 if TYPE_CHECKING:
     from cleave.ask.session import Session
