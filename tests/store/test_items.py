@@ -104,7 +104,7 @@ def test_rows_that_are_not_those_of_the_cells_are_found(world: World, monkeypatc
         return json.dumps(found).encode()
 
     monkeypatch.setattr(type(world.tables), "unseal", moved)
-    with pytest.raises(CheckFailed, match="not those that are counted"):
+    with pytest.raises(CheckFailed, match="not those that were summed"):
         ask(stored, "SELECT ward, AVG(bill), MEDIAN(bill) FROM trial GROUP BY ward", cloud_only=False)
 
 

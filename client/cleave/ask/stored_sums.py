@@ -69,7 +69,7 @@ def stored_sums(
         same = sorted(places) == list(range(len(summed.keys)))
         if not same or [summed.counts[place] for place in places] != rows.counts.tolist():
             check = "stored" if selection else "plain groups"
-            raise CheckFailed(check, "the rows that were read are in other groups than those that were summed")
+            raise CheckFailed(check, "the rows that were read are not those that were summed")
     measures = stored.manifest.measures
     sums = selection.sums(totals, measures) if selection else scanned.sums if scanned else []
     if places:  # the order of the rows' groups
