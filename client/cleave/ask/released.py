@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -259,9 +258,7 @@ class ReleaseSource(Source):
 
     def _tag(self, what: str, name: str) -> str:
         """Under which name a release of this store is remembered."""
-        place = self._stores.sensitive.location
-        where = place if "://" in place else Path(place).resolve()
-        return hashlib.sha256(f"{what} {place_of(self._analyst, name)} {where}".encode()).hexdigest()[:32]
+        return hashlib.sha256(f"{what} {place_of(self._analyst, name)} {self._stores.where}".encode()).hexdigest()[:32]
 
     def _content(self, which: Object) -> bytes:
         if which.bytes > MOST_TOTALS:

@@ -91,6 +91,12 @@ class Stores:
     sensitive: Storage
     plain: Storage
 
+    @property
+    def where(self) -> str:
+        """The sensitive half's place, a folder by its whole path: what a machine remembers of a store is under it."""
+        place = self.sensitive.location
+        return place if "://" in place else str(Path(place).resolve())
+
     def apart(self) -> list[Storage]:
         """The stores, one where both halves lie in one."""
         return list({id(each): each for each in (self.sensitive, self.plain)}.values())

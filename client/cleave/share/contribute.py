@@ -332,6 +332,4 @@ class Contributions:
 
     @property
     def _seen(self) -> str:
-        place = self._stores.sensitive.location
-        where = place if "://" in place else Path(place).resolve()
-        return hashlib.sha256(f"seen {self.folder} {where}".encode()).hexdigest()[:32]
+        return hashlib.sha256(f"seen {self.folder} {self._stores.where}".encode()).hexdigest()[:32]

@@ -11,7 +11,6 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
@@ -225,5 +224,4 @@ class Objects:
 
     def seen(self, tag: str) -> str:
         """Under which name this store's table is remembered: two stores may have tables of one name."""
-        place = self.stores.sensitive.location
-        return self.key.tag(f"seen {tag} {place if '://' in place else Path(place).resolve()}")
+        return self.key.tag(f"seen {tag} {self.stores.where}")
