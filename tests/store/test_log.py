@@ -17,7 +17,7 @@ from cleave.store import log as of_log
 from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, records_of
 from cleave.store.manifest import LogHead
 from cleave.store.memory import Memory
-from cleave.store.reader import Opened
+from cleave.store.reader import LostError, Opened
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed
 from tests.cli.runner import Cli
@@ -183,6 +183,16 @@ def test_opening_a_table_does_not_read_its_log(tables: Tables, key: OwnerKey, mo
     there = set(tables.stores.sensitive.names(tables.folder("trial"))) - again.manifest.objects()
     assert len(there) == 2 + 4, "head and manifest, and 15 records in pages of 4"
     assert len(tables.log(tables.open("trial"))) == 15
+
+
+def test_a_log_that_grows_while_it_is_read_is_not_lost(made: Tables) -> None:
+    """A gateway records queries once a minute; each record replaces the newest page."""
+    opened = made.open("trial")
+    made.record(made.open("trial"), "queries", 0)
+    assert [each.what for each in made.log(opened)][14:] == ["append", "queries"]
+    made.stores.sensitive.delete([made.open("trial").head.log.page.name])
+    with pytest.raises(LostError):
+        made.log(opened)
 
 
 # what is noticed

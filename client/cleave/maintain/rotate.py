@@ -89,7 +89,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         ),
     }
-    log = copied(old, opened.vault, opened.head.log, new, new.folder(table), new.vault(table_id))
+    log = copied(old.log(opened), new, new.folder(table), new.vault(table_id))
     committed = new.commit(target.model_copy(update=update), existing, "rotate", 0, log)
     drafts.delete(draft)
     new.sweep(committed)

@@ -93,13 +93,13 @@ def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ..
     return tuple(records)
 
 
-def copied(source: Objects, opened_vault: Vault, log: LogHead, target: Objects, folder: str, vault: Vault) -> LogHead:
-    """Seal the records of `log` again for another key, as they are. Raises CheckFailed where they are damaged."""
-    records, pages, page = records_of(source, opened_vault, log), list[Object](), log.page
+def copied(records: tuple[Record, ...], target: Objects, folder: str, vault: Vault) -> LogHead:
+    """Seal the records of a log again for another key, as they are."""
+    pages = list[Object]()
     for start in range(0, len(records), PAGE):
-        page = _sealed(target, folder, vault, Page(pages=tuple(pages), records=records[start : start + PAGE]))
-        pages.append(page)
-    return log.model_copy(update={"page": page})
+        page = Page(pages=tuple(pages), records=records[start : start + PAGE])
+        pages.append(_sealed(target, folder, vault, page))
+    return LogHead(count=len(records), last=_digest(records[-1]), page=pages[-1])
 
 
 def _sealed(objects: Objects, folder: str, vault: Vault, page: Page) -> Object:

@@ -175,7 +175,17 @@ class Tables(Objects):
         return Manifest.model_validate_json(opened.vault.open("manifest", name, content))
 
     def log(self, opened: Opened) -> tuple[Record, ...]:
-        """Return all records of the table's log. Raises CheckFailed where it is damaged."""
+        """Return all records of the table's log, newer ones than `opened` knows included where its newest page was
+        replaced meanwhile. Raises CheckFailed where the log is damaged.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return records_of(self, opened.vault, opened.head.log)
+            except LostError:  # a later record has replaced the page
+                latest = self.open(opened.manifest.table)
+                if latest.head.log == opened.head.log:
+                    raise
+                opened = latest
         return records_of(self, opened.vault, opened.head.log)
 
     def _show(
