@@ -14,7 +14,7 @@ from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
 from cleave.table import casts
-from cleave.table.duck import connect_reading
+from cleave.table.duck import connect_reading, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.lazy import NAME, ArrowStream, as_arrow
 from cleave.table.progress import Progress
@@ -73,7 +73,7 @@ def propose_frame(
     Raises InputError as `propose` does, and for a column of a type that a schema does not have.
     """
     frame = as_arrow(data)
-    with closing(connect_reading()) as connection:
+    with private() as connection:
         types = casts.columns(connection, frame)
     opened = open_table(frame, as_text(tuple(types), CsvDialect()), name=NAME)
     return _proposed(opened, frame, types, kinds or {}, table, accept=accept)

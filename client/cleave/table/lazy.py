@@ -19,14 +19,13 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import duckdb
 
-from cleave.table.duck import connect_ahead, connect_reading
+from cleave.table.duck import connect_ahead, private
 from cleave.table.inputs import Frame, Names, check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
@@ -151,7 +150,7 @@ def _described(frame: Frame, kinds: Described) -> Schema:
     """The schema of kinds and the frame's types. A column without a kind, or a kind without a column, is refused."""
     from cleave.table.casts import columns, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
 
-    with closing(connect_reading()) as connection:
+    with private() as connection:
         types = {name: schema_type(type_, frame, name) for name, type_ in columns(connection, frame).items()}
     if missing := [name for name in kinds if name not in types]:
         raise InputError(f"{frame}: has no column {missing[0]!r}, which the schema names")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +32,7 @@ from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.progress import Progress, shown
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Engine, Table, portable
+from cleave.table.table import Engine, Table, no_table, portable
 from cleave.table.types import FLOATS
 from cleave_shared import limits
 from cleave_shared.errors import InputError
@@ -87,7 +87,7 @@ class Stream:
         self.name = name
         self.schema = schema
         self._sources = sources
-        self._connection = connection
+        self.connection = connection
         self._there = reading
         self._marks = [_mark(source) for source in sources]
 
@@ -113,7 +113,7 @@ class Stream:
             figures_row = self._run(
                 source,
                 self.schema.columns,
-                lambda sql: self._connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
+                lambda sql: self.connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
                 progress,
             )
             self._check_declared(source, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
@@ -124,9 +124,9 @@ class Stream:
                 extents[column.name] = _wider(extents[column.name], values)
         return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
 
-    def load(self, progress: Progress | None) -> Table:
-        """Load all rows as a table, which takes over the connection. Raises as `survey` does, and for too many."""
-        connection, counts = self._connection, list[int]()
+    def load(self, progress: Progress | None) -> int:
+        """Make the relation of a table of all rows. Returns how many. Raises as `survey` does, and for too many."""
+        connection, counts = self.connection, list[int]()
         for source in self._sources:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
             run = lambda sql, into=into: connection.execute(f"{into} {sql}").fetchall()[0][0]  # noqa: E731
@@ -143,7 +143,7 @@ class Stream:
                     if row < count:
                         raise outside(source, self.schema, column, broken, row)
                     row -= count
-        return Table(self.name, self.schema, connection, rows, Engine(connection))
+        return rows
 
     def gather(self, columns: Sequence[str], sql: str, relation: str) -> None:
         """Make `relation` of what `sql`, over the rows of one source as `rows`, gives for every source.
@@ -156,12 +156,12 @@ class Stream:
             self._run(
                 source,
                 wanted,
-                lambda rows, into=into: self._connection.execute(f"{into} WITH rows AS ({rows}) {sql}"),  # type: ignore[misc]
+                lambda rows, into=into: self.connection.execute(f"{into} WITH rows AS ({rows}) {sql}"),  # type: ignore[misc]
             )
 
     def query(self, sql: str) -> list[Any]:
         """Over relations that `load` or `gather` made."""
-        return self._connection.execute(sql).fetchall()
+        return self.connection.execute(sql).fetchall()
 
     def batches(self, columns: Sequence[Column]) -> Iterator[RowBatch]:
         """The rows, in order; intervals as their text. Raises InputError, also for a file that changed since the first
@@ -176,7 +176,7 @@ class Stream:
             problem = None
             with reading.rows as rows:
                 try:
-                    yield from batches(self._connection, f"SELECT {shown} FROM (SELECT {casts} FROM {rows})")
+                    yield from batches(self.connection, f"SELECT {shown} FROM (SELECT {casts} FROM {rows})")
                 except duckdb.OutOfMemoryException:
                     problem = "memory"
                 except (duckdb.Error, RuntimeError):  # nanoarrow's is a RuntimeError; either may quote a line
@@ -192,7 +192,7 @@ class Stream:
         """Words for row `row` (from 0) of all: its source, and the line or row there. Raises InputError."""
         for source in self._sources[:-1]:
             count = self._run(
-                source, [], lambda sql: self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+                source, [], lambda sql: self.connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
             )
             if row < count:
                 return place_of(source, self.schema, row)
@@ -202,11 +202,11 @@ class Stream:
     def interrupt(self) -> None:
         """End what another thread reads here."""
         with suppress(duckdb.Error):
-            self._connection.interrupt()
+            self.connection.interrupt()
 
     def close(self) -> None:
         with suppress(duckdb.Error):
-            self._connection.close()
+            self.connection.close()
 
     def __enter__(self) -> Stream:
         return self
@@ -215,7 +215,7 @@ class Stream:
         self.close()
 
     def _reading(self, source: Input | Frame) -> SourceReading:
-        return self._there or read_under(self._connection, source, self.schema)
+        return self._there or read_under(self.connection, source, self.schema)
 
     def _run(
         self,
@@ -228,7 +228,7 @@ class Stream:
         """`run` SQL of the columns of one source; what DuckDB cannot read is raised as InputError."""
         reading = self._reading(source)
         problem, result = None, None
-        with shown(progress, self._connection, f"{what} {source}"), reading.rows as rows:
+        with shown(progress, self.connection, f"{what} {source}"), reading.rows as rows:
             try:
                 result = run(f"SELECT {reading.values(self.schema, columns) or '1 AS one'} FROM {rows}")
             except duckdb.InterruptException:
@@ -251,7 +251,7 @@ class Stream:
             raise outside(source, self.schema, column, broken, row)
 
     def _row_of(self, rows: str, column: Column, broken: Violation) -> int:
-        return row_of(self._connection, f"SELECT {identifier(column.name)} AS field FROM {rows}", broken)
+        return row_of(self.connection, f"SELECT {identifier(column.name)} AS field FROM {rows}", broken)
 
 
 def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Violation]]:
@@ -268,12 +268,17 @@ def open_table(
 
     Raises InputError naming file, line or row, and column of what does not fit the schema, never a value.
     """
-    stream = _opened(source, schema, name)
-    try:
-        return stream.load(progress)
-    except BaseException:
-        stream.close()
-        raise
+    with ExitStack() as undone:
+        if isinstance(source, Frame):
+            table = undone.enter_context(no_table(name or source.shown, schema))
+            table.rows = Stream(table.name, schema, [source], table.connection).load(progress)
+        else:
+            stream = undone.enter_context(_opened(source, schema, name))
+            rows = stream.load(progress)
+            # from here on its DuckDB reads no file
+            table = Table(stream.name, schema, stream.connection, rows, Engine(stream.connection))
+        undone.pop_all()
+    return table
 
 
 def open_stream(source: Names | Frame, schema: Schema, name: str | None = None) -> Stream:
