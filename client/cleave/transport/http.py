@@ -7,11 +7,12 @@ outlasts the query's deadline, however slowly bytes arrive.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ Sign = Callable[[str, bytes, Mapping[str, str]], Mapping[str, str]]
 # Without a byte for so long; API Gateway gives up after 29 s, a service elsewhere may take its time.
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _CONNECTIONS = 16
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables of the environment that httpx reads
 _LONGEST_ANSWER = 2 * limits.MAX_JSON_BYTES
 
 
@@ -77,7 +79,7 @@ class Sender:
             limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,  # a signed request must not wander to another host
             trust_env=not local,
-            verify=_tls(),
+            verify=_tls(*map(os.environ.get, _CERTIFICATES)),
         )
 
     def post(
@@ -111,7 +113,9 @@ class Sender:
         self._loop.close(self._client.aclose())
 
 
-def _tls() -> ssl.SSLContext:
+@cache
+def _tls(*_: str | None) -> ssl.SSLContext:
+    """Read the certificates to trust, in 20 ms, once for each value of the variables that name them."""
     context = httpx.create_ssl_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's OpenSSL is configured to accept
     return context
