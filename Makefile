@@ -35,7 +35,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) -
 
 # Every test that is quick. Five minutes on two quiet cores.
 test: setup
-	$(PYTEST) -m "not sam and not clients and not slow"
+	$(PYTEST) -m "not sam and not clients and not slow" tests
 
 # Campaigns, and what a quick test guards as well: see tests/README.md.
 test-slow: setup
