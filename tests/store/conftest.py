@@ -13,6 +13,7 @@ import httpx
 import pytest
 from botocore.config import Config
 from botocore.session import Session
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
@@ -56,6 +57,8 @@ def aws_session() -> Session:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every request otherwise
+    # moto lists its modules for every request: a third of what it takes
+    DomainDispatcherApplication.get_backend_for_host = cache(DomainDispatcherApplication.get_backend_for_host)  # type: ignore[method-assign]
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -69,6 +71,13 @@ W = TypeVar("W", bound="World")
 HEADER = "ward,sex,age,bill,weight,name\n"
 
 
+@cache
+def _loaded(text: str, schema: Schema) -> Table:
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / "rows.csv").write_text(text)
+        return open_table([path], schema)
+
+
 def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
     return kept_as(World, to, key_file, make)
 
@@ -106,6 +115,10 @@ class World:
         (path := self.root / "rows.csv").write_text(self.header + rows)
         return open_table([path], self.schema)
 
+    def loaded(self, rows: str) -> Table:
+        """The same, loaded once in a process: nothing may close it."""
+        return _loaded(self.header + rows, self.schema)
+
     # the owner's
 
     def tables(self, stores: Stores | None = None) -> tuple[Tables, Stores]:
@@ -115,7 +128,7 @@ class World:
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
         """`options` of put: scan."""
         tables, _stores = self.tables()
-        return putting.put(tables, self.table(rows), self.name, by, Silent(), **options)
+        return putting.put(tables, self.loaded(rows), self.name, by, Silent(), **options)
 
     def open(self) -> Opened:
         return self.tables()[0].open(self.name)
@@ -159,7 +172,7 @@ class World:
         segment_rows: int = SEGMENT_ROWS,
     ) -> ContributionHead:
         contributions = self.contributions(name, stores, public)
-        with self.table(rows) if isinstance(rows, str) else rows as table, stream_of(table) as stream:
+        with stream_of(self.loaded(rows) if isinstance(rows, str) else rows) as stream:
             return contributions.put(stream, Silent(), replace=replace, segment_rows=segment_rows)[0]
 
     def sensitive(self) -> Storage:

@@ -263,7 +263,7 @@ def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: b
 def test_the_owner_puts_anew(joined: World) -> None:
     """By the same schema what contributors put fits; they are to be registered again, for nothing is kept of them."""
     invited = joined.public()
-    again = (joined.tables()[0], joined.table(OWN), "trial", ("ward",), Silent())
+    again = (joined.tables()[0], joined.loaded(OWN), "trial", ("ward",), Silent())
     before = joined.open().manifest
     with pytest.raises(InputError, match=r"would lose .*: north \(2 rows\)"):
         putting.put(*again, replace=True)
