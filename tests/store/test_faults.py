@@ -251,14 +251,14 @@ def test_a_writer_dies_at_every_write(
     assert at > (1 if work is drop_it else 3)
 
 
-@pytest.mark.parametrize("step", sampled(15, 2, 1))  # writes; CLEAVE_CAMPAIGN
+@pytest.mark.parametrize("step", sampled(30, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
 @pytest.mark.sampled(8)  # the first and the last
 def test_a_full_disk_changes_nothing(
     tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
 ) -> None:
     """It fails with an error at any write; the same command then ends as if nothing had been."""
-    start, at, failed = start_of(work, tmp_path / "start", key, table), 0, True
+    start, at, failed = start_of(work, tmp_path / "start", key, table), step // 3, True
     while failed:
         place = start.copy(tmp_path / f"{at}")
         failed = False
@@ -324,8 +324,8 @@ def test_no_key_seals_twice_with_one_nonce(
         monkeypatch.setattr(module, "AESGCM", Recording)
     place = start_of(delete_it, tmp_path / "place", key, table)
     for work in (update_it, merge_it, delete_it, append_it, compact_it):
-        for at in (2, 5, 9):
-            killed_at(place, work, table, at, made=True)
+        for at in (5, 9):
+            assert killed_at(place, work, table, at, made=True)
         work(place.tables()[0], table)
     assert len(seen) > 100
     assert len({*seen}) == len(seen)
