@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from cleave.ask.source import Result
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
@@ -39,6 +41,7 @@ from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
+from tests.store.asking import ask
 from tests.store.made import filled
 
 SCHEMA = """
@@ -136,6 +139,10 @@ class World:
     def stored(self) -> Stored:
         tables, _ = self.tables()
         return Stored(tables, tables.open(self.name))
+
+    def ask(self, sql: str) -> Result:
+        with closing(self.stored()) as stored:  # the next takes over its DuckDB
+            return ask(stored, sql)
 
     def public(self) -> PublicKey:
         manifest = self.open().manifest

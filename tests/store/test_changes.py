@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -76,8 +77,7 @@ class Unsplit:
 
 
 def pulled(world: World, names: Sequence[str] | None = None) -> list[tuple[object, ...]]:
-    stored = world.stored()
-    with stored.rows.table(names or stored.schema.names, ordered=True) as table:
+    with closing(world.stored()) as stored, stored.rows.table(names or stored.schema.names, ordered=True) as table:
         return table.connection.execute(f"SELECT {', '.join(names or ['*'])} FROM {table.relation}").fetchall()
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,8 @@ class Place:
 
     def answer(self, sql: str) -> list[list[object]]:
         tables, _ = self.tables()
-        return ask(Stored(tables, tables.open("trial")), sql).result.rows
+        with closing(Stored(tables, tables.open("trial"))) as stored:
+            return ask(stored, sql).result.rows
 
 
 Work = Callable[[Tables, Table], object]

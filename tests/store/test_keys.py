@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -50,7 +51,8 @@ def upsert(world: World, rows: str) -> Opened:
 
 def rows_of(world: World) -> list[tuple[str, str, int, str, float, str]]:
     """All rows, in the order they were put."""
-    with world.stored().rows.table([each.name for each in world.schema.columns], ordered=True) as table:
+    names = [each.name for each in world.schema.columns]
+    with closing(world.stored()) as stored, stored.rows.table(names, ordered=True) as table:
         sql = f"SELECT ward, sex, age, CAST(bill AS VARCHAR), weight, name FROM {table.relation}"
         return table.connection.execute(sql).fetchall()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -73,7 +74,8 @@ class World:
 
     def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
         """`cloud_only`: no row is read for it."""
-        return ask(self.stored(), sql, options, cloud_only=cloud_only)
+        with closing(self.stored()) as stored:  # the next takes over its DuckDB
+            return ask(stored, sql, options, cloud_only=cloud_only)
 
 
 def copied(folder: Path, to: Storage) -> None:
