@@ -20,6 +20,9 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
+from cleave.share import invitation
+from cleave.store import put
+from cleave.table.schema import dump_schema
 from tests.store import made
 from tests.store.trial import World
 
@@ -71,6 +74,16 @@ def s3_endpoint() -> Iterator[str]:
 @pytest.fixture(scope="session", autouse=True)
 def folders_filled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     made.root = tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas_written_once() -> Iterator[None]:
+    """A schema takes 3 ms to write as TOML, which every put and every use of an invitation does."""
+    with pytest.MonkeyPatch.context() as patch:
+        written = cache(dump_schema)
+        for module in (invitation, put):
+            patch.setattr(module, "dump_schema", written)
+        yield
 
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
