@@ -13,12 +13,16 @@ import httpx
 import pytest
 from botocore.config import Config
 from botocore.session import Session
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
+from cleave.share import invitation
+from cleave.store import put
+from cleave.table.schema import dump_schema
 from tests.store import made
 from tests.store.trial import World
 
@@ -56,6 +60,8 @@ def aws_session() -> Session:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every request otherwise
+    # moto lists its modules for every request: a third of what it takes
+    DomainDispatcherApplication.get_backend_for_host = cache(DomainDispatcherApplication.get_backend_for_host)  # type: ignore[method-assign]
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -68,6 +74,16 @@ def s3_endpoint() -> Iterator[str]:
 @pytest.fixture(scope="session", autouse=True)
 def folders_filled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     made.root = tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas_written_once() -> Iterator[None]:
+    """A schema takes 3 ms to write as TOML, which every put and every use of an invitation does."""
+    with pytest.MonkeyPatch.context() as patch:
+        written = cache(dump_schema)
+        for module in (invitation, put):
+            patch.setattr(module, "dump_schema", written)
+        yield
 
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -13,6 +16,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from cleave.ask.source import Result
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
@@ -37,6 +41,7 @@ from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
+from tests.store.asking import ask
 from tests.store.made import filled
 
 SCHEMA = """
@@ -67,6 +72,13 @@ type = "VARCHAR"
 """
 W = TypeVar("W", bound="World")
 HEADER = "ward,sex,age,bill,weight,name\n"
+
+
+@cache
+def _loaded(text: str, schema: Schema) -> Table:
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / "rows.csv").write_text(text)
+        return open_table([path], schema)
 
 
 def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
@@ -106,6 +118,10 @@ class World:
         (path := self.root / "rows.csv").write_text(self.header + rows)
         return open_table([path], self.schema)
 
+    def loaded(self, rows: str) -> Table:
+        """The same, loaded once in a process: nothing may close it."""
+        return _loaded(self.header + rows, self.schema)
+
     # the owner's
 
     def tables(self, stores: Stores | None = None) -> tuple[Tables, Stores]:
@@ -115,7 +131,7 @@ class World:
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
         """`options` of put: scan."""
         tables, _stores = self.tables()
-        return putting.put(tables, self.table(rows), self.name, by, Silent(), **options)
+        return putting.put(tables, self.loaded(rows), self.name, by, Silent(), **options)
 
     def open(self) -> Opened:
         return self.tables()[0].open(self.name)
@@ -123,6 +139,10 @@ class World:
     def stored(self) -> Stored:
         tables, _ = self.tables()
         return Stored(tables, tables.open(self.name))
+
+    def ask(self, sql: str) -> Result:
+        with closing(self.stored()) as stored:  # the next takes over its DuckDB
+            return ask(stored, sql)
 
     def public(self) -> PublicKey:
         manifest = self.open().manifest
@@ -159,7 +179,7 @@ class World:
         segment_rows: int = SEGMENT_ROWS,
     ) -> ContributionHead:
         contributions = self.contributions(name, stores, public)
-        with self.table(rows) if isinstance(rows, str) else rows as table, stream_of(table) as stream:
+        with stream_of(self.loaded(rows) if isinstance(rows, str) else rows) as stream:
             return contributions.put(stream, Silent(), replace=replace, segment_rows=segment_rows)[0]
 
     def sensitive(self) -> Storage:

@@ -132,12 +132,12 @@ def test_what_is_refused_changes_nothing(derived: World, wanted: Alteration, sai
 
 
 @pytest.mark.parametrize("made", [False, True])
-@pytest.mark.parametrize("step", sampled(16, 4, 1))
+@pytest.mark.parametrize("step", sampled(30, 4, 1))
 @pytest.mark.sampled(2)
 def test_killed_at_any_write_it_is_done_or_not(
     tmp_path: Path, key: OwnerKey, table: Table, *, made: bool, step: int
 ) -> None:
-    start, at, died = put_at(tmp_path / "start", key, table), made * step // 2, True
+    start, at, died = put_at(tmp_path / "start", key, table), made * step // 2 or step // 5, True
     putting.append(start.tables()[0], table, "trial", Silent())
     wanted = Alteration(widen=["age=0..4000"], add=["x BIGINT encrypted"], by=["name", "ward"])
     while died:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -21,13 +22,12 @@ from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, merge_due, merges
 from cleave.store.manifest import Manifest
 from cleave.table.progress import Silent
-from cleave.table.schema import Kind, load_schema
-from cleave.table.stream import open_table
+from cleave.table.schema import Kind
 from cleave_shared.errors import InputError
 from tests.store.contributing import World as Parties
 from tests.store.contributing import kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH
-from tests.store.trial import SAMPLE, SCHEMA, World, samples, truth
+from tests.store.trial import World, samples, truth
 
 QUESTIONS = (
     "SELECT ward, COUNT(*), COUNT(bill), SUM(bill), SUM(age), VAR_POP(age) FROM trial GROUP BY ward ORDER BY ward",
@@ -77,8 +77,7 @@ class Unsplit:
 
 
 def pulled(world: World, names: Sequence[str] | None = None) -> list[tuple[object, ...]]:
-    stored = world.stored()
-    with stored.rows.table(names or stored.schema.names, ordered=True) as table:
+    with closing(world.stored()) as stored, stored.rows.table(names or stored.schema.names, ordered=True) as table:
         return table.connection.execute(f"SELECT {', '.join(names or ['*'])} FROM {table.relation}").fetchall()
 
 
@@ -283,13 +282,12 @@ def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
 
 
 def test_small_segments_are_merged_in_order(world: World) -> None:
-    for _ in range(3):
-        world.put(append=True)
+    world.put(append=True)
     rows = pulled(world)
     done = compact(world.tables, "trial", Silent())
     assert len(done.manifest.segments) == 1
     assert pulled(world) == rows
-    agrees(world, Unsplit(5))
+    agrees(world, Unsplit(3))
     assert compact(world.tables, "trial", Silent()).manifest.version == done.manifest.version
     assert world.tables.log(done)[-1].rows == 0
 
@@ -322,11 +320,10 @@ def test_an_append_beyond_the_limit_merges_and_is_recognised(world: World, monke
     monkeypatch.setattr("cleave.store.compacting._FEWEST", 2)
     world.put(append=True)
     assert len(world.stored().manifest.segments) == 3
-    with open_table([SAMPLE / "patients.csv"], load_schema(SCHEMA)) as table:
-        opened = putting.append(world.tables, table, "trial", Silent(), again=True)
-        assert len(opened.manifest.segments) == 2
-        said: list[str] = []
-        again = putting.append(world.tables, table, "trial", Silent(), say=said.append)
+    opened = putting.append(world.tables, samples(), "trial", Silent(), again=True)
+    assert len(opened.manifest.segments) == 2
+    said: list[str] = []
+    again = putting.append(world.tables, samples(), "trial", Silent(), say=said.append)
     assert again.manifest.version == opened.manifest.version
     assert "nothing is added" in said[-1]
     agrees(world, Unsplit(4))

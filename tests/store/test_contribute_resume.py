@@ -12,7 +12,6 @@ from cleave.objects.storage import ConflictError
 from cleave.share.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.store.contribution import folder_of
 from tests.campaign import FULL
-from tests.store.asking import ask
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
@@ -55,7 +54,7 @@ def check(world: World, rows: str) -> None:
     head, _ = world.contributions("north").head()
     assert head is not None
     world.collect()
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN + rows, SUMS)
     assert objects(world) - {f"{folder(world)}/draft"} == {f"{folder(world)}/head"}
 
 

@@ -79,7 +79,7 @@ def joined(tmp_path: Path, key_file: Path) -> World:
 
 def test_rows_of_contributors_are_asked_as_the_owners(joined: World) -> None:
     world = joined
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
     with world.stored().rows.table(["ward", "sex", "age", "bill", "weight", "name"], ordered=True) as table:
         found = table.connection.execute(f"SELECT * FROM {table.relation} ORDER BY name").fetchall()
         every = expected(world, OWN + NORTH + SOUTH, "SELECT * FROM trial ORDER BY name")
@@ -107,7 +107,7 @@ def test_an_unknown_contributor_is_told(world: World) -> None:
 
 def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
     world.contribute("north", NORTH)
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN, SUMS)
     assert [len(each.added) for each in world.collect()] == [1]
     assert world.collect() == []
     version = world.open().manifest.version
@@ -115,7 +115,7 @@ def test_nothing_counts_until_it_is_taken_in(world: World) -> None:
     world.contribute("north", NORTH)
     assert [len(each.added) for each in world.collect("north")] == [2]
     assert world.open().manifest.version == version + 1
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH * 2 + SOUTH, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN + NORTH * 2 + SOUTH, SUMS)
 
 
 def test_a_contributor_that_is_not_registered_puts_nothing(world: World) -> None:
@@ -134,9 +134,9 @@ def test_a_contributor_replaces_what_it_put(joined: World) -> None:
     joined.contribute("north", "B,f,1,1.00,1.0,Ivy\n", replace=True)
     (found,) = joined.collect()
     assert (len(found.added), len(found.gone)) == (1, 1)
-    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + SOUTH + "B,f,1,1.00,1.0,Ivy\n", SUMS)
+    assert joined.ask(SUMS).result.rows == expected(joined, OWN + SOUTH + "B,f,1,1.00,1.0,Ivy\n", SUMS)
     keys = "SELECT ward, sex, COUNT(*) FROM trial GROUP BY ALL ORDER BY ALL"
-    assert ["A", "m", 1] not in ask(joined.stored(), keys).result.rows, "an empty cell is no group"
+    assert ["A", "m", 1] not in joined.ask(keys).result.rows, "an empty cell is no group"
     head = joined.contributions("north").head()[0]
     assert head is not None
     assert head.version == 2
@@ -151,7 +151,7 @@ def test_what_is_taken_in_is_the_owners(world: World) -> None:
     for store in (world.stores().sensitive, world.stores().plain):
         store.delete([f"{folder}/head", f"{folder}/draft"])
         assert list(store.names(folder)) == []
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN + NORTH, SUMS)
     folders = {name.rpartition("/")[0] for name in world.open().manifest.objects()}
     assert folders == {world.tables()[0].folder("trial")}
     assert head.version == 1
@@ -168,7 +168,7 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     world.contribute("north", SOUTH)
     assert len(list(world.sensitive().names(folder))) == one
     world.collect()
-    assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
+    assert world.ask(SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
 
 
 def test_on_a_new_machine_an_older_store_is_not_accepted(world: World, tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_removing_a_contributor(joined: World) -> None:
     tables, _ = joined.tables()
     invited = joined.public()
     contributors.remove(tables, "trial", "south")
-    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
+    assert joined.ask(SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
     contributors.remove(tables, "trial", "north")
-    assert ask(joined.stored(), SUMS).result.rows == expected(joined, OWN, SUMS)
+    assert joined.ask(SUMS).result.rows == expected(joined, OWN, SUMS)
     joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []
     joined.register("north")
@@ -233,7 +233,7 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     world.contribute("south", SOUTH)
     world.collect()
     sql = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
-    assert ask(world.stored(), sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
+    assert world.ask(sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: b
     world.contribute("north", rows)
     world.collect()
     sql = "SELECT COUNT(*), SUM(bill), SUM(age) FROM trial"
-    assert ask(world.stored(), sql).result.rows == expected(world, rows, sql)
+    assert world.ask(sql).result.rows == expected(world, rows, sql)
     with world.stored().rows.table(["weight", "name"], ordered=True) as table:
         found = table.connection.execute(f"SELECT weight, name FROM {table.relation}").fetchall()
     assert [list(row) for row in found] == expected(world, rows, "SELECT weight, name FROM trial")
@@ -263,7 +263,7 @@ def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: b
 def test_the_owner_puts_anew(joined: World) -> None:
     """By the same schema what contributors put fits; they are to be registered again, for nothing is kept of them."""
     invited = joined.public()
-    again = (joined.tables()[0], joined.table(OWN), "trial", ("ward",), Silent())
+    again = (joined.tables()[0], joined.loaded(OWN), "trial", ("ward",), Silent())
     before = joined.open().manifest
     with pytest.raises(InputError, match=r"would lose .*: north \(2 rows\)"):
         putting.put(*again, replace=True)

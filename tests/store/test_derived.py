@@ -126,7 +126,7 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
                 assert value == exact or str(value) == str(exact) or str(value) == str(exact).lower()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
     world.put("ward", "admitted", schema=schema_file)

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,8 @@ class Place:
 
     def answer(self, sql: str) -> list[list[object]]:
         tables, _ = self.tables()
-        return ask(Stored(tables, tables.open("trial")), sql).result.rows
+        with closing(Stored(tables, tables.open("trial"))) as stored:
+            return ask(stored, sql).result.rows
 
 
 Work = Callable[[Tables, Table], object]
@@ -251,14 +253,14 @@ def test_a_writer_dies_at_every_write(
     assert at > (1 if work is drop_it else 3)
 
 
-@pytest.mark.parametrize("step", sampled(15, 2, 1))  # writes; CLEAVE_CAMPAIGN
+@pytest.mark.parametrize("step", sampled(30, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
 @pytest.mark.sampled(8)  # the first and the last
 def test_a_full_disk_changes_nothing(
     tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
 ) -> None:
     """It fails with an error at any write; the same command then ends as if nothing had been."""
-    start, at, failed = start_of(work, tmp_path / "start", key, table), 0, True
+    start, at, failed = start_of(work, tmp_path / "start", key, table), step // 3, True
     while failed:
         place = start.copy(tmp_path / f"{at}")
         failed = False
@@ -324,8 +326,8 @@ def test_no_key_seals_twice_with_one_nonce(
         monkeypatch.setattr(module, "AESGCM", Recording)
     place = start_of(delete_it, tmp_path / "place", key, table)
     for work in (update_it, merge_it, delete_it, append_it, compact_it):
-        for at in (2, 5, 9):
-            killed_at(place, work, table, at, made=True)
+        for at in (5, 9):
+            assert killed_at(place, work, table, at, made=True)
         work(place.tables()[0], table)
     assert len(seen) > 100
     assert len({*seen}) == len(seen)
@@ -344,11 +346,11 @@ def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> Non
 def test_whatever_is_harmed_is_told_or_not_read(
     tmp_path: Path, key: OwnerKey, table: Table, schema: Schema, kind: str
 ) -> None:
-    """Every object harmed in turn in one way, or each third in `any`: no wrong figure or row, and `verify` tells."""
+    """Every object harmed in turn in one way, or each fourth in `any`: no wrong figure or row, and `verify` tells."""
     start = put_at(tmp_path / "start", key, table)
     append_it(start.tables()[0], table)
     tables, _ = start.tables()
-    named = sorted(tables.open("trial").manifest.objects())[:: 3 if kind == "any" else 1]
+    named = sorted(tables.open("trial").manifest.objects())[:: 4 if kind == "any" else 1]
     rng = random.Random(kind)
     harmed = 0
     for number, name in enumerate(named):

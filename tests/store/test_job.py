@@ -20,6 +20,7 @@ import pytest
 from moto import mock_aws
 from moto.core.exceptions import JsonRESTError
 
+from aws.translate import source
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import Options
@@ -48,13 +49,11 @@ from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
 from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.stored import Answered, ScanObject, ScanRequest
-from tests.aws import stack as aws_stack
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 from tests.store import test_scan_session
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.contributing import World, kept
-from tests.store.made import filled
 from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
@@ -65,26 +64,44 @@ ROLE = "arn:aws:iam::123456789012:role/a-role"
 Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+Placed = tuple[str, dict[int, list[ScanObject]]]  # a set in S3, and the lanes of each segment
+
+
 @pytest.fixture(scope="module")
 def segments() -> Segments:
     return Segments(fresh_key(DEFAULT_PROFILE), 2)
 
 
+@pytest.fixture(scope="module")
+def placed(segments: Segments, s3_endpoint: str) -> Placed:
+    """Their lanes in S3, where nothing changes them."""
+    storage, name = Bucket(aws_session(), BUCKET, new_id(), s3_endpoint), new_id()
+
+    def stored(files: list[bytes]) -> ScanObject:
+        content = joined(files)
+        storage.write(at := f"tables/{name}/{new_id()}", content)
+        digest = hashlib.sha256(content).hexdigest()
+        return ScanObject(link=storage.link(at, 36_000), bytes=len(content), sha256=digest, first=0)
+
+    return name, {id(rows): [stored(files) for files in rows.files] for rows in segments.segments}
+
+
 class Cloud:
     """Runs steps in this process; `step` may be replaced by one that fails."""
 
-    def __init__(self, machine: Machine, arn: str, storage: Bucket, key: OwnerKey, segments: Segments) -> None:
+    def __init__(
+        self, machine: Machine, arn: str, storage: Bucket, key: OwnerKey, segments: Segments, placed: Placed
+    ) -> None:
         self.machine = machine
         self.arn = arn
         self.storage = storage
         self.key: SecretKey = segments.segments[0].key
         self.segments = segments
-        self.set = new_id()
+        self.set, self.files = placed
         self.vault = Vault(key, new_id())
         self.name = new_id()
         self.events: list[dict[str, Any]] = []
         self.step: Step = lambda event: steps.handler(event, None)
-        self.files = {id(rows): self._stored(rows) for rows in segments.segments}
 
     def invoke(self, event: dict[str, Any]) -> dict[str, Any]:
         self.events.append(event)
@@ -131,21 +148,12 @@ class Cloud:
     def left(self) -> list[str]:
         return list(self.storage.names("results"))
 
-    def _stored(self, rows: Rows) -> list[ScanObject]:
-        found = []
-        for files in rows.files:
-            name, content = f"tables/{self.set}/{new_id()}", joined(files)
-            self.storage.write(name, content)
-            link = self.storage.link(name, 600)
-            found.append(ScanObject(link=link, bytes=len(content), sha256=hashlib.sha256(content).hexdigest(), first=0))
-        return found
-
 
 @cache
 def definition() -> str:
     """The template's, as moto can run it: items in one thread, which Python 3.11 needs."""
-    made = aws_stack.of_type(aws_stack.translate(), "AWS::StepFunctions::StateMachine")["Job"]
-    text = "\n".join(made["DefinitionString"]["Fn::Join"][1])
+    made = source()["Resources"]["Job"]["Properties"]
+    text = json.dumps(made["Definition"])
     assert made["DefinitionSubstitutions"].keys() == {"Function", "Bucket", "Partition"}
     function = f"arn:aws:lambda:{REGION}:123456789012:function:JobFunction"
     text = text.replace("${Function}", function).replace("${Bucket}", BUCKET)
@@ -164,7 +172,9 @@ def _valid() -> None:
 
 
 @pytest.fixture
-def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def cloud(
+    s3_endpoint: str, key: OwnerKey, segments: Segments, placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
     from moto.awslambda_simple.models import LambdaSimpleBackend  # noqa: PLC0415 - 0.6 s, which only this file needs
     from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl  # noqa: PLC0415
     from moto.stepfunctions.parser.models import StepFunctionsParserBackend  # noqa: PLC0415
@@ -179,7 +189,7 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     _valid()  # moto parses it for 0.2 s, and again when it runs; only the function's name differs from test to test
     monkeypatch.setattr(StepFunctionsParserBackend, "_validate_definition", lambda **_: None)
     arn = client.create_state_machine(name=name, definition=stated, roleArn=ROLE)["stateMachineArn"]
-    made = Cloud(Machine(session, arn), arn, Bucket(session, BUCKET, new_id(), s3_endpoint), key, segments)
+    made = Cloud(Machine(session, arn), arn, Bucket(session, BUCKET, new_id(), s3_endpoint), key, segments, placed)
 
     def invoke(_: Any, function: str, __: Any, body: str, ___: Any, response_headers: dict[str, str]) -> bytes:
         if name not in function:  # of a job that an earlier test did not wait for
@@ -199,7 +209,7 @@ def cloud(s3_endpoint: str, key: OwnerKey, segments: Segments, monkeypatch: pyte
     monkeypatch.setattr(StepFunctionsParserBackend, "list_map_runs", map_runs)
     monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
     monkeypatch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda _: None))
-    monkeypatch.setattr(job, "_WAITS", (0.25,))  # a look at a job takes moto 40 ms
+    monkeypatch.setattr(job, "_WAITS", (0.5,))  # a look at a job takes moto 40 ms
     monkeypatch.setattr(links, "_own", links.Links([f"{s3_endpoint}/{BUCKET}/"]))
     yield made
     aws.stop(remove_data=False)
@@ -245,7 +255,7 @@ def test_every_state_holds_links_with_a_session_token(
     session.set_credentials("an-access-key", "a-secret", token or None)
     cloud.storage = Bucket(session, BUCKET, new_id(), s3_endpoint)
     cloud.machine = recorded = Recorded(cloud.storage)
-    calls = [*cloud.calls()] * (90 // len(cloud.segments.asked))
+    calls = [*cloud.calls()] * (50 // len(cloud.segments.asked))
     with pytest.raises(ServiceError, match="ABORTED"):
         cloud.run(calls=lambda: iter(calls), window=1)
     assert max(recorded.states) <= 256 * 1024
@@ -456,13 +466,21 @@ def _put(folder: Path, access: Access) -> None:
         put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
 
+@pytest.fixture(scope="module")
+def store(key_file: Path, s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    """The table's, which nothing changes."""
+    _put(folder := tmp_path_factory.mktemp("job"), Access(key_file, no_passphrase))
+    bucket = Bucket(aws_session(), BUCKET, new_id(), s3_endpoint)
+    copied(folder / "s", bucket)
+    return bucket
+
+
 @pytest.fixture
-def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
+def asked(cloud: Cloud, store: Bucket, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     """Sessions over a table in S3, with a machine that runs its scans or without."""
     with ExitStack() as stack:
         access = Access(key_file, no_passphrase)
-        copied(filled(("job", key_file), lambda folder: _put(folder, access)) / "s", cloud.storage)
-        stores = Stores(cloud.storage, cloud.storage)
+        stores = Stores(store, store)
         memory = Memory(tmp_path / "tables.json")
 
         def session(machine: Machine | None) -> Session:
@@ -477,7 +495,7 @@ def asked(cloud: Cloud, key_file: Path, tmp_path: Path) -> Iterator[Callable[...
 
 @pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
 def test_a_session_answers_by_a_job_what_it_answers_by_calls(
-    cloud: Cloud, asked: Callable[..., Session], sql: str, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, store: Bucket, asked: Callable[..., Session], sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plain service is asked about one segment at a time by the job."""
     by_job, by_calls = asked(cloud.machine), asked(None)
@@ -487,7 +505,7 @@ def test_a_session_answers_by_a_job_what_it_answers_by_calls(
     assert cloud.events
     assert answer.rows == by_calls.ask(by_calls.plan(sql)).result.rows
     assert [column.source for column in answer.columns].count("encrypted") >= 2
-    assert cloud.left() == []
+    assert list(store.names("results")) == []
 
 
 class _InBucket(World):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
+from cleave.store.manifest import new_id
 from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -56,48 +56,6 @@ class Invoked:
         pass
 
 
-@pytest.fixture
-def stores(s3_endpoint: str, request: pytest.FixtureRequest) -> Iterator[Stores]:
-    prefix = request.node.name.replace("[", "-").replace("]", "")
-    made = Stores(*(Bucket(aws_session(), BUCKET, f"{prefix}/{half}", s3_endpoint) for half in ("s", "p")))
-    yield made
-    made.close()
-
-
-def test_a_table_in_s3_is_asked_through_functions_without_credentials(
-    stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path
-) -> None:
-    Two(key, tmp_path, "ward", stores=stores)
-    environment = {VARIABLE: stores.sensitive.base}
-    with (
-        Function(HANDLERS[Service.SENSITIVE], **environment) as sensitive,
-        Function(HANDLERS[Service.PLAIN], **environment) as plain,
-    ):
-        functions = {Service.SENSITIVE: sensitive, Service.PLAIN: plain}
-        assert not [name for function in functions.values() for name in function.environment if "ACCESS_KEY" in name]
-        with Session(
-            StoredSource(
-                "trial",
-                stores,
-                Access(key_file, no_passphrase),
-                memory=Memory(tmp_path / "tables.json"),
-                embedded=lambda _=(): Transport(Invoked(functions)),
-            )
-        ) as session:
-            for sql in SOURCES:
-                answer = session.ask(session.plan(sql))
-                check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
-        lines = [json.loads(line) for function in functions.values() for line in function.log()]
-        assert {line["route"] for line in lines} == {
-            "/v1/sensitive/tables/{set}/sums",
-            "/v1/plain/tables/{set}/aggregate",
-        }
-        assert {line["status"] for line in lines} == {200}
-        assert "Signature" not in json.dumps(lines)
-        assert BUCKET not in json.dumps(lines)
-    assert not [name for name in stores.plain.names("") if name.startswith("results")]
-
-
 SCANNED = "SELECT canary_ward, COUNT(*), SUM(canary_bill) FROM trial WHERE canary_day < 20 GROUP BY ALL ORDER BY ALL"
 CANARIES = """
 [columns.canary_ward]
@@ -114,63 +72,78 @@ upper = 987654399
 """
 
 
-def test_a_scan_runs_in_functions_and_leaves_nothing_of_the_table(
-    stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path
+def stores_at(endpoint: str) -> Stores:
+    place = new_id()
+    return Stores(*(Bucket(aws_session(), BUCKET, f"{place}/{half}", endpoint) for half in ("s", "p")))
+
+
+def session(stores: Stores, key_file: Path, memory: Path, carrier: Invoked) -> Session:
+    access = Access(key_file, no_passphrase)
+    transport = Transport(carrier)
+    return Session(StoredSource("trial", stores, access, memory=Memory(memory), embedded=lambda _=(): transport))
+
+
+def test_tables_in_s3_are_asked_and_scanned_through_functions_without_credentials(
+    s3_endpoint: str, key: OwnerKey, key_file: Path, tmp_path: Path
 ) -> None:
-    """Neither a name nor a cell in a log, or in what the sensitive side is sent, or stored there."""
+    """Of a scan neither a name nor a cell is in a log, or in what the sensitive side is sent, or stored there."""
+    stores, scanned = stores_at(s3_endpoint), stores_at(s3_endpoint)
+    Two(key, tmp_path, "ward", stores=stores)
     (tmp_path / "trial.schema.toml").write_text(CANARIES)
-    lines = [f"canary {'AB'[row % 2]},{row % 40},{987_654_300 + row % 90}" for row in range(400)]
-    (tmp_path / "trial.csv").write_text("\n".join(["canary_ward,canary_day,canary_bill", *lines, ""]))
-    tables = Tables(stores, key, Memory(tmp_path / "tables.json"))
+    rows = [f"canary {'AB'[row % 2]},{row % 40},{987_654_300 + row % 90}" for row in range(400)]
+    (tmp_path / "trial.csv").write_text("\n".join(["canary_ward,canary_day,canary_bill", *rows, ""]))
+    tables = Tables(scanned, key, Memory(tmp_path / "scanned.json"))
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml")) as table:
         putting.put(tables, table, "trial", [], Silent(), scan=True)
-        truth = table.connection.execute(SCANNED.replace("trial", table.relation)).fetchall()
+        wanted = table.connection.execute(SCANNED.replace("trial", table.relation)).fetchall()
     environment = {VARIABLE: stores.sensitive.base}
     with (
         Function(HANDLERS[Service.SENSITIVE], **environment) as sensitive,
         Function(HANDLERS[Service.PLAIN], **environment) as plain,
     ):
-        carrier = Invoked({Service.SENSITIVE: sensitive, Service.PLAIN: plain})
-        with Session(
-            StoredSource(
-                "trial",
-                stores,
-                Access(key_file, no_passphrase),
-                memory=Memory(tmp_path / "tables.json"),
-                embedded=lambda _=(): Transport(carrier),
-            )
-        ) as session:
+        functions = {Service.SENSITIVE: sensitive, Service.PLAIN: plain}
+        assert not [name for function in functions.values() for name in function.environment if "ACCESS_KEY" in name]
+        asking, scanning = Invoked(functions), Invoked(functions)
+        with session(stores, key_file, tmp_path / "tables.json", asking) as asked:
+            for sql in SOURCES:
+                answer = asked.ask(asked.plan(sql))
+                check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+        with session(scanned, key_file, tmp_path / "scanned.json", scanning) as asked:
             for _ in range(2):  # the second finds warm functions
-                answer = session.ask(session.plan(SCANNED, cloud_only=True))
-                assert [tuple(row) for row in answer.result.rows] == truth
-        logs = json.dumps([function.log() for function in (sensitive, plain)])
-    assert [json.loads(line)["route"] for line in sensitive.log()] == ["/v1/sensitive/tables/{set}/scan"] * 2
-    assert [json.loads(line)["route"] for line in plain.log()] == ["/v1/plain/tables/{set}/aggregate"] * 2
-    seen = [logs.encode(), *carrier.bodies[Service.SENSITIVE]]
-    seen += [stores.sensitive.read(name) for name in stores.sensitive.names("")]
-    sums = [str(row[2]).encode() for row in truth]
+                answer = asked.ask(asked.plan(SCANNED, cloud_only=True))
+                assert [tuple(row) for row in answer.result.rows] == wanted
+        lines = {half: [json.loads(line) for line in function.log()] for half, function in functions.items()}
+    sums = len(asking.bodies[Service.SENSITIVE])
+    routes = ["/v1/sensitive/tables/{set}/sums"] * sums + ["/v1/sensitive/tables/{set}/scan"] * 2
+    assert sums > 0
+    assert [line["route"] for line in lines[Service.SENSITIVE]] == routes
+    assert {line["route"] for line in lines[Service.PLAIN]} == {"/v1/plain/tables/{set}/aggregate"}
+    assert len(scanning.bodies[Service.PLAIN]) == 2
+    assert len(lines[Service.PLAIN]) == len(asking.bodies[Service.PLAIN]) + 2
+    assert {line["status"] for each in lines.values() for line in each} == {200}
+    logs = json.dumps([*lines.values()])
+    assert "Signature" not in logs
+    assert BUCKET not in logs
+    seen = [logs.encode(), *scanning.bodies[Service.SENSITIVE]]
+    seen += [scanned.sensitive.read(name) for name in scanned.sensitive.names("")]
     for content in seen:
-        for canary in (b"canary", b"9876543", *sums):
+        for canary in (b"canary", b"9876543", *(str(row[2]).encode() for row in wanted)):
             assert canary not in content
-    assert b"canary_ward" in b"".join(carrier.bodies[Service.PLAIN]), "the plain service is asked in clear"
-    assert b"canary_bill" not in b"".join(carrier.bodies[Service.PLAIN])
-    assert not [name for store in stores.apart() for name in store.names("") if name.startswith("results")]
+    assert b"canary_ward" in b"".join(scanning.bodies[Service.PLAIN]), "the plain service is asked in clear"
+    assert b"canary_bill" not in b"".join(scanning.bodies[Service.PLAIN])
+    for store in (*stores.apart(), *scanned.apart()):
+        assert not [name for name in store.names("") if name.startswith("results")]
 
 
-def test_a_function_reads_no_other_bucket(stores: Stores, key: OwnerKey, key_file: Path, tmp_path: Path) -> None:
+# In a server: test_a_server_that_was_given_no_folder_reads_none in test_services.py.
+@pytest.mark.slow
+def test_a_function_reads_no_other_bucket(s3_endpoint: str, key: OwnerKey, key_file: Path, tmp_path: Path) -> None:
+    stores = stores_at(s3_endpoint)
     Two(key, tmp_path, "ward", stores=stores)
     with Function(HANDLERS[Service.SENSITIVE], **{VARIABLE: "https://its-own.s3.eu-central-1.amazonaws.com/"}) as own:
         with (
-            Session(
-                StoredSource(
-                    "trial",
-                    stores,
-                    Access(key_file, no_passphrase),
-                    memory=Memory(tmp_path / "tables.json"),
-                    embedded=lambda _=(): Transport(Invoked({Service.SENSITIVE: own})),
-                )
-            ) as session,
+            session(stores, key_file, tmp_path / "tables.json", Invoked({Service.SENSITIVE: own})) as asked,
             pytest.raises(ServiceError, match="leads to no store of this service") as caught,
         ):
-            session.ask(session.plan("SELECT SUM(bill) FROM trial"))
+            asked.ask(asked.plan("SELECT SUM(bill) FROM trial"))
         assert "Signature" not in f"{caught.value.message}{caught.value.hint}"

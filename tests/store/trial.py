@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from cleave.store.memory import Memory
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
+from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
 from tests.store.asking import ask
@@ -62,18 +63,19 @@ class World:
         self.tables.reset_counts()
 
     def _put(self, by: tuple[str, ...], schema: Path, *, append: bool = False, **options: int) -> None:
-        with open_table([SAMPLE / "patients.csv"], load_schema(schema)) as table:
-            if append:
-                putting.append(self.tables, table, "trial", Silent(), again=True)
-            else:
-                putting.put(self.tables, table, "trial", by, Silent(), **options)
+        table = _loaded(load_schema(schema))
+        if append:
+            putting.append(self.tables, table, "trial", Silent(), again=True)
+        else:
+            putting.put(self.tables, table, "trial", by, Silent(), **options)
 
     def stored(self) -> Stored:
         return Stored(self.tables, self.tables.open("trial"))
 
     def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
         """`cloud_only`: no row is read for it."""
-        return ask(self.stored(), sql, options, cloud_only=cloud_only)
+        with closing(self.stored()) as stored:  # the next takes over its DuckDB
+            return ask(stored, sql, options, cloud_only=cloud_only)
 
 
 def copied(folder: Path, to: Storage) -> None:
@@ -91,9 +93,14 @@ def truth(sql: str) -> list[tuple[object, ...]]:
 
 
 @cache
+def _loaded(schema: Schema) -> Table:
+    return open_table([SAMPLE / "patients.csv"], schema)
+
+
+@cache
 def samples() -> Table:
     """Read once; view `trial` is of its rows."""
-    table = open_table([SAMPLE / "patients.csv"], load_schema(SCHEMA))
+    table = _loaded(load_schema(SCHEMA))
     table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
     return table
 
