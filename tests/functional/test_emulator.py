@@ -61,6 +61,7 @@ def test_one_warm_process_answers_event_after_event(
     assert (sensitive.starts - starts[0], plain.starts - starts[1]) == (0, 0)
 
 
+@pytest.mark.slow  # the process after one that hangs is a cold start too, and answers alike
 def test_a_cold_start_answers_like_a_warm_process(plain: Function, events: dict[str, Event]) -> None:
     event = events["plain-operation"].event
     warm, starts = plain.invoke(event), plain.starts
@@ -96,7 +97,7 @@ def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(
     plain: Function, events: dict[str, Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = events["plain-operation"].event
-    plain.invoke(event)
+    warm = plain.invoke(event)
     assert plain.process is not None
     starts = plain.starts
     plain.process.send_signal(signal.SIGSTOP)
@@ -104,13 +105,14 @@ def test_a_process_that_hangs_is_killed_and_the_next_event_meets_a_new_one(
     with pytest.raises(FunctionError, match="Timedout"):
         plain.invoke(event)
     monkeypatch.undo()
-    assert plain.invoke(event)["statusCode"] == 200
+    cold = plain.invoke(event)
+    assert (cold["statusCode"], cold["body"]) == (warm["statusCode"], warm["body"])
+    assert cold["statusCode"] == 200
     assert plain.starts == starts + 1
 
 
 def test_the_fork_server_of_the_plain_service_is_forked_at_init(plain: Function, events: dict[str, Event]) -> None:
     """While there is one thread; a new interpreter would add its start to the first event's time."""
-    plain.stop()
     plain.invoke(events["plain-operation"].event)
     assert plain.process
     forked = descendants(plain.process.pid)  # the server, and a child that waits for the next request
@@ -122,7 +124,7 @@ def test_the_fork_server_of_the_plain_service_is_forked_at_init(plain: Function,
 
 def test_a_handler_that_is_not_there_is_an_error() -> None:
     with (
-        Function("cleave_services.plain.app.nothing") as function,
+        Function("json.nothing") as function,  # a module that is soon imported
         pytest.raises(FunctionError, match="HandlerNotFound"),
     ):
         function.invoke({})

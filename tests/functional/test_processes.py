@@ -181,7 +181,7 @@ def test_an_embedded_query_ends_with_all_its_processes(
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type[Started]) -> None:
     """While it still imports, and another process plans the question."""
     asking = start(query(table))
