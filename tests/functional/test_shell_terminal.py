@@ -227,11 +227,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:
+@pytest.mark.slow  # tests/security/test_stored_secrets.py has one in this process
+def test_a_wrong_passphrase_ends_it(stored: Path) -> None:
     wrong = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     wrong.child.expect_exact("Passphrase: ")
     wrong.ask("a wrong one", "error: ")
     assert wrong.ended() == KeyFileError.exit_code
+
+
+def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:
     terminal = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     terminal.child.expect_exact("Passphrase: ")
     terminal.ask(PASSPHRASE, PROMPT)

@@ -187,7 +187,7 @@ class KeyTraces:
 
     def _look_for(self, blocks: NDArray[np.uint8]) -> None:
         self._heads[blocks.view("<u4")[:, 0] & 0x3FFFFF] = True
-        self._numbers = np.union1d(self._numbers, _numbers(blocks))
+        self._numbers = np.sort(np.concatenate([self._numbers, _numbers(blocks)]))
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Look for every CKKS key that is made in this process from now on."""
