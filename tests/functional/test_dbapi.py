@@ -27,9 +27,14 @@ PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 WARDS = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"
 
 
-def in_duckdb(sql: str) -> tuple[Any, ...]:
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        (row,) = connection.execute(sql).fetchall()
+        yield connection
+
+
+def in_duckdb(oracle: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:
+    (row,) = oracle.execute(sql).fetchall()
     return tuple(row)
 
 
@@ -199,10 +204,10 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
-def test_a_parameter_comes_out_of_duckdb_as_it_went_in(value: object) -> None:
+def test_a_parameter_comes_out_of_duckdb_as_it_went_in(oracle: duckdb.DuckDBPyConnection, value: object) -> None:
     """Between a text with a ? in it and comments with one, which are none."""
     sql = "SELECT 'ä?', ? /* ? */, $$?$$, e'\\'?', \"?\" -- ?\nFROM (SELECT 1 AS \"?\")"
-    row = in_duckdb(bound(sql, [value]))
+    row = in_duckdb(oracle, bound(sql, [value]))
     assert (row[0], row[2], row[3], row[4]) == ("ä?", "?", "'?", 1)
     expected = value.item() if isinstance(value, np.generic) else value
     assert row[1] == expected
@@ -212,8 +217,8 @@ def test_a_parameter_comes_out_of_duckdb_as_it_went_in(value: object) -> None:
         assert isinstance(row[1], float)
 
 
-def test_not_a_number_is_one_too() -> None:
-    assert math.isnan(in_duckdb(bound("SELECT ?", [math.nan]))[0])
+def test_not_a_number_is_one_too(oracle: duckdb.DuckDBPyConnection) -> None:
+    assert math.isnan(in_duckdb(oracle, bound("SELECT ?", [math.nan]))[0])
 
 
 @pytest.mark.parametrize(
@@ -224,12 +229,12 @@ def test_what_has_no_literal_is_refused_without_quoting_it(value: object) -> Non
         bound("SELECT ?, ?", [1, value])
 
 
-def test_parameters_reach_the_question(connection: cleave.Connection) -> None:
+def test_parameters_reach_the_question(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection) -> None:
     sql = "SELECT COUNT(*) FROM patients WHERE ward = ? AND admitted >= ? AND age < ? AND weight > ? LIMIT ?"
     day = datetime.date(2025, 2, 1)
     (row,) = connection.execute(sql, ["Surgery", day, 50, 60.5, 1]).fetchall()
     where = "ward = 'Surgery' AND admitted >= DATE '2025-02-01' AND age < 50 AND weight > 60.5"
-    assert row == in_duckdb(f"SELECT COUNT(*) FROM '{PATIENTS}' WHERE {where}")
+    assert row == in_duckdb(oracle, f"SELECT COUNT(*) FROM '{PATIENTS}' WHERE {where}")
 
 
 def test_a_parameter_is_never_sql(connection: cleave.Connection) -> None:

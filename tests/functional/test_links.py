@@ -51,7 +51,8 @@ class Store:
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.base = f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}/a-bucket/"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -74,6 +75,8 @@ class Store:
                     waiting = b""
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # to close it would not wake the thread that waits for a connection
+        self._thread.join()
         self._listener.close()
 
 

@@ -43,15 +43,15 @@ type = "VARCHAR"
 """
 
 
-@pytest.fixture(params=["t", "source", "selected", "the question", "other0"])
-def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Session]]:
+@pytest.fixture(scope="module", params=["t", "source", "selected", "the question", "other0"])
+def named(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Session]]:
     """The table under names that are the client's own inside, without key and services."""
-    yield from opened(tmp_path, request.param)
+    yield from opened(tmp_path_factory.mktemp("named"), request.param)
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    for _, one in opened(tmp_path, "t"):
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    for _, one in opened(tmp_path_factory.mktemp("session"), "t"):
         yield one
 
 

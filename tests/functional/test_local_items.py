@@ -71,7 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "t.csv"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def table(files: Path) -> Iterator[Table]:
     with open_table(files, load_schema(files.with_suffix(".schema.toml"))) as opened:
         yield opened

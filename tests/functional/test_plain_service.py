@@ -145,16 +145,16 @@ def test_time_runs_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert response.json()["error"] == "stopped after 0.5 s"
 
 
-def run_in_lambda(memory: int, event: dict[str, Any], **env: str) -> tuple[dict[str, Any], str]:
+def run_in_lambda(memory: int, events: list[dict[str, Any]], **env: str) -> tuple[list[dict[str, Any]], str]:
     """Call the handler in a process of its own that takes itself for a function of `memory` MB without numpy."""
     code = (
         "import sys, json; sys.modules['numpy'] = sys.modules['pandas'] = None\n"
         "from cleave_services.plain.app import handler\n"
-        "json.dump(handler(json.load(sys.stdin), None), sys.stdout)"
+        "json.dump([handler(event, None) for event in json.load(sys.stdin)], sys.stdout)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        input=json.dumps(event),
+        input=json.dumps(events),
         env=os.environ | {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory)} | env,
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -165,20 +165,17 @@ def run_in_lambda(memory: int, event: dict[str, Any], **env: str) -> tuple[dict[
     return json.loads(done.stdout), done.stderr
 
 
-def test_a_query_that_outgrows_the_function_is_413(table: bytes) -> None:
+def test_lambda_needs_no_numpy_says_one_line_and_outlives_a_large_query(table: bytes, tmp_path: Path) -> None:
     """memory_limit does not see these strings: without a bound of its own the process would be killed."""
-    asked = request(table, aggregates=["sum(len(repeat(note || age, 200000000)))"])
-    event = rest_event(AGGREGATE, wire.dump_json(asked), wire.JSON_TYPE)
-    answered, _ = run_in_lambda(1024, event)
-    assert answered["statusCode"] == 413
-    assert json.loads(answered["body"])["error"] == "needs more memory than the service has"
-
-
-def test_lambda_needs_no_numpy_and_says_one_line(table: bytes, tmp_path: Path) -> None:
-    event = rest_event(AGGREGATE, wire.dump_json(request(table, **QUESTION)), wire.JSON_TYPE)
-    answered, err = run_in_lambda(1769, event, HOME=str(tmp_path))
+    large = request(table, aggregates=["sum(len(repeat(note || age, 200000000)))"])
+    events = [
+        rest_event(AGGREGATE, wire.dump_json(each), wire.JSON_TYPE) for each in (large, request(table, **QUESTION))
+    ]
+    (refused, answered), err = run_in_lambda(1024, events, HOME=str(tmp_path))
+    assert refused["statusCode"] == 413
+    assert json.loads(refused["body"])["error"] == "needs more memory than the service has"
     check_answer(wire.load(PlainResponse, answered["body"].encode(), wire.JSON_TYPE))
-    assert json.loads(err)["status"] == 200
+    assert [json.loads(line)["status"] for line in err.splitlines()] == [413, 200]
     assert not list(tmp_path.iterdir())
 
 

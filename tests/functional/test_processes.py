@@ -181,7 +181,7 @@ def test_an_embedded_query_ends_with_all_its_processes(
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_ctrl_c_ends_it_while_it_starts(seconds: float, table: Path, start: type[Started]) -> None:
     """While it still imports, and another process plans the question."""
     asking = start(query(table))
@@ -209,7 +209,7 @@ def test_an_interrupt_that_python_drops_leaves_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("how", ["stall", "headers", "body", "lambda"])
-@pytest.mark.sampled(4)
+@pytest.mark.slow  # test_the_passphrase_leaves_the_environment_at_once ends by it
 def test_ctrl_c_at_the_keyboard_ends_it_at_once(how: str, table: Path, start: type[Started]) -> None:
     """SIGINT to the whole group, as a terminal sends it."""
     reply = STALLED if how == "stall" else Reply(missing=99, drip="headers" if how == "headers" else "body")
@@ -231,6 +231,7 @@ def test_ctrl_c_at_the_keyboard_ends_it_at_once(how: str, table: Path, start: ty
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow  # the test below ends by one; tests/functional/test_transport_hostile.py has each wait for a service
 def test_a_time_out_ends_it_with_one_error(table: Path, start: type[Started]) -> None:
     with scripted(Reply(missing=99, drip="body")) as server:
         asking = start(query(table, "--endpoint", server.url, "--timeout", "1.5"))
@@ -260,6 +261,8 @@ def test_a_program_for_credentials_that_hangs(
     out, err = asking.process.communicate()
     assert (asking.process.returncode, out) == (130 if ended_by == "Ctrl-C" else 6, b"")
     assert b"Traceback" not in err
+    if ended_by == "--timeout":
+        assert b"error: the query was not answered within the 1.5 seconds it was given\nhint: " in err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "soon"])
@@ -300,6 +303,11 @@ def test_the_passphrase_leaves_the_environment_at_once(table: Path, start: type[
                 assert b"Max core file size        0 " in limits
                 seen.add(pid)
         assert asking.process.pid in seen
+        os.killpg(asking.process.pid, signal.SIGINT)
+        asking.ends()
+    out, err = asking.process.communicate()
+    assert (asking.process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
     hidden = subprocess.run(
         [
             sys.executable,

@@ -357,36 +357,19 @@ def children_of_this_process() -> set[str]:
     return {each for path in Path("/proc/self/task").glob("*/children") for each in path.read_text().split()}
 
 
-def test_the_process_is_left_alone_unless_it_asks() -> None:
-    """Signals, core dumps and dumpability are the user's; `cleave.protect` changes the last two."""
+def test_an_interrupt_ends_a_question_and_leaves_the_process_alone() -> None:
+    """A service that never answers; then Ctrl-C, as a kernel's interrupt is one; then the next question.
+
+    Signals, core dumps and dumpability are the user's; `cleave.protect` changes the last two.
+    """
     code = f"""
-        import cleave, os, resource, signal, sys
+        import cleave, ctypes, os, resource, signal, socket, threading
         from pathlib import Path
         def dumpable():
-            import ctypes
             return ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
         resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
         before = dumpable(), resource.getrlimit(resource.RLIMIT_CORE)
-        cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward")
-        assert (dumpable(), resource.getrlimit(resource.RLIMIT_CORE)) == before, "changed"
-        assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
-        cleave.protect()
-        assert dumpable() == 0
-        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
-    """
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    if hard not in (resource.RLIM_INFINITY,) and hard < 1 << 20:
-        code = code.replace("1 << 20, ", f"{hard}, ")
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_an_interrupt_ends_a_question_and_its_children(tmp_path: Path) -> None:
-    """A service that never answers; then Ctrl-C, as a kernel's interrupt is one; then the next question."""
-    code = f"""
-        import cleave, os, socket, threading
-        from pathlib import Path
         silent = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{{silent.getsockname()[1]}}"
         def told():
@@ -400,7 +383,15 @@ def test_an_interrupt_ends_a_question_and_its_children(tmp_path: Path) -> None:
         children = Path(f"/proc/self/task/{{os.getpid()}}/children").read_text().split()
         assert not children, children
         print(len(cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward")))
+        assert (dumpable(), resource.getrlimit(resource.RLIMIT_CORE)) == before, "changed"
+        assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
+        cleave.protect()
+        assert dumpable() == 0
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
     """
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard not in (resource.RLIM_INFINITY,) and hard < 1 << 20:
+        code = code.replace("1 << 20, ", f"{hard}, ")
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None
         assert asking.stdout.readline() == "asked\n"

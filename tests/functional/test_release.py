@@ -76,8 +76,8 @@ def test_lock_files_hold_what_each_installation_needs() -> None:
     [
         ("uvicorn", "serve", ["serve", "--port", "0"]),
         ("jinja2", "report", ["query", "{file}", DEMO, "--report", "{folder}/page.html"]),
-        ("botocore", "aws", ["ls", "--store", "s3://bucket/prefix", "--key", "{key}"]),
         ("botocore", "aws", ["query", "SELECT 1 FROM t", "--store", "s3://bucket/prefix", "--key", "{key}"]),
+        ("botocore", "aws", ["ls", "--store", "s3://bucket/prefix", "--key", "{key}"]),
         ("botocore", "aws", ["query", "{file}", DEMO, "--lambda", "a,b", "--key", "{key}"]),
     ],
 )

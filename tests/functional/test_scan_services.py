@@ -251,12 +251,13 @@ def test_partial_sums_without_rows_are_refused(store: Store, rows: Rows) -> None
     assert "no row" in answer.text
 
 
-def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows) -> None:
+@pytest.mark.parametrize("flips", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows, flips: int) -> None:
     """Whatever is in an object: not of its digest, not ciphertexts, other ciphertexts than they say."""
     (cut,) = rows.cuts(numbers(2), 2)
     asked = question(cut)
     rng = random.Random(1)
-    for _ in range(10):
+    for _ in range(flips):
         content = bytearray(joined(rows.files[0][:2]))
         content[rng.randrange(4_000)] ^= 1 << rng.randrange(8)
         linked = store.put(bytes(content))

@@ -71,10 +71,16 @@ def suppressed_post(url: str, body: object) -> None:
         """The server is being ended."""
 
 
-def test_a_process_that_dies_is_started_again(key: SecretKey) -> None:
+def test_a_worker_reads_one_request_and_a_process_that_dies_is_started_again(key: SecretKey) -> None:
     """A fork server's end ends what its children are at, and no later request."""
     chunks = many_chunks.request(key)
     with served("--quiet") as (url, process), contextlib.closing(over_http(url)) as services:
+        lasting = descendants(process.pid)
+        services.sensitive(chunks)
+        assert met(lambda: set(descendants(process.pid)) - set(lasting))  # the next worker starts beside the answer
+        waiting = set(descendants(process.pid)) - set(lasting)
+        services.sensitive(chunks)
+        assert have_ended(*waiting)
         for _ in range(2):
             assert httpx.post(f"{url}/v1/plain", json=SUM, trust_env=False, timeout=HANGS).json()["result"] == {"x": 3}
             assert many_chunks.total_of(key, services.sensitive(chunks)) == many_chunks.TOTAL
@@ -84,17 +90,6 @@ def test_a_process_that_dies_is_started_again(key: SecretKey) -> None:
                     os.kill(pid, signal.SIGKILL)
             assert have_ended(*started)
         assert is_alive(process.pid)
-
-
-def test_a_worker_reads_the_ciphertexts_of_one_request(key: SecretKey) -> None:
-    chunks = many_chunks.request(key)
-    with served("--quiet") as (url, process), contextlib.closing(over_http(url)) as services:
-        lasting = descendants(process.pid)
-        services.sensitive(chunks)
-        assert met(lambda: set(descendants(process.pid)) - set(lasting))  # the next worker starts beside the answer
-        waiting = set(descendants(process.pid)) - set(lasting)
-        services.sensitive(chunks)
-        assert have_ended(*waiting)
 
 
 def over_http(url: str) -> Transport:

@@ -143,12 +143,10 @@ def start(folder: Path, key_file: Path) -> Iterator[Callable[..., Terminal]]:
         each.child.close(force=True)
 
 
-def test_errors_leave_it_standing_and_ctrl_d_leaves(start: Callable[..., Terminal]) -> None:
-    terminal = start()
+def test_errors_leave_it_standing(terminal: Terminal) -> None:
     terminal.ask("SELECT nothing FROM patients;", "error: there is no column 'nothing'", "hint: ", PROMPT)
     terminal.ask(".nothing", "error: there is no command .nothing", PROMPT)
     terminal.ask("SELECT AVG(age)\rFROM patients;", "checks passed", PROMPT)
-    assert terminal.leave() == 0
 
 
 def test_ctrl_c_ends_what_is_computed_here_at_once(terminal: Terminal) -> None:
@@ -160,7 +158,7 @@ def test_ctrl_c_ends_what_is_computed_here_at_once(terminal: Terminal) -> None:
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
 
 
-def test_ctrl_c_ends_a_wait_for_a_service_at_once(start: Callable[..., Terminal]) -> None:
+def test_ctrl_c_ends_a_wait_for_a_service_at_once_and_ctrl_d_the_shell(start: Callable[..., Terminal]) -> None:
     with scripted([Reply(stall=600)]) as server:
         terminal = start("--endpoint", server.url)
         terminal.ask("SELECT AVG(age) FROM patients;")
@@ -229,11 +227,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:
+@pytest.mark.slow  # tests/security/test_stored_secrets.py has one in this process
+def test_a_wrong_passphrase_ends_it(stored: Path) -> None:
     wrong = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     wrong.child.expect_exact("Passphrase: ")
     wrong.ask("a wrong one", "error: ")
     assert wrong.ended() == KeyFileError.exit_code
+
+
+def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:
     terminal = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     terminal.child.expect_exact("Passphrase: ")
     terminal.ask(PASSPHRASE, PROMPT)

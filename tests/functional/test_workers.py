@@ -151,6 +151,7 @@ def test_a_refusal_at_any_place_leaves_no_process(count: int, forks: list[Child]
 
 
 @pytest.mark.parametrize("place", range(4))
+@pytest.mark.sampled(3)
 def test_a_worker_that_stalls_is_a_refusal_at_the_deadline(
     place: int, forks: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -297,7 +297,7 @@ def asking_process(
 @pytest.mark.sampled(3)
 def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: Places) -> None:
     """Client and server as processes of their own: their logs, files, arguments and environments."""
-    table = canaries(30_000 if case == "answered" else 12)
+    table = canaries(16_000 if case == "answered" else 12)
     path = table.write(places.here, {"hiddencount": "CellCanary-31337"} if case == "bad cell" else None)
     forbidden = canaries().all | {b"CellCanary-31337", b"OtherPassCanary-9d"}
     before = places.listing()

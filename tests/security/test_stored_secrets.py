@@ -153,6 +153,7 @@ def test_nothing_is_left_or_said(world: World) -> None:
     world.cli.environment["CLEAVE_PASSPHRASE"] = "OtherPassCanary-9d"
     world.run("query", NAME, f"SELECT SUM(hiddenpay) FROM {NAME}", code=5)
     world.run("show", NAME, code=5)
+    world.run("shell", NAME, code=5)
     world.cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
     for half in (0, 1):
         for name in world.objects(half):
