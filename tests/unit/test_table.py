@@ -543,16 +543,32 @@ def test_the_next_table_takes_the_engine_and_nothing_of_the_last(idle: list[Engi
         assert idle == [other.engine]
 
 
-def test_an_engine_that_is_limited_or_still_in_use_is_closed(idle: list[Engine]) -> None:
-    given = schema(AB)
-    limited = Engine(memory=1 << 30)
-    limited.table("t", given).__exit__(None, None, None)
+def test_a_limit_ends_with_its_use(idle: list[Engine]) -> None:
+    def limit(engine: Engine) -> object:
+        return engine.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+
+    engine = Engine.idle()
+    usual = limit(engine)
+    engine.end()
+    limited = Engine.idle(1 << 30)
+    limited.resident = 7
+    limited.table("t", schema(AB)).__exit__(None, None, None)
+    assert limit(limited) != usual
     limited.end()
+    again = Engine.idle()
+    assert again is limited is engine
+    assert (again.memory, again.resident, limit(again)) == (None, 0, usual)
+    again.close()
+    assert idle == []
+
+
+def test_an_engine_that_is_still_in_use_is_closed(idle: list[Engine]) -> None:
+    given = schema(AB)
     with no_table("t", given) as failed:
         failed.connection.close()  # as after an error within DuckDB
     used = Engine.idle()
     used.table("t", given)
     used.end()
     assert idle == []
-    for each in (limited, failed.engine, used):
+    for each in (failed.engine, used):
         assert not each.close.alive

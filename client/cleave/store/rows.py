@@ -58,7 +58,7 @@ class ResidentTables:
     def engine(self) -> Engine:
         """Raises InputError for too little memory."""
         if self._engine is None:
-            self._engine = Engine(memory=self._memory)
+            self._engine = Engine.idle(self._memory)
         return self._engine
 
     def has_room(self, size: int) -> bool:
@@ -70,7 +70,7 @@ class ResidentTables:
 
     def close(self) -> None:
         if self._engine is not None:
-            self._engine.close()
+            self._engine.end()
             self._engine = None
 
 

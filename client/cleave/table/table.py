@@ -41,17 +41,12 @@ class ArrowRows:
 
 
 class Engine:
-    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but two in memory.
+    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but two in memory."""
 
-    `memory`: bytes that DuckDB may take, up to half of them for rows that are held for it; None: as DuckDB decides.
-    Raises InputError for too little.
-    """
+    memory: int | None = None  # bytes that DuckDB may take, up to half of them for rows that are held for it
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None, memory: int | None = None) -> None:
-        if memory is not None and memory < LEAST_MEMORY:
-            raise InputError(f"a query cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         self.connection = connection or connect_reading()
-        self.memory = memory
         self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
         self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
         self.close.atexit = False
@@ -61,29 +56,38 @@ class Engine:
         paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
         self.connection.execute(f"SET allowed_paths = [{paths}]")
         self.connection.execute("SET enable_external_access = false")
-        if memory is not None:
-            self.limit(memory)
 
     def limit(self, memory: int) -> None:
         """Let DuckDB take at most `memory` bytes, what it has included, and those that are kept besides."""
         self.connection.execute(f"SET memory_limit = '{memory + self.resident} bytes'")
 
     @classmethod
-    def idle(cls) -> Engine:
-        """Return an idle engine, or a new one."""
-        with suppress(IndexError):
-            return _idle.get(os.getpid(), []).pop()
-        return cls()
+    def idle(cls, memory: int | None = None) -> Engine:
+        """Return an idle engine, or a new one. `memory`: bytes that it may take; None: as DuckDB decides.
+
+        Raises InputError for too little.
+        """
+        if memory is not None and memory < LEAST_MEMORY:
+            raise InputError(f"a query cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
+        try:
+            engine = _idle.get(os.getpid(), []).pop()
+        except IndexError:
+            engine = cls()
+        engine.memory = memory
+        if memory is not None:
+            engine.limit(memory)
+        return engine
 
     def end(self) -> None:
         """Keep it for the next that needs one, without anything of its tables, where all are closed; else close it."""
         others = _idle.setdefault(os.getpid(), [])
         with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
             ((databases,),) = self.connection.execute(_DATABASES).fetchall()
-            if self.memory is None and databases == 1 and len(others) < _MOST_IDLE:
-                self.connection.execute("RESET arrow_large_buffer_size")
+            if databases == 1 and len(others) < _MOST_IDLE:
+                self.connection.execute("RESET arrow_large_buffer_size; RESET memory_limit")
                 for each in (self.taken, self.written):
                     os.ftruncate(each, 0)
+                self.resident = 0
                 others.append(self)
                 return
         self.close()
