@@ -159,21 +159,23 @@ class Meanwhile:
         monkeypatch.setattr(Tables, "close_as_moved", appended)
 
 
+@pytest.mark.parametrize("times", sampled(1, 2, 2))
 def test_rows_that_come_meanwhile_are_taken_along(
-    world: World, new_key: OwnerKey, monkeypatch: pytest.MonkeyPatch
+    world: World, new_key: OwnerKey, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    meanwhile = Meanwhile(world, 2, monkeypatch)
+    meanwhile = Meanwhile(world, times, monkeypatch)
     under(world, new_key)
     assert meanwhile.left == 0
-    assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, OWN + NORTH + OWN * 3, SUMS)
+    rows = OWN + NORTH + OWN * (1 + times)
+    assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, rows, SUMS)
 
 
 @pytest.mark.parametrize(
-    "step", sampled(75, 5, 1)
+    "step", sampled(99, 5, 1)
 )  # odd, so that both sides of a write have their turn; CLEAVE_CAMPAIGN
 def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_path: Path, step: int) -> None:
     """Under one key or the other the table is whole, and the second try ends where the first would have."""
-    at = 0
+    at = step // 2
     wanted = expected(world, OWN + NORTH + OWN, SUMS)
     while True:
         place = world.copy(tmp_path / f"{at}")
