@@ -107,7 +107,7 @@ def descriptor(content: bytes) -> int:
     return reader
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\nnot this line"])
+@pytest.mark.parametrize("end", [b"", pytest.param(b"\n", marks=pytest.mark.slow), b"\r\n", b"\nnot this line"])
 def test_a_passphrase_from_a_descriptor(cli: Cli, tmp_path: Path, end: bytes) -> None:
     cli.environment["CLEAVE_PASSPHRASE"] = "not this one"
     path, reader = tmp_path / "key.json", descriptor(PASSPHRASE.encode() + end)

@@ -168,13 +168,9 @@ def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path,
     assert "SUM" in ready.run("plan", small, "--sql-file", file, "--verbose").stdout.upper()
 
 
-def test_sql_from_stdin(key_file: Path, small: Path) -> None:
-    command = [sys.executable, "-c", "from cleave.local.main import main; main()"]
-    command += ["query", str(small), "--sql-file", "-", "--key", str(key_file), "--json"]
-    done = subprocess.run(
-        command, input="SELECT SUM(v) FROM t", capture_output=True, text=True, timeout=120, check=True, cwd=ROOT
-    )
-    assert json.loads(done.stdout)["rows"] == [[52]]
+def test_sql_from_stdin(ready: Cli, small: Path) -> None:
+    answer = json.loads(ready.run("query", small, "--sql-file", "-", "--json", typed="SELECT SUM(v) FROM t").stdout)
+    assert answer["rows"] == [[52]]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_a_bare_command_prints_help(cli: Cli, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", ["--help", "--version", "key show", "key", ""])
+@pytest.mark.sampled(2)
 def test_a_full_disk_is_an_error_and_no_defect(words: str, key_file: Path, tmp_path: Path) -> None:
     done = run("sh", "-c", f"{CLEAVE} {words} > /dev/full", home=tmp_path, CLEAVE_KEY=str(key_file))
     assert done.returncode == 3
@@ -54,7 +55,8 @@ def test_a_closed_stdout_is_an_error_and_no_defect(words: str, key_file: Path, t
     ]
 
 
-@pytest.mark.parametrize("closed", ["0<&-", "2>&-", "0<&- 2>&-"])
+@pytest.mark.parametrize("closed", ["0<&- 2>&-", "0<&-", "2>&-"])
+@pytest.mark.sampled(3)
 def test_no_other_file_takes_the_number_of_a_closed_stream(closed: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("ward,age\nA,1\nA,2\n")
     (tmp_path / "t.schema.toml").write_text(

@@ -90,7 +90,7 @@ def answered(tables: Tables, name: str, table: str, columns: Sequence[str]) -> l
         pytest.param(name, table, marks=pytest.mark.slow if at % every else ())
         for table in ("numbers", "dates")
         for at, name in enumerate(NAMES)
-        for every in [3 if table == "numbers" and name in ENCRYPTED else 16]
+        for every in [5 if table == "numbers" and name in ENCRYPTED else 32]
     ],
 )
 def test_every_aggregate_is_answered(tables: Tables, name: str, table: str) -> None:

@@ -119,6 +119,7 @@ def judge(key: SecretKey, tally: Tally, draw: Draw) -> None:
         compare(ask(path, query(draw), key), ENCRYPTED, inside, expected, tally)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_products(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> None:
     """PRODUCT over values near 1, so that neither engine overflows: magnitudes from 2e-9 to 1e9."""

@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
@@ -51,6 +52,7 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
+@cache
 def made(case: str) -> str:
     return page(*CASES[case])
 

@@ -89,7 +89,7 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("name", "unit", "type_", "one", "other", "bounds", "width", "outlier"), MEANT)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_two_files_of_one_meaning_get_the_same_bounds(
     name: str,
     unit: str,

@@ -179,8 +179,9 @@ print(*map(int, kid.receive(120)), flush=True)
 @pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize(
     ("end", "number"),
-    [("time.sleep(600)", signal.SIGKILL), ("time.sleep(600)", signal.SIGTERM), ("input() or sys.exit(3)", 0)],
+    [("time.sleep(600)", signal.SIGKILL), ("input() or sys.exit(3)", 0), ("time.sleep(600)", signal.SIGTERM)],
 )
+@pytest.mark.sampled(3)
 def test_server_and_children_end_with_their_client(threads: int, end: str, number: int) -> None:
     """Forked where the client has one thread, a new interpreter where it has more."""
     command = [sys.executable, "-c", CLIENT.format(threads=threads, end=end)]

@@ -83,7 +83,7 @@ AGGREGATES = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("rest", ["", "GROUP BY g", "WHERE n > 3 GROUP BY g", "WHERE n > 100"])
 @pytest.mark.parametrize("offset", [0, 1e6])
 def test_parts_put_together_are_the_whole(numbers: Schema, rest: str, offset: float) -> None:

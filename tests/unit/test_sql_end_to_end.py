@@ -168,7 +168,7 @@ SELECT sum(age) FROM patients GROUP BY ()
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)  # test_small_tables answers every query
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("sql", QUERIES)
 def test_an_answer_is_duckdbs(connection: duckdb.DuckDBPyConnection, patients: Schema, sql: str, parts: int) -> None:
@@ -185,7 +185,7 @@ def test_an_answer_is_duckdbs(connection: duckdb.DuckDBPyConnection, patients: S
     assert differences(result, expected) == []
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("rows", [2, 0, 1])
 @pytest.mark.sampled(3)
 def test_small_tables(patients: Schema, rows: int) -> None:
     with duckdb.connect() as small:

@@ -68,9 +68,9 @@ def with_nulls(values: Sequence[float], every: int) -> list[Fraction | None]:
     return [None if every and not i % every else Fraction(value) for i, value in enumerate(values)]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 60])
-@pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
-@pytest.mark.sampled(13)
+@pytest.mark.parametrize("rows", [4, 60, 1, 2, 3, 5])  # test_duckdb_agrees has few rows too
+@pytest.mark.parametrize(("noise", "bits"), [(0.999, 40), (0.0, 40), (-0.999, 40), (0.999, 90)])
+@pytest.mark.sampled(19)
 def test_doubles_lie_within_their_bounds(rows: int, noise: float, bits: int) -> None:
     random = np.random.default_rng(rows)
     all_ = list(shapes(rows, random))

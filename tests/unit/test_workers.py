@@ -128,7 +128,8 @@ def test_parts_are_merged() -> None:
     assert merge(counted, parts[:1], 1) is parts[0]
 
 
-@pytest.mark.parametrize(("count", "processes"), [(1, 1), (2, 2), (3, 3), (4, 3), (6, 6), (9, 6)])
+@pytest.mark.parametrize(("count", "processes"), [(4, 3), (1, 1), (2, 2), (9, 6), (3, 3), (6, 6)])
+@pytest.mark.sampled(3)
 def test_processes_add_up_to_one(count: int, processes: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     totals = workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), count)
@@ -138,7 +139,8 @@ def test_processes_add_up_to_one(count: int, processes: int, forks: list, monkey
     assert len(forks) == processes
 
 
-@pytest.mark.parametrize(("work", "processes"), [(1, 1), (47, 1), (48, 2), (71, 2), (72, 3), (500, 3)])
+@pytest.mark.parametrize(("work", "processes"), [(47, 1), (1, 1), (48, 2), (71, 2), (500, 3), (72, 3)])
+@pytest.mark.sampled(2)
 def test_few_chunks_are_no_work_for_many(
     work: int, processes: int, forks: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,15 +154,16 @@ def test_few_chunks_are_no_work_for_many(
 @pytest.mark.parametrize(
     ("count", "shares"),
     [
-        (1, [[0, 1, 2, 3, 4, 5, 6]]),
-        (2, [[0, 1, 2, 3], [4, 5, 6]]),
-        (3, [[0, 1, 2], [3, 4, 5], [6]]),
         (6, [[0, 1], [2, 3], [4, 5], [6]]),  # shares of one more would leave two idle
-        (7, [[n] for n in range(7)]),
+        (1, [[0, 1, 2, 3, 4, 5, 6]]),
         (50, [[n] for n in range(7)]),
+        (7, [[n] for n in range(7)]),
+        (3, [[0, 1, 2], [3, 4, 5], [6]]),
+        (2, [[0, 1, 2, 3], [4, 5, 6]]),
         (0, [[0, 1, 2, 3, 4, 5, 6]]),
     ],
 )
+@pytest.mark.sampled(2)
 def test_shares_are_consecutive_and_come_back_in_order(
     count: int, shares: list[list[int]], forks: list, tmp_path: Path
 ) -> None:
@@ -180,6 +183,7 @@ def test_shares_are_consecutive_and_come_back_in_order(
 
 
 @pytest.mark.parametrize("place", range(6))
+@pytest.mark.sampled(5)
 def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MIN_WORK", 1)
     chunks = chunks_of(*SUMS)
@@ -192,7 +196,8 @@ def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, mo
 
 @pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, 2, 1])
+@pytest.mark.sampled(3)
 def test_a_process_that_dies_is_one_error(place: int, number: int, forks: list) -> None:
     def work(share: Sequence[int]) -> list[bytes]:
         if share[0] == place:
