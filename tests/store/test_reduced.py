@@ -14,6 +14,7 @@ from cleave.sums.scanned import Question, Shape, question, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import DEFAULT_PROFILE
+from tests.campaign import FACTOR, sampled
 from tests.store.scanning import SEGMENT, Rows
 
 LIMITS = (5_000, 10_494_950, (1 << 53) + 7)
@@ -85,9 +86,10 @@ def test_answers_of_segments_add_up_in_one_step_or_in_two(segments: Segments) ->
     assert segments.totals(last, segments.summed(terms, files)) == segments.truth
 
 
-def test_what_a_step_does_wrong_is_found(segments: Segments) -> None:
+@pytest.mark.parametrize("times", sampled(10, 50, 50 * FACTOR))
+def test_what_a_step_does_wrong_is_found(segments: Segments, times: int) -> None:
     shape, terms = reduced(segments.shapes, WINDOW)
-    for seed in range(50):
+    for seed in range(times):
         spoiled = _spoiled(terms, random.Random(seed))
         with pytest.raises(CheckFailed):
             segments.totals(shape, segments.summed(spoiled, segments.files))

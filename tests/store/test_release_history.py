@@ -154,8 +154,8 @@ def test_another_partition_is_refused(history: History) -> None:
         history.world.release()
 
 
+@pytest.mark.slow  # each of its changes is quick in a test above
 @pytest.mark.parametrize("seed", range(2 * FACTOR))
-@pytest.mark.sampled(2)
 def test_any_history(history: History, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(6):

@@ -86,15 +86,13 @@ class Place:
             file = folder / f"{name}.parquet"
             file.with_suffix(".schema.toml").write_text(COLUMNS)
             self.truth.execute(
-                f"CREATE TABLE one AS SELECT {VALUES[values]} FROM range({ROWS}) r(i); COPY one TO '{file}'; "
-                f"CREATE TABLE {name} AS FROM one {'UNION ALL FROM one ' * (segments - 1)}; DROP TABLE one"
+                f"CREATE TABLE one AS SELECT {VALUES[values]} FROM range({ROWS}) r(i); "
+                f"CREATE TABLE {name} AS FROM one {'UNION ALL FROM one ' * (segments - 1)}; DROP TABLE one; "
+                f"COPY {name} TO '{file}'"
             )
-            for number in range(segments):
-                with of_files([file], name=name).read(None) as table:
-                    if number:
-                        putting.append(tables, table, name, Silent(), again=True)
-                    else:
-                        putting.put(tables, table, name, (), Silent())
+            with of_files([file], name=name).read(None) as table:
+                opened = putting.put(tables, table, name, (), Silent(), segment_rows=ROWS)
+            assert len(opened.manifest.segments) == segments
 
     def reads(self, sql: str) -> tuple[list[tuple[int, int | None, int]], list[object] | str]:
         """The requests for `sql`, and its answer, or its error's class."""

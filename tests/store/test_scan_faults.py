@@ -153,15 +153,22 @@ class Harmful:
         return content[:place] + bytes([content[place] ^ 1 << self._rng.randrange(8)]) + content[place + 1 :]
 
 
+@pytest.fixture(scope="module")
+def kept(world: World) -> list[Response]:
+    """The services' answers to a question that nothing harms."""
+    found: list[Response] = []
+    assert world.ask(world.places(""), lambda carrier: Harmful(carrier, "", random.Random(0), found)) is None
+    assert len(found) == 2
+    return found
+
+
 WIRE = ("request flipped", "request cut", "answer flipped", "answer cut", "answer another's", "no answer")
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", WIRE)
-def test_what_travels_is_damaged(world: World, kind: str) -> None:
-    rng, kept = random.Random(kind), list[Response]()
-    assert world.ask(world.places(""), lambda carrier: Harmful(carrier, "", rng, kept)) is None
-    assert len(kept) == 2
+def test_what_travels_is_damaged(world: World, kept: list[Response], kind: str) -> None:
+    rng = random.Random(kind)
     for _ in range(ROUNDS):
         assert world.ask(world.places(""), lambda carrier: Harmful(carrier, kind, rng, kept)) is not None
 

@@ -104,13 +104,13 @@ class Many:
 
 @pytest.fixture(
     scope="module",
-    params=[(7, 5), pytest.param((70, limits.MAX_PLAIN_OBJECTS), marks=pytest.mark.slow)],
-    ids=["7", "70"],
+    params=[(5, 3), pytest.param((70, limits.MAX_PLAIN_OBJECTS), marks=pytest.mark.slow)],
+    ids=["5", "70"],
 )
 def many(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, key: OwnerKey, key_file: Path
 ) -> Iterator[Many]:
-    """Each segment is a request in a process of its own: 70 of them take long, so 7 are quick, under a limit of 5."""
+    """Each segment is a request in a process of its own: 70 of them take long, so 5 are quick, under a limit of 3."""
     with ExitStack() as stack:
         stack.enter_context(pytest.MonkeyPatch.context()).setattr(limits, "MAX_PLAIN_OBJECTS", request.param[1])
         made = Many(tmp_path_factory.mktemp("many"), key, key_file, *request.param)
@@ -118,7 +118,7 @@ def many(
         yield made
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_scans_answer_as_duckdb_does(many: Many, sql: str) -> None:
     services = Services(many.stores)

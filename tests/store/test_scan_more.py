@@ -25,9 +25,9 @@ from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave_shared.errors import QueryRefused
-from tests.store.contributing import World
+from tests.store.contributing import World, kept
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
-from tests.store.test_contributors import expected
+from tests.store.test_contributors import expected, taken_in
 from tests.store.trial import check
 
 ROWS = 9_000  # two ciphertexts of each lane
@@ -216,10 +216,6 @@ def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) ->
 
 
 def test_contributors_of_a_table_put_without_room_are_not_scanned(tmp_path: Path, key_file: Path) -> None:
-    world = World(tmp_path / "world", key_file)
-    world.put(OWN)
-    world.register("north")
-    world.contribute("north", NORTH)
-    world.collect()
+    world = kept(tmp_path / "world", key_file, taken_in)
     with pytest.raises(QueryRefused, match="without --scan"):
         _asked(world, BY_WARD)

@@ -27,7 +27,7 @@ from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
 from tests.store.trial import check
 
-ROWS = 160_000
+ROWS = 40_000
 SCHEMA = """
 [columns.ward]
 kind = "plain"

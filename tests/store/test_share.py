@@ -78,7 +78,7 @@ def test_rows_of_cells_that_are_there_are_taken_in_whatever_the_share(world: Wor
 
 
 def test_cells_that_lost_their_rows_are_used_again(world: World) -> None:
-    for wards in ("PQR", "STU", "VWX", "YZP"):
+    for wards in ("PQR", "YZP"):
         world.contribute("north", rows(*wards), replace=True)
         world.collect()
     assert cells(world) == 5

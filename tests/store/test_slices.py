@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,7 @@ TYPES = {
 SCHEMA = read_schema({"columns": {name: {"type": type_, "kind": kind} for name, (type_, kind) in TYPES.items()}}, "t")
 
 
+@cache
 def frame() -> Frame:
     rng = random.Random(5)
     drawn = [None if rng.random() < 0.1 else rng.randrange(90) for _ in range(ROWS)]
@@ -64,13 +66,18 @@ def sliced(schema: Schema, *sizes: int) -> list[list[tuple[str | None, ...]]]:
     return found
 
 
+@cache
+def whole() -> list[tuple[str | None, ...]]:
+    return sliced(SCHEMA)[0]
+
+
 @pytest.mark.parametrize("sizes", [(), (1,), (2048, 2048), (2047, 2, 1, 3000), (ROWS,), (ROWS - 1, 1)])
 def test_slices_are_the_rows_in_their_order(sizes: tuple[int, ...]) -> None:
     found = sliced(SCHEMA, *sizes)
     assert [len(each) for each in found] == [*sizes, *([ROWS - sum(sizes)] if sum(sizes) < ROWS else [])]
     rows = [row for each in found for row in each]
     assert [row[0] for row in rows] == [str(number) for number in range(ROWS)]
-    assert rows == sliced(SCHEMA)[0]
+    assert rows == whole()
     assert {row[2] for row in rows} == {None, *(f"{each}.25" for each in range(90))}
 
 

@@ -44,8 +44,8 @@ def test_appended_rows_count(world: World) -> None:
 
 
 def test_segments_are_cut(world: World) -> None:
-    world.put("ward", segment_rows=97)
-    assert len(world.stored().manifest.segments) == 7
+    world.put("ward", segment_rows=250)
+    assert len(world.stored().manifest.segments) == 3
     check_one = QUESTIONS[0]
     answer = world.ask(check_one).result
     check(answer.rows, answer.bounds, truth(check_one))

@@ -141,7 +141,7 @@ def many_cells(world: World, tmp_path: Path, cells: int) -> None:
 def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
     world: World, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many_cells(world, tmp_path, 9_000)
+    many_cells(world, tmp_path, 2_000)
     sql = "SELECT SUM(x), VAR_POP(x), COUNT(*) FROM trial WHERE id < 9"
     access = Access(key_file, no_passphrase)
     with Session(StoredSource("trial", world.stores, access, memory=Memory(tmp_path / "tables.json"))) as session:
@@ -216,7 +216,7 @@ def test_padding_is_held_to_the_limit(session: Session, monkeypatch: pytest.Monk
 
 
 def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
-    world.put("ward", scan=True, segment_rows=300)
+    world.put("ward", scan=True, segment_rows=250)
     stored = world.stored()
     (bound, known, unknown) = (
         scan_plan(stored, f"SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01' {keys}")
