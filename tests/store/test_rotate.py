@@ -159,13 +159,15 @@ class Meanwhile:
         monkeypatch.setattr(Tables, "close_as_moved", appended)
 
 
+@pytest.mark.parametrize("times", sampled(1, 2, 2))
 def test_rows_that_come_meanwhile_are_taken_along(
-    world: World, new_key: OwnerKey, monkeypatch: pytest.MonkeyPatch
+    world: World, new_key: OwnerKey, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    meanwhile = Meanwhile(world, 2, monkeypatch)
+    meanwhile = Meanwhile(world, times, monkeypatch)
     under(world, new_key)
     assert meanwhile.left == 0
-    assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, OWN + NORTH + OWN * 3, SUMS)
+    rows = OWN + NORTH + OWN * (1 + times)
+    assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, rows, SUMS)
 
 
 @pytest.mark.parametrize(

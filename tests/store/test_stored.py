@@ -36,7 +36,7 @@ def test_cells_answer_as_duckdb_does(world: World, sql: str) -> None:
 
 
 def test_appended_rows_count(world: World) -> None:
-    world.put("ward", "admitted", appended=1)
+    world.put("ward", appended=1)
     (row,) = world.ask("SELECT COUNT(*), SUM(bill), VAR_POP(bill) FROM trial").result.rows
     ((count, total, variance),) = truth("SELECT COUNT(*), SUM(bill), VAR_POP(bill) FROM trial")
     assert row[:2] == [2 * int(str(count)), total * 2]  # type: ignore[operator]

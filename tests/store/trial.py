@@ -62,11 +62,10 @@ class World:
         self.tables.reset_counts()
 
     def _put(self, by: tuple[str, ...], schema: Path, *, append: bool = False, **options: int) -> None:
-        with open_table([SAMPLE / "patients.csv"], load_schema(schema)) as table:
-            if append:
-                putting.append(self.tables, table, "trial", Silent(), again=True)
-            else:
-                putting.put(self.tables, table, "trial", by, Silent(), **options)
+        if append:
+            putting.append(self.tables, samples(schema), "trial", Silent(), again=True)
+        else:
+            putting.put(self.tables, samples(schema), "trial", by, Silent(), **options)
 
     def stored(self) -> Stored:
         return Stored(self.tables, self.tables.open("trial"))
@@ -91,9 +90,9 @@ def truth(sql: str) -> list[tuple[object, ...]]:
 
 
 @cache
-def samples() -> Table:
+def samples(schema: Path = SCHEMA) -> Table:
     """Read once; view `trial` is of its rows."""
-    table = open_table([SAMPLE / "patients.csv"], load_schema(SCHEMA))
+    table = open_table([SAMPLE / "patients.csv"], load_schema(schema))
     table.connection.execute(f"CREATE VIEW trial AS SELECT * FROM {table.relation}")
     return table
 
