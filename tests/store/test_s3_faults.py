@@ -160,13 +160,12 @@ def told(work: Callable[[], object]) -> CleaveError | None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("rounds", sampled(0, 1, FACTOR))  # CLEAVE_CAMPAIGN
+# quick appends: `test_a_store_that_keeps_us_waiting_is_left`, `test_what_passes_is_survived`
 @pytest.mark.parametrize(
     "command", [pytest.param(each, marks=() if each == "put" else pytest.mark.slow) for each in COMMANDS]
 )
 def test_a_change_is_made_or_not(world: World, command: str, rounds: int) -> None:
-    """An append that fails or not is quick in `test_a_store_that_keeps_us_waiting_is_left`, `test_what_passes_is_survived`.
-
-    Each kind of fault hits one of the commands, without rounds a third; in a campaign every one."""
+    """Each kind of fault hits one of the commands, without rounds a third; in a campaign every one."""
     rng = random.Random(command)
     requests, failed = 12, 0
     kinds = KINDS * rounds if FULL else KINDS[COMMANDS.index(command) :: len(COMMANDS) * (3 - 2 * rounds)]
