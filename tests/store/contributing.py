@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -74,7 +74,7 @@ W = TypeVar("W", bound="World")
 HEADER = "ward,sex,age,bill,weight,name\n"
 
 
-@cache
+@lru_cache(6)  # each has a DuckDB of nine threads, which forks copy
 def _loaded(text: str, schema: Schema) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         (path := Path(folder) / "rows.csv").write_text(text)
@@ -119,7 +119,7 @@ class World:
         return open_table([path], self.schema)
 
     def loaded(self, rows: str) -> Table:
-        """The same, loaded once in a process: nothing may close it."""
+        """The same, shared by those that load it next: nothing may close it."""
         return _loaded(self.header + rows, self.schema)
 
     # the owner's

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import closing
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from cleave.ask.source import DEFAULTS, Options, Result
@@ -92,7 +92,7 @@ def truth(sql: str) -> list[tuple[object, ...]]:
     return samples().connection.execute(sql).fetchall()
 
 
-@cache
+@lru_cache(3)
 def _loaded(schema: Schema) -> Table:
     return open_table([SAMPLE / "patients.csv"], schema)
 
