@@ -128,6 +128,16 @@ def test_a_value_is_renewed_by_enough_rows_one_way(now: CellValue, *, renewed: b
     assert (made.number, made.rows) == ((2, now.rows) if renewed else (1, 10))
 
 
+@pytest.mark.parametrize(
+    ("rows", "gone", "renewed"), [(13, 0, True), (12, 0, False), (7, 3, True), (8, 2, False), (2, 8, False)]
+)
+def test_the_count_of_rows_is_renewed_by_enough_rows(rows: int, gone: int, *, renewed: bool) -> None:
+    """Of a table without measures: no count of values guards it too."""
+    made = released(replace(value(rows, gone, number=2), measures=()), replace(value(10), measures=()), LEAST)
+    assert made is not None
+    assert (made.number, made.rows) == ((2, rows) if renewed else (1, 10))
+
+
 def test_a_cell_that_grew_is_not_renewed_when_it_shrinks() -> None:
     grown = released(value(20, number=2), value(10), LEAST)
     shrunk = released(value(15, 5, number=3), grown, LEAST)
