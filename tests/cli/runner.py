@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 
 import pytest
-from typer import testing
 from typer.testing import CliRunner, Result
 
 from cleave.cli.app import create_cli
-from cleave.cli.group import ANYWHERE
 from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Transport
-
-# typer takes 50 ms of a processor to build a command and to prepare its parameters: each is built once.
-_created = cache(create_cli)
-testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -30,8 +23,7 @@ class Cli:
 
     def run(self, *arguments: object, typed: str | None = None) -> Result:
         words = [str(argument) for argument in arguments]
-        first = tuple(word for word in words if word not in ANYWHERE)[:1]
-        app = _created(self.embedded, words=first, more=(serve, gateway))
+        app = create_cli(self.embedded, words=words, more=(serve, gateway))
         return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
 
     def fails(self, code: int, *arguments: object) -> str:

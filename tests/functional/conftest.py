@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,14 +12,6 @@ import pytest
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave schemathesis out of `make test`: it makes its cases while it is collected, for 4 s in each process."""
     return True if collection_path.stem == "test_schemathesis" and "not slow" in config.option.markexpr else None
-
-
-@pytest.fixture(scope="package", autouse=True)
-def certificates_read_once() -> Iterator[None]:
-    """The certificates that this machine trusts take 25 ms to read; every client of a test would read them again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
-        yield
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from tests.cli.runner import cli
-from tests.functional.conftest import certificates_read_once, lines
+from tests.functional.conftest import lines
 from tests.security.canaries import PASSPHRASE, Canaries, KeyTraces, canaries
 
-__all__ = ["certificates_read_once", "cli", "lines"]
+__all__ = ["cli", "lines"]
 
 
 @dataclass(frozen=True)
