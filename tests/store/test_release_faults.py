@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from cleave.ckks import public_key as public_keys
+from cleave.ckks.owner_key import box_keys
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
@@ -220,7 +221,7 @@ def test_an_identity_opens_the_releases_made_for_it_and_nothing_else(
     world: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every object there ever was, tried with the keys that follow from an analyst's and a contributor's files."""
-    monkeypatch.setattr(public_keys, "box_keys", cache(public_keys.box_keys))  # of each identity once
+    monkeypatch.setattr(public_keys, "box_keys", cache(box_keys))  # of each identity once
     world.register("north")
     world.contribute("north", rows([("B", "m")] * 5, 70))
     objects = state(world)
