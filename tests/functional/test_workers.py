@@ -20,7 +20,7 @@ from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
 from tests.functional import worker_faults
 from tests.functional.gateway import call
-from tests.functional.processes import are_reaped
+from tests.functional.processes import are_reaped, descendants
 from tests.functional.worker_faults import Service, Work
 from tests.sharing import spread
 
@@ -99,7 +99,7 @@ def embedded(count: int) -> Iterator[Service]:
             reply = call(app, "POST", path, content=body, headers={"content-type": kind})
             return reply.status_code, reply.content
 
-        yield Service(ask, os.getpid)
+        yield Service(ask, os.getpid, others=tuple(descendants(os.getpid())))
 
 
 @pytest.mark.parametrize(

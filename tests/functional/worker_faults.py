@@ -35,12 +35,17 @@ NO_CIPHERTEXT = b"no ciphertext"
 class Service:
     """`ask` gives status and body of the answer to a path, a body and its type; `pid` is the process that forks.
 
-    `ahead`: workers that are forked before a request comes, and wait for it. Each takes one request.
+    `ahead`: workers that are forked before a request comes, and wait for it. Each takes one request. `others`: children
+    of that process that are servers of other tests.
     """
 
     ask: Callable[[str, bytes, str], tuple[int, bytes]]
     pid: Callable[[], int]
     ahead: int = 0
+    others: tuple[int, ...] = ()
+
+    def processes(self) -> set[int]:
+        return set(descendants(self.pid())).difference(*([each, *descendants(each)] for each in self.others))
 
 
 def by_events(invoke: Callable[[dict[str, Any]], Mapping[str, Any]], pid: Callable[[], int]) -> Service:
@@ -143,14 +148,14 @@ def survives(service: Service, work: Work, workers: int, places: Sequence[int] |
 
 def _lasting(service: Service, work: Work) -> set[int]:
     """The processes that outlive a request."""
-    before = set(descendants(service.pid()))
+    before = service.processes()
     service.ask(work.path, work.body, work.kind)
-    return before & set(descendants(service.pid()))
+    return before & service.processes()
 
 
 def _workers(service: Service, lasting: set[int]) -> list[int]:
     """Those alive, in the order they were forked."""
-    return sorted(set(descendants(service.pid())) - lasting)
+    return sorted(service.processes() - lasting)
 
 
 def _waiting(service: Service, lasting: set[int]) -> list[int]:
