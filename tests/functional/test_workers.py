@@ -106,7 +106,7 @@ def embedded(count: int) -> Iterator[Service]:
     ("way", "count"),
     [(embedded, 1), (embedded, 2), (worker_faults.http, 2), (worker_faults.runtime, 2)],
 )
-@pytest.mark.sampled(5)
+@pytest.mark.slow  # one bad chunk, one death: the tests around it
 def test_bad_chunks_and_killed_workers_leave_a_service_at_full_speed(
     way: Callable[[int], contextlib.AbstractContextManager[Service]],
     count: int,

@@ -57,12 +57,8 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-QUICK = ("few", "900 groups", "long names", "total")  # the tests below show most of the others
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in CASES]
-)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(len(CASES))
 def test_it_asks_nobody_complains_of_nothing_and_fits(tab: Page, folder: Path, case: str) -> None:
     for width in (1180, 360):
         show(tab, folder, case, width=width)
@@ -74,7 +70,7 @@ def test_it_asks_nobody_complains_of_nothing_and_fits(tab: Page, folder: Path, c
 
 @pytest.mark.parametrize("case", ["few", "thirty groups", "200 groups", "nulls", "long names", "lines"])
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 def test_pictures_are_kept(tab: Page, folder: Path, artefacts: Path, case: str, dark: bool) -> None:
     show(tab, folder, case, dark=dark)
     picture = artefacts / f"{case.replace(' ', '-')}-{'dark' if dark else 'light'}.png"
@@ -83,7 +79,7 @@ def test_pictures_are_kept(tab: Page, folder: Path, artefacts: Path, case: str, 
 
 
 @pytest.mark.parametrize("case", ["200 groups", "few", "huge", "one group", "negative"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 def test_upright_bars_are_as_high_as_their_figures_and_error_bars_end_at_the_bounds(
     tab: Page, folder: Path, case: str
 ) -> None:
@@ -164,6 +160,7 @@ def test_null_and_infinite_figures_have_no_bar_and_undecided_ones_are_hollow(tab
     assert len(tab.value(RECTANGLES % (0, "bar"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_everything_can_be_seen_in_light_and_dark(tab: Page, folder: Path, dark: bool) -> None:
     show(tab, folder, "few", dark=dark)
@@ -175,6 +172,7 @@ def test_everything_can_be_seen_in_light_and_dark(tab: Page, folder: Path, dark:
         assert contrast(colours[name], colours["page"]) >= 3, name
 
 
+@pytest.mark.slow
 def test_charts_change_with_the_scheme_without_being_drawn_again(tab: Page, folder: Path) -> None:
     show(tab, folder, "few")
     tab.value("window.drawn = document.querySelector('#chart-1 svg')")
@@ -184,6 +182,7 @@ def test_charts_change_with_the_scheme_without_being_drawn_again(tab: Page, fold
     assert tab.value(COLOURS)["bar"] != light["bar"]
 
 
+@pytest.mark.slow
 def test_paper_is_white_and_long_tables_are_printed_whole(tab: Page, folder: Path, artefacts: Path) -> None:
     show(tab, folder, "200 groups", dark=True, media="print")
     assert luminance(tab.value("getComputedStyle(document.documentElement).backgroundColor")) == pytest.approx(1)
@@ -192,6 +191,7 @@ def test_paper_is_white_and_long_tables_are_printed_whole(tab: Page, folder: Pat
     assert len(re.findall(rb"/Type\s*/Page\b", (artefacts / "200-groups.pdf").read_bytes())) > 3
 
 
+@pytest.mark.slow
 def test_charts_are_drawn_anew_for_another_width(tab: Page, folder: Path) -> None:
     show(tab, folder, "few")
     wide = tab.value("document.querySelector('#chart-0 svg').getAttribute('width')")
@@ -235,6 +235,7 @@ def test_what_gets_in_all_the_same_is_stopped_by_the_policy(
     assert loaded == 0
 
 
+@pytest.mark.slow
 def test_no_script_can_ask_anyone(tab: Page, folder: Path) -> None:
     show(tab, folder, "few")
     failed = "fetch('http://127.0.0.1:9/').then(() => 'asked', error => error.message)"
@@ -242,6 +243,7 @@ def test_no_script_can_ask_anyone(tab: Page, folder: Path) -> None:
     assert any("connect-src" in each or "default-src" in each for each in tab.complaints)
 
 
+@pytest.mark.slow
 def test_without_scripts_the_table_is_there_and_says_so(tab: Page, folder: Path) -> None:
     tab.send("Emulation.setScriptExecutionDisabled", value=True)
     tab.open(folder / "few.html", scripts=False)
@@ -250,6 +252,7 @@ def test_without_scripts_the_table_is_there_and_says_so(tab: Page, folder: Path)
     assert "Charts are drawn by a script" in text
 
 
+@pytest.mark.slow
 def test_error_bars_are_seen_at_any_number_of_groups(tab: Page, tmp_path: Path) -> None:
     """400 bars, the most there are: their error bars' ends do not run into each other."""
     rows = [[key(place), about(100.0 + place % 7, 20.0)] for place in range(400)]

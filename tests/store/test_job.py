@@ -246,7 +246,8 @@ class Recorded(Machine):
         return Execution(name, "ABORTED")
 
 
-@pytest.mark.parametrize("characters", [*(pytest.param(each, marks=pytest.mark.slow) for each in (0, 400)), 2_000])
+@pytest.mark.slow
+@pytest.mark.parametrize("characters", [0, 400, 2_000])
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +298,7 @@ def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatc
     assert {(at, group): scanned.total(at, group, rows[group]) for at, group in truth} == truth
 
 
+@pytest.mark.slow  # a session, below, has the same answers
 def test_the_answer_of_a_job_is_that_of_its_calls_and_a_step_whose_answer_was_lost_is_tried_again(
     cloud: Cloud,
 ) -> None:
@@ -547,6 +549,7 @@ def test_a_job_adds_up_the_owners_rows_and_contributors(cloud: Cloud, contribute
     assert cloud.left() == []
 
 
+@pytest.mark.slow
 def test_rows_that_no_answer_of_a_job_is_of_are_missed(
     cloud: Cloud, contributed: World, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
