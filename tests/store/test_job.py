@@ -52,7 +52,7 @@ from cleave_shared.stored import Answered, ScanObject, ScanRequest
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 from tests.store import test_scan_session
-from tests.store.conftest import BUCKET, aws_session
+from tests.store.conftest import BUCKET, aws_session, aws_session_in
 from tests.store.contributing import World, kept
 from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
@@ -246,15 +246,19 @@ class Recorded(Machine):
         return Execution(name, "ABORTED")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("characters", [0, 400, 2_000])
+@pytest.mark.parametrize("characters", [*(pytest.param(each, marks=pytest.mark.slow) for each in (0, 400)), 2_000])
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = aws_session()
+    session = aws_session_in(REGION)
     token = base64.b64encode(random.Random(1).randbytes(characters * 3 // 4)).decode()
     session.set_credentials("an-access-key", "a-secret", token or None)
     cloud.storage = Bucket(session, BUCKET, new_id(), s3_endpoint)
+    link = cloud.storage.link(f"tables/{cloud.set}/{new_id()}", 36_000)
+    assert len(link) > characters
+    cloud.files = {
+        rows: [each.model_copy(update={"link": link}) for each in lanes] for rows, lanes in cloud.files.items()
+    }
     cloud.machine = recorded = Recorded(cloud.storage)
     calls = [*cloud.calls()] * (50 // len(cloud.segments.asked))
     with pytest.raises(ServiceError, match="ABORTED"):
@@ -549,7 +553,7 @@ def test_a_job_adds_up_the_owners_rows_and_contributors(cloud: Cloud, contribute
     assert cloud.left() == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # of one segment, without a machine: test_scanned.py
 def test_rows_that_no_answer_of_a_job_is_of_are_missed(
     cloud: Cloud, contributed: World, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from cleave_shared.moments import SENTINELS
 from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.seal import SealEvaluator
 from tests.campaign import FACTOR, sampled
-from tests.store.scanning import Rows, Totals
+from tests.store.scanning import SEGMENT, Rows, Totals
 
 ROWS = 20_000  # three chunks, the last of them not full
 TIMES = sampled(4, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
@@ -69,6 +69,20 @@ def test_chunks_without_a_selected_row_are_not_asked_about(rows: Rows) -> None:
     assert asked.rows == ((10,),)
     assert rows.totals(numbers, 1) == rows.truth(numbers)
     assert rows.cuts(np.zeros(ROWS, np.int32), 1) == []
+
+
+def test_a_total_of_fewer_or_more_rows_than_a_group_has_is_none(rows: Rows) -> None:
+    numbers = _numbers(1)
+    (asked,) = map(question, rows.cuts(numbers, 1))
+    scanned = rows.scanned()
+    with pytest.raises(CheckFailed, match="not of all rows"):
+        scanned.total(0, 0, 1)  # nothing has answered yet
+    scanned.accept(asked.shape, [*itertools.chain(*rows.answer(asked))], [(SEGMENT, asked)])
+    (count,) = map(sum, asked.cut.rows)
+    assert scanned.total(0, 0, count) == rows.truth(numbers)[0, 0]
+    for other in (count - 1, count + 1):
+        with pytest.raises(CheckFailed, match="not of all rows"):
+            scanned.total(0, 0, other)
 
 
 def test_a_call_reads_no_more_bytes_than_a_service() -> None:
