@@ -357,7 +357,6 @@ def children_of_this_process() -> set[str]:
     return {each for path in Path("/proc/self/task").glob("*/children") for each in path.read_text().split()}
 
 
-@pytest.mark.slow  # of a command: test_processes.py
 def test_an_interrupt_ends_a_question_and_leaves_the_process_alone() -> None:
     """A service that never answers; then Ctrl-C, as a kernel's interrupt is one; then the next question.
 

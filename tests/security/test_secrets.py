@@ -327,7 +327,6 @@ def test_whole_processes_leave_nothing(case: str, wrapped: WrappedKey, places: P
         assert not {name for name in os.listdir(tempfile.gettempdir()) if "duckdb" in name.lower()} - system
 
 
-@pytest.mark.slow  # `query`, just above, asks in the same ways
 def test_a_shell_leaves_nothing(wrapped: WrappedKey, places: Places) -> None:
     """Questions answered, planned and failed: no log, no file, no history, no argument and no environment tells."""
     path = canaries().write(places.here)

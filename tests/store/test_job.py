@@ -302,7 +302,6 @@ def test_batches_that_are_too_many_sums_come_one_by_one(cloud: Cloud, monkeypatc
     assert {(at, group): scanned.total(at, group, rows[group]) for at, group in truth} == truth
 
 
-@pytest.mark.slow  # a session, below, has the same answers
 def test_the_answer_of_a_job_is_that_of_its_calls_and_a_step_whose_answer_was_lost_is_tried_again(
     cloud: Cloud,
 ) -> None:

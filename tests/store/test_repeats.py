@@ -109,7 +109,6 @@ def test_a_draft_goes_with_the_next_version(world: World) -> None:
     assert not [*world.stores().sensitive.names(folder), *world.stores().plain.names(folder)]
 
 
-@pytest.mark.slow  # one place of them: test_contribute_resume.py
 def test_a_contribution_killed_late_is_repeated_to_the_same_rows(world: World, tmp_path: Path) -> None:
     world.register("north")
     world.identity("north")
