@@ -36,7 +36,12 @@ class Invocation:
 @dataclass(frozen=True)
 class Api:
     url: str
-    containers: list[str]  # ids, one a function
+    _others: frozenset[str]  # containers that were there before
+
+    @property
+    def containers(self) -> list[str]:
+        """Ids: a function has one, or none until it is asked again where SAM believes that its code has changed."""
+        return sorted(_containers() - self._others)
 
 
 def invoke(function: str, event: Path) -> Invocation:
@@ -52,14 +57,14 @@ def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    before = _containers()
+    others = frozenset(_containers())
     command = [str(SAM), "local", what, "--port", str(port), "--warm-containers", "EAGER", *_OFFLINE]
     command += _parameters(**parameters)
     with log.open("w") as sink:
         process = subprocess.Popen(command, env=_environment(), stdout=sink, stderr=sink)
     try:
         _wait(f"http://127.0.0.1:{port}/", process, log)
-        yield Api(f"http://127.0.0.1:{port}", sorted(_containers() - before))
+        yield Api(f"http://127.0.0.1:{port}", others)
     finally:
         process.send_signal(signal.SIGTERM)  # it ignores SIGINT when started in the background
         process.wait(RUN_SECONDS)
