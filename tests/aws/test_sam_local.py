@@ -43,6 +43,7 @@ def made_with(folder: Path) -> SecretKey:
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sam.Api]:
     with sam.start("start-api", tmp_path_factory.mktemp("api") / "log") as running:
+        assert len(running.containers) == 3
         yield running
 
 

@@ -55,6 +55,13 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield one
 
 
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Session]:
+    """A session that a test may leave at work: a thread of it ends when DuckDB next looks at the time."""
+    for _, one in opened(tmp_path, "t"):
+        yield one
+
+
 def opened(folder: Path, name: str) -> Iterator[tuple[str, Session]]:
     (folder / "t.csv").write_text(ROWS)
     (folder / "t.schema.toml").write_text(SCHEMA)
@@ -161,13 +168,6 @@ def test_work_here_ends_with_its_time(session: Session) -> None:
     with pytest.raises(OutOfTime, match=r"0\.3 seconds"):
         session.ask(plan, seconds=0.3)
     assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]
-
-
-@pytest.fixture
-def another(tmp_path: Path) -> Iterator[Session]:
-    """A session that a test may leave at work: a thread of it ends when DuckDB next looks at the time."""
-    for _, one in opened(tmp_path, "t"):
-        yield one
 
 
 def test_a_time_that_is_over_already(another: Session) -> None:

@@ -75,8 +75,11 @@ def mutate(target: Target, children: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix=f"mutants-{target.name}-") as name:
         folder = Path(name)
         scratch(folder, target)
-        # bytecode is kept by modification time in whole seconds: a mutated file must not meet an original's
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+        environment = os.environ | {
+            # bytecode is kept by modification time in whole seconds: a mutated file must not meet an original's
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DEBUG_TEMPROOT": name,  # what killed tests leave goes with the folder
+        }
         log, report = folder / "mutmut.log", folder / "report.json"
         with log.open("wb") as out:
             command = [sys.executable, DRIVER, str(children)]
