@@ -35,7 +35,8 @@ def container(workers: int, log: Path) -> Iterator[Service]:
     with sam.start("start-lambda", log, SensitiveMemory=workers * limits.LAMBDA_MB_PER_CPU) as functions:
         (started,) = [each for each in functions.containers if sam.runs(each, "SensitiveFunction")]
         url = f"{functions.url}/2015-03-31/functions/SensitiveFunction/invocations"
-        yield worker_faults.by_events(lambda event: post(url, event), lambda: sam.process_of(started))
+        pid = sam.process_of(started)  # once: docker's answer can take as long as the workers live
+        yield worker_faults.by_events(lambda event: post(url, event), lambda: pid)
 
 
 @pytest.fixture(scope="module")
