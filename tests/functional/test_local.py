@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from cleave.ask import session as asking
 from cleave.ask.here import HereSource
 from cleave.ask.session import Session
 from cleave.ask.source import Options
@@ -16,6 +19,7 @@ from cleave.table.lazy import of_files
 from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from tests.answering import run_local, table_of
+from tests.functional.processes import HANGS, met
 
 ROWS = """ward,day,age,bill,name
 A,2024-01-02,31,100.50,Ann
@@ -52,13 +56,6 @@ def named(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     for _, one in opened(tmp_path_factory.mktemp("session"), "t"):
-        yield one
-
-
-@pytest.fixture
-def another(tmp_path: Path) -> Iterator[Session]:
-    """A session that a test may leave at work: a thread of it ends when DuckDB next looks at the time."""
-    for _, one in opened(tmp_path, "t"):
         yield one
 
 
@@ -163,18 +160,75 @@ def test_an_error_quotes_no_value(session: Session, sql: str) -> None:
     assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]  # and the session goes on
 
 
+SLOW = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b, t"
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine, no question is left to end by itself."""
+    monkeypatch.setattr(asking, "_PATIENCE", HANGS)
+
+
+@pytest.mark.usefixtures("patient")
 def test_work_here_ends_with_its_time(session: Session) -> None:
-    plan = session.plan("SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b, t")
     with pytest.raises(OutOfTime, match=r"0\.3 seconds"):
-        session.ask(plan, seconds=0.3)
+        session.ask(session.plan(SLOW), seconds=0.3)
     assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]
 
 
-def test_a_time_that_is_over_already(another: Session) -> None:
+@pytest.mark.usefixtures("patient")
+def test_a_time_that_is_over_already(session: Session) -> None:
     with pytest.raises(OutOfTime):
-        run_local(
-            table_of(another), another.plan("SELECT DISTINCT count(*) FROM range(1000000000), t"), deadline=Deadline(0)
-        )
+        run_local(table_of(session), session.plan(SLOW), deadline=Deadline(0))
+
+
+@pytest.mark.usefixtures("patient")
+def test_no_thread_outlives_its_question(session: Session) -> None:
+    """Python aborts where DuckDB's thread asks for its lock while the program ends."""
+    before = set(threading.enumerate())
+    with pytest.raises(OutOfTime):
+        session.ask(session.plan(SLOW), seconds=0.001)
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_question_that_is_interrupted_is_stopped(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Deadline, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(session.plan(SLOW))
+    assert set(threading.enumerate()) == before
+
+
+def test_a_question_left_at_work_disturbs_no_other(session: Session) -> None:
+    connection, over = table_of(session).connection, threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            with contextlib.suppress(duckdb.Error):  # interrupted, or `is_busy` was at it
+                connection.execute("SELECT count(*) FROM range(1000000000000)")
+
+    left = threading.Thread(target=work, daemon=True)
+    left.start()
+    try:
+        assert met(lambda: is_busy(connection))
+        assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]
+        assert met(lambda: is_busy(connection))  # still
+    finally:
+        over.set()
+        assert met(lambda: connection.interrupt() or not left.is_alive())
+
+
+def is_busy(connection: duckdb.DuckDBPyConnection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except duckdb.Error as error:
+        return "busy" in str(error)
+    return False
 
 
 def test_a_minimum_group_size_is_refused_where_it_cannot_be_kept(session: Session) -> None:
@@ -193,4 +247,4 @@ def test_nothing_is_left_behind(session: Session) -> None:
     """Neither the names of a question nor its answer are seen by the next one."""
     session.ask(session.plan("SELECT DISTINCT ward FROM t"))
     catalogs = table_of(session).connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
-    assert ("the question",) not in catalogs
+    assert not [name for (name,) in catalogs if "question" in name]

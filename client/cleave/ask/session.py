@@ -201,6 +201,9 @@ def finished(sums: GroupSums, question: Question) -> Result:
     return Result(result, sums.checks, usage, question.clock.seconds)
 
 
+_PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
+
+
 def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Result:
     """The answer of DuckDB on this machine to a question as a whole, over the rows that `source` loads.
 
@@ -220,7 +223,7 @@ def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Resul
 
         with question.clock.stage("local"):
             # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
-            rows = within(deadline, lambda: deadline.call(run))
+            rows = within(deadline, lambda: deadline.call(run, _PATIENCE))
         from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
 
         exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]

@@ -78,10 +78,11 @@ class Deadline:
         self.check()
         raise Stopped("the query was stopped")  # its loop was closed
 
-    def call(self, work: Callable[[], T]) -> T:
+    def call(self, work: Callable[[], T], patience: float = 0) -> T:
         """`work`'s result or error. Where the wait for it ends before, it is left to end by itself, in a daemon thread.
 
-        For what blocks and knows no deadline: a service in this process, a program that fetches credentials.
+        For what blocks and knows no deadline: a service in this process, a program that fetches credentials. Work that
+        looks at this deadline is given `patience` seconds to end: where a thread of DuckDB's is left, Python may abort.
         """
         outcome: Future[T] = Future()
 
@@ -98,8 +99,15 @@ class Deadline:
             else:
                 outcome.set_result(result)  # type: ignore[arg-type]  # None only where T is
 
-        threading.Thread(target=run, daemon=True).start()
-        return self.result(outcome)
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            return self.result(outcome)
+        finally:
+            if patience:
+                if not outcome.done():  # Ctrl-C
+                    self.stop()
+                thread.join(patience)
 
     def sleep(self, seconds: float) -> None:
         """Raises as `check` does, at once if it is stopped."""

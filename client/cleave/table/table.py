@@ -335,37 +335,46 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
     The statement was checked (cleave.sql.allowed). Raises InputError where it cannot be computed on these rows,
     duckdb.InterruptException once `left()`, in seconds, is none.
     """
-    connection = table.connection
-    catalog = identifier(f"the question {next(_NUMBERS)}")  # no table's name: a qualified one would be ambiguous
-    connection.execute(f"ATTACH ':memory:' AS {catalog}")
-    try:
-        with closing(connection.cursor()) as cursor, limited(cursor, left):
-            cursor.execute(f"USE {catalog}")
-            table.prepare(cursor)
-            derived = {name: table.schema.derived, **table.derived_of_others}
-            for seen, relation in {name: table.relation, **table.others}.items():
-                columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
-                cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
-            failure = None
-            try:
-                if table.streamed:
-                    table.hold_repeated(cursor, sql)
-                cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
-            except duckdb.InterruptException:
-                raise
-            except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
-                failure = error.__class__
-            if failure is not None:
-                raise _failed(table, failure)
-            names = [f"c{place}" for place in range(len(types))]
-            shown = [
-                name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
-                for name, type_ in zip(names, types, strict=True)
-            ]
-            rows = cursor.execute(f"SELECT {', '.join(shown)} FROM {_ANSWER} AS answer({', '.join(names)})").fetchall()
-    finally:
-        connection.execute(f"DETACH {catalog}")
+    with _own_catalog(table.connection, left) as cursor:
+        table.prepare(cursor)
+        derived = {name: table.schema.derived, **table.derived_of_others}
+        for seen, relation in {name: table.relation, **table.others}.items():
+            columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
+            cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
+        failure = None
+        try:
+            if table.streamed:
+                table.hold_repeated(cursor, sql)
+            cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+            failure = error.__class__
+        if failure is not None:
+            raise _failed(table, failure)
+        names = [f"c{place}" for place in range(len(types))]
+        shown = [
+            name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
+            for name, type_ in zip(names, types, strict=True)
+        ]
+        rows = cursor.execute(f"SELECT {', '.join(shown)} FROM {_ANSWER} AS answer({', '.join(names)})").fetchall()
     return [list(row) for row in rows]
+
+
+@contextmanager
+def _own_catalog(
+    connection: duckdb.DuckDBPyConnection, left: Callable[[], float]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Another connection, for one question: `connection` itself may be busy with one that was left to end by itself."""
+    catalog = identifier(f"the question {next(_NUMBERS)}")  # no table's name: a qualified one would be ambiguous
+    with closing(connection.cursor()) as outside:
+        outside.execute(f"ATTACH ':memory:' AS {catalog}")
+        try:
+            with closing(outside.cursor()) as cursor, limited(cursor, left):
+                cursor.execute(f"USE {catalog}")
+                yield cursor
+        finally:
+            outside.execute(f"DETACH {catalog}")
 
 
 def fetched(
