@@ -82,7 +82,7 @@ class Deadline:
         """`work`'s result or error. Where the wait for it ends before, it is left to end by itself, in a daemon thread.
 
         For what blocks and knows no deadline: a service in this process, a program that fetches credentials. Work that
-        looks at this deadline is given `patience` seconds to end: where a thread of DuckDB's is left, Python may abort.
+        looks at this deadline is given `patience` seconds to end: Python may abort at its end where DuckDB is at work.
         """
         outcome: Future[T] = Future()
 
