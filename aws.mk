@@ -81,9 +81,10 @@ test-sam: $(if $(CLEAVE_NO_CONTAINERS),,lambda-image image) build
 events: setup
 	$(BIN)/python -m aws.make_events build/events
 
-# Both services in containers on this machine: behind an API, or as functions to invoke. Ctrl-C ends them.
+# Both services in containers on this machine: behind an API, or as functions to invoke. Ctrl-C ends them: all of them,
+# since they are started LAZY (aws/sam.py says why).
 LOCAL_PORT ?= 3000
-SAM_LOCAL = $(SAM) local $(1) --port $(LOCAL_PORT) --warm-containers EAGER --skip-pull-image \
+SAM_LOCAL = $(SAM) local $(1) --port $(LOCAL_PORT) --warm-containers LAZY --skip-pull-image \
 	--parameter-overrides Architecture=$(ARCH) $(if $(filter $(STAND_IN),$(LAMBDA_IMAGE)),--invoke-image $(STAND_IN))
 local-api: lambda-image build
 	@echo 'then: cleave query ... --endpoint http://127.0.0.1:$(LOCAL_PORT)'

@@ -40,7 +40,7 @@ class Api:
 
     @property
     def containers(self) -> list[str]:
-        """Ids: a function has one, or none until it is asked again where SAM believes that its code has changed."""
+        """Ids: a function has one from its first request on."""
         return sorted(_containers() - self._others)
 
 
@@ -53,12 +53,16 @@ def invoke(function: str, event: Path) -> Invocation:
 
 @contextlib.contextmanager
 def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
-    """`start-api` or `start-lambda` on a port of this machine, both containers warm."""
+    """`start-api` or `start-lambda` on a port of this machine.
+
+    LAZY, not EAGER: of the threads that start containers ahead each may make SAM's record of them, and one is kept
+    (`InvokeContext.lambda_runtime` of SAM 1.170). A container that is in another is neither asked nor stopped.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     others = frozenset(_containers())
-    command = [str(SAM), "local", what, "--port", str(port), "--warm-containers", "EAGER", *_OFFLINE]
+    command = [str(SAM), "local", what, "--port", str(port), "--warm-containers", "LAZY", *_OFFLINE]
     command += _parameters(**parameters)
     with log.open("w") as sink:
         process = subprocess.Popen(command, env=_environment(), stdout=sink, stderr=sink)
@@ -73,10 +77,6 @@ def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
 def process_of(container: str) -> int:
     """Its first process, as this machine numbers it."""
     return int(docker("inspect", "--format", "{{.State.Pid}}", container).stdout)
-
-
-def runs(container: str, function: str) -> bool:
-    return f"/{function}" in docker("inspect", "--format", "{{json .Mounts}}", container).stdout
 
 
 def docker(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from aws import sam
+from aws.events import MOMENTS, rest_event
 from cleave.ckks.secret_key import SecretKey
-from cleave_shared import limits
+from cleave_shared import limits, wire
 from tests.aws.test_rie import emulator as rie
 from tests.aws.test_rie import post
 from tests.functional import worker_faults
@@ -33,8 +34,9 @@ def emulator(workers: int) -> Iterator[Service]:
 def container(workers: int, log: Path) -> Iterator[Service]:
     """The built function as `sam local start-lambda` runs it."""
     with sam.start("start-lambda", log, SensitiveMemory=workers * limits.LAMBDA_MB_PER_CPU) as functions:
-        (started,) = [each for each in functions.containers if sam.runs(each, "SensitiveFunction")]
         url = f"{functions.url}/2015-03-31/functions/SensitiveFunction/invocations"
+        post(url, rest_event(MOMENTS, b"", wire.FRAMES_TYPE))  # starts it
+        (started,) = functions.containers
         pid = sam.process_of(started)  # once: docker's answer can take as long as the workers live
         yield worker_faults.by_events(lambda event: post(url, event), lambda: pid)
 

@@ -109,7 +109,7 @@ def test_sam_local_is_started_with_the_flags_it_needs(target: str, command: str)
     (line,) = [line for line in said.replace("\\\n", " ").splitlines() if f"sam local {command}" in line]
     for flag in (
         "--port 3456",
-        "--warm-containers EAGER",
+        "--warm-containers LAZY",
         "--skip-pull-image",
         "--invoke-image cleave-lambda-stand-in",
     ):
