@@ -134,10 +134,8 @@ def test_query_at_a_path_that_is_not_there_is_an_error_with_a_hint(api: sam.Api,
 @pytest.mark.skipif(sam.IMAGE != sam.STAND_IN, reason="the real image, run by SAM, is not locked down like Lambda")
 def test_containers_are_as_confined_as_lambda(api: sam.Api) -> None:
     def have_started() -> bool:
-        for path in ("/v1/plain", "/v1/sensitive/moments"):
-            post(
-                api.url + path, b"{}"
-            )  # the emulator starts the runtime at the first event, and again where one has died
+        for path in ("/v1/plain", "/v1/sensitive/moments"):  # starts runtimes, also again where one has died
+            post(api.url + path, b"{}")
         return all(map(users_of, api.containers))
 
     def users_of(container: str) -> set[str]:
