@@ -1,0 +1,58 @@
+"""`make setup` installs what is locked and nothing else; `make clean` leaves what git tracks, keys and settings."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the Makefile and nothing built."""
+    for each in ("Makefile", "aws.mk", "benchmarks.mk", ".gitignore", "pyproject.toml"):
+        shutil.copy(ROOT / each, tmp_path)
+    for lock in ROOT.glob("*.lock"):
+        shutil.copy(lock, tmp_path)
+    return tmp_path
+
+
+def make(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-C", folder, *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_installed_file_is_checked_by_a_hash(checkout: Path) -> None:
+    installs = [line for line in make(checkout, "-n", "setup").splitlines() if "pip install" in line]
+    by_pip = [line for line in installs if "/uv " not in line]
+    assert [re.findall(r"-r (\S+)", line) for line in by_pip] == [["requirements-build.lock"]], "uv does the rest"
+    unlocked = [line for line in installs if "--require-hashes" not in line]
+    assert len(unlocked) == 1
+    assert unlocked[0].endswith("--no-deps --no-build-isolation --editable ."), "our own code"
+    assert "uv==" in (checkout / "requirements-build.lock").read_text()
+
+
+def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path) -> None:
+    patterns = [line for line in (checkout / ".gitignore").read_text().splitlines() if line[:1] not in ("", "#")]
+    ignored = [checkout / pattern.strip("/").replace("*", "x") for pattern in patterns]
+    ignored += [checkout / "client" / "cleave" / name for name in ("__pycache__", "x.egg-info", "node_modules")]
+    keeps = {"key.json", "x.key.json", "samconfig.toml"}
+    for each in ignored:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        if each.name in keeps:
+            each.touch()
+        else:
+            each.mkdir()
+            (each / "file").touch()
+    tracked = {path for path in checkout.iterdir() if path.is_file()}
+    assert tracked >= {checkout / name for name in keeps}
+    make(checkout, "clean")
+    assert {path for path in checkout.rglob("*") if path.is_file()} == tracked
