@@ -171,3 +171,10 @@ def test_the_home_directory_is_looked_up_only_when_it_is_needed(
     monkeypatch.setattr(Path, "expanduser", no_home)
     assert "--key" in cli.fails(5, "key", "show")
     assert cli.run("key", "show", "--key", tmp_path / ".config" / "cleave" / "key.json").exit_code == 0
+
+
+def test_an_empty_password_is_called_a_password(cli: Cli, tmp_path: Path) -> None:
+    cli.environment["CLEAVE_PASSWORD"] = ""
+    assert cli.fails(5, "user", "add", "alice", "--users", tmp_path / "users.toml") == (
+        "error: the password is empty\nhint: --token makes a user without one\n"
+    )

@@ -129,7 +129,7 @@ def test_the_file_of_users(tmp_path, monkeypatch) -> None:
     assert held.with_password("alice", PASSWORD.encode()) == held.users["alice"]
     assert held.with_token(token) == ("alice", held.users["alice"])
     assert held.with_token(token[:-1] + "x") is None
-    with pytest.raises(KeyFileError):
+    with pytest.raises(KeyFileError, match="the password has fewer than"):
         write_user(path, "bob", b"password", **told, token=False)
     assert list(read_users(path).users) == ["alice"]
     users.delete_user(path, "alice")

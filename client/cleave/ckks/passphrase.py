@@ -26,12 +26,13 @@ _COMMON = (
 _ONLY_COMMON = re.compile(f"(?:{_COMMON})+")
 
 
-def refuse_trivial(passphrase: bytes) -> None:
-    """Raises KeyFileError, without quoting it, for a passphrase that is short, a pattern or a common word."""
+def refuse_trivial(passphrase: bytes, what: str = "passphrase") -> None:
+    """Raises KeyFileError, without quoting it, for a passphrase (or `what` it is called) that is short, a pattern or a
+    common word."""
     text = unicodedata.normalize("NFKC", passphrase.decode("utf-8", "replace")).casefold().strip()
     if reason := _trivial(text):
         raise KeyFileError(
-            f"the passphrase {reason}",
+            f"the {what} {reason}",
             hint="take four or more unrelated words; a password manager makes good ones",
         )
 

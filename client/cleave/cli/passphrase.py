@@ -21,13 +21,13 @@ def current(
     descriptor: int | None, variable: str = VARIABLE, question: str = "Passphrase: "
 ) -> bytes | Callable[[], bytes]:
     """The passphrase of an existing key where it was supplied, else a prompt, for a key that is wrapped."""
-    given = _given(descriptor, variable)
+    given = _given(descriptor, variable, "passphrase")
     return given if given is not None else lambda: _prompt(question)
 
 
 def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:
     """A new passphrase, or `what` it is called; a prompt reads it twice. Raises KeyFileError if it is empty."""
-    given = _given(descriptor, _variable(what))
+    given = _given(descriptor, _variable(what), what)
     if given is not None:
         return given
     from cleave.cli.console import say  # noqa: PLC0415 - as in `_prompt`
@@ -44,11 +44,9 @@ def _variable(what: str) -> str:
     return f"CLEAVE_{what.replace(' ', '_').upper()}"
 
 
-def _given(descriptor: int | None, variable: str) -> bytes | None:
-    if descriptor is not None:
-        return _checked(_read_line(descriptor))
-    value = _take(variable)
-    return None if value is None else _checked(value)
+def _given(descriptor: int | None, variable: str, what: str) -> bytes | None:
+    value = _take(variable) if descriptor is None else _read_line(descriptor)
+    return None if value is None else _checked(value, what)
 
 
 def hide() -> None:
@@ -85,13 +83,14 @@ def _prompt(question: str, what: str = "passphrase") -> bytes:
             f"a {what} is needed and there is no terminal to read it from",
             hint=f"set {_variable(what)}, or name a file descriptor with --{what.replace(' ', '-')}-fd",
         )
-    return _checked(getpass.getpass(question).encode())
+    return _checked(getpass.getpass(question).encode(), what)
 
 
-def _checked(passphrase: bytes) -> bytes:
-    if not passphrase:
-        raise KeyFileError("the passphrase is empty", hint="a key without one is made with --no-passphrase")
-    return passphrase
+def _checked(value: bytes, what: str) -> bytes:
+    if not value:
+        hint = "--token makes a user without one" if what == "password" else "--no-passphrase makes a key without one"
+        raise KeyFileError(f"the {what} is empty", hint=hint)
+    return value
 
 
 def _read_line(descriptor: int) -> bytes:

@@ -117,7 +117,7 @@ def write_user(
     there = read_users(path).users if path.exists() else {}
     before = there.get(name, User())
     if password is not None:
-        refuse_trivial(password)
+        refuse_trivial(password, "password")
     new = secrets.token_urlsafe(32) if token else None
     user = User(
         password=before.password if password is None else _hashed(password),
