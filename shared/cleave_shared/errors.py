@@ -17,7 +17,7 @@ They say what was got and what was expected, and name file, column and row where
 Packages that a plain installation does without, and how to get them.
 
 with extra("aws", "S3, Lambda and signed requests"):
-    from botocore.session import Session
+    from boto3.session import Session
 """
 
 from __future__ import annotations

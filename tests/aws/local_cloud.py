@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botocore.session import Session
+from boto3.session import Session
 
 from aws import sam
 
@@ -42,7 +42,7 @@ class Cloud:
     def client(self, service: str) -> Any:
         session = Session()
         session.set_credentials("test", "test")
-        return session.create_client(service, region_name=REGION, endpoint_url=self.url)
+        return session.client(service, region_name=REGION, endpoint_url=self.url)
 
     def sam(self, *arguments: str) -> str:
         """Output of `sam`. Raises AssertionError where it fails."""

@@ -246,6 +246,7 @@ def test_help_imports_nothing_heavy() -> None:
         "_sealapi_cpp",
         "fastapi",
         "httpx",
+        "boto3",
         "botocore",
         "numpy",
         "pydantic",

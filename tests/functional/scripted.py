@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 120
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
         reply = self.server.take(Asked(self.path, dict(self.headers.items()), body))
         self.close_connection = True
         if reply.stall:
@@ -90,6 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
         if reply.drip:
             self._drip()
+
+    do_GET = do_PUT = do_POST  # noqa: N815 - the base class's names
 
     def _drip(self) -> None:
         """Ends with the test, or with an error once nobody listens."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from botocore.session import Session
+from boto3.session import Session
 
 import cleave
 from cleave.ckks.key_file import open_key

@@ -56,7 +56,7 @@ def licence(distribution: str) -> str:
 def test_every_copyleft_dependency_is_in_the_notice() -> None:
     extras = [one for name in EXTRAS for one in PROJECT["optional-dependencies"][name]]
     names = set(needed(PROJECT["dependencies"] + extras))
-    assert {"duckdb", "botocore", "fastapi", "jinja2"} <= names
+    assert {"duckdb", "boto3", "fastapi", "jinja2"} <= names
     assert "mypy" not in names
     table = (ROOT / "NOTICE").read_text().partition("\npackage ")[2].splitlines()[1:]
     assert {line.split()[0] for line in table} == {name for name in names if COPYLEFT.search(licence(name))}
@@ -66,8 +66,8 @@ def test_every_copyleft_dependency_is_in_the_notice() -> None:
 def test_lock_files_hold_what_each_installation_needs() -> None:
     plain, full, dev = map(locked, ("requirements.lock", "requirements-full.lock", "requirements-dev.lock"))
     assert set(needed(PROJECT["dependencies"])) <= plain
-    assert not plain & {"botocore", "fastapi", "jinja2", "mangum", "uvicorn"}
-    assert full - plain >= {"botocore", "fastapi", "jinja2", "mangum", "uvicorn"}
+    assert not plain & {"boto3", "botocore", "fastapi", "jinja2", "mangum", "uvicorn"}
+    assert full - plain >= {"boto3", "botocore", "fastapi", "jinja2", "mangum", "uvicorn"}
     assert full <= dev
 
 
@@ -76,9 +76,9 @@ def test_lock_files_hold_what_each_installation_needs() -> None:
     [
         ("uvicorn", "serve", ["serve", "--port", "0"]),
         ("jinja2", "report", ["query", "{file}", DEMO, "--report", "{folder}/page.html"]),
-        ("botocore", "aws", ["query", "SELECT 1 FROM t", "--store", "s3://bucket/prefix", "--key", "{key}"]),
-        ("botocore", "aws", ["ls", "--store", "s3://bucket/prefix", "--key", "{key}"]),
-        ("botocore", "aws", ["query", "{file}", DEMO, "--lambda", "a,b", "--key", "{key}"]),
+        ("boto3", "aws", ["query", "SELECT 1 FROM t", "--store", "s3://bucket/prefix", "--key", "{key}"]),
+        ("boto3", "aws", ["ls", "--store", "s3://bucket/prefix", "--key", "{key}"]),
+        ("boto3", "aws", ["query", "{file}", DEMO, "--lambda", "a,b", "--key", "{key}"]),
     ],
 )
 @pytest.mark.sampled(3)

@@ -62,7 +62,7 @@ def ask(key_file: Path) -> list[object]:
     return ["--quiet", "query", SAMPLES / "patients.csv", "--key", key_file]
 
 
-_WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx botocore"
+_WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx boto3 botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
 NEVER = {*_WEB.split(), *_SHOWN.split(), "numpy.ma"}
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from boto3.session import Session
 from botocore.awsrequest import AWSRequest
-from botocore.session import Session
 from moto import mock_aws
 from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.models import botocore_stubber
@@ -72,11 +72,11 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     try:
         session = Session()
         policy = {"Version": "2012-10-17", "Statement": []}
-        people = session.create_client("iam")
+        people = session.client("iam")
         role = people.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(policy))
         code = io.BytesIO()
         zipfile.ZipFile(code, "w").close()
-        client = session.create_client("lambda")
+        client = session.client("lambda")
         arns = {}
         for name in handlers:
             made = client.create_function(

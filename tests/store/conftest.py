@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+from boto3.session import Session
 from botocore.config import Config
-from botocore.session import Session
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
@@ -36,21 +36,18 @@ _CLIENTS: dict[str, Any] = {}
 class OneClientEach(Session):
     """A session whose S3 clients of the same arguments and credentials are one, which takes 25 ms to make."""
 
-    def create_client(self, service_name: str, *given: Any, config: Config | None = None, **named: Any) -> Any:
+    def client(self, service_name: str, *given: Any, config: Config | None = None, **named: Any) -> Any:
         if service_name != "s3":
-            return super().create_client(service_name, *given, config=config, **named)
+            return super().client(service_name, *given, config=config, **named)
         who = self.get_credentials().get_frozen_credentials()
         arguments = repr((who, given, config and sorted(vars(config).items(), key=str), sorted(named.items())))
         if arguments not in _CLIENTS:
-            _CLIENTS[arguments] = super().create_client(service_name, *given, config=config, **named)
+            _CLIENTS[arguments] = super().client(service_name, *given, config=config, **named)
         return _CLIENTS[arguments]
 
 
-def aws_session_in(region: str) -> Session:
-    session = OneClientEach()
-    session.set_credentials("an-access-key", "a-secret")
-    session.set_config_variable("region", region)
-    return session
+def aws_session_in(region: str, token: str | None = None) -> Session:
+    return OneClientEach("an-access-key", "a-secret", token, region)
 
 
 @cache

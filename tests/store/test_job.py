@@ -183,7 +183,7 @@ def cloud(
     aws = mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "lambda": {"use_docker": False}})
     aws.start(reset=False)
     session = aws_session()
-    client = session.create_client("stepfunctions", region_name=REGION)
+    client = session.client("stepfunctions", region_name=REGION)
     name = new_id()
     stated = definition().replace("JobFunction", name)
     _valid()  # moto parses it for 0.2 s, and again when it runs; only the function's name differs from test to test
@@ -250,9 +250,8 @@ class Recorded(Machine):
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = aws_session_in(REGION)
     token = base64.b64encode(random.Random(1).randbytes(characters * 3 // 4)).decode()
-    session.set_credentials("an-access-key", "a-secret", token or None)
+    session = aws_session_in(REGION, token or None)
     cloud.storage = Bucket(session, BUCKET, new_id(), s3_endpoint)
     link = cloud.storage.link(f"tables/{cloud.set}/{new_id()}", 36_000)
     assert len(link) > characters
@@ -590,7 +589,7 @@ def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., Session]) -> None
     # and not by events: another test's execution may still be at its last steps
     assert (
         aws_session()
-        .create_client("stepfunctions", region_name=REGION)
+        .client("stepfunctions", region_name=REGION)
         .list_executions(stateMachineArn=cloud.arn)["executions"]
         == []
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from botocore.session import Session
+from boto3.session import Session
 
 from cleave.objects.locate import Bounded, Folder, open_store, open_stores
 from cleave.objects.s3 import Bucket

@@ -46,6 +46,13 @@ def usual(name: str) -> str | None:
     return os.environ.get(SETTINGS[name]) or settings().get(name)
 
 
+def usual_profile() -> str | None:
+    """The AWS profile of the file. None if the environment names one: boto3 reads that, and the keys beside it."""
+    if os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get(SETTINGS["profile"]):
+        return None
+    return settings().get("profile")
+
+
 def user() -> str:
     """Return what audit logs call this user; empty where nothing was set. Raises InputError."""
     user = usual("user") or ""

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cleave.ask.config import usual
+from cleave.ask.config import usual, usual_profile
 from cleave.ask.options import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, KeyFileError, UsageError
 
 if TYPE_CHECKING:
-    from botocore.session import Session as AwsSession
+    from boto3.session import Session as AwsSession
 
     from cleave.ask.options import Asking, Data, PassphraseLike, Place, SchemaLike
     from cleave.ask.services import Embedded
@@ -176,7 +176,7 @@ def access_of(place: Place | Asking) -> Access:
     target = Target(
         said["endpoint"] or (None if said["functions"] else usual("endpoint")),
         *(said["functions"], said["profile"], said["region"], said["sign"], said["insecure_http"]),
-        usual_profile=usual("profile"),
+        usual_profile=usual_profile(),
     )
     return Access(key_file(said["key"]), passphrase_of(said["passphrase"]), target)
 
@@ -211,9 +211,9 @@ def _bytes(passphrase: bytes | str) -> bytes:
 
 
 def _aws(place: Place) -> AwsSession:
-    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 100 ms; a folder needs none
+    from cleave.transport.aws import open_session  # noqa: PLC0415 - boto3 takes 120 ms; a folder needs none
 
-    return open_session(place["profile"] or usual("profile"), place["region"])
+    return open_session(place["profile"] or usual_profile(), place["region"])
 
 
 def open_place(place: Place) -> Stores:
@@ -247,7 +247,7 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
 
 
 def _machine(asking: Asking, arn: str) -> Machine:
-    session = _aws(asking)  # first: it says so where botocore is not installed
+    session = _aws(asking)  # first: it says so where boto3 is not installed
     from cleave.sums.machine import Machine  # noqa: PLC0415
 
     return Machine(session, arn)

@@ -249,7 +249,7 @@ class StoredSource(Source):
         return self._job(mine, self._machine).stop()
 
     def _job(self, plan: StoredPlan, machine: Machine) -> Job:
-        from cleave.sums.job import job_of  # noqa: PLC0415 - botocore takes 100 ms
+        from cleave.sums.job import job_of  # noqa: PLC0415 - boto3 takes 120 ms
 
         stored = self._at(plan.table, whose=plan.whose)
         return job_of(self._stores.sensitive, self._tables.folder(plan.table), stored, machine, plan.sql)

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -21,11 +22,10 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as S3ConnectionError
 from botocore.parsers import ResponseParserError
-from botocore.session import Session
 from urllib3.exceptions import HTTPError
 
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
-from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, region_of
+from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of
 from cleave_shared import limits
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
@@ -77,9 +77,7 @@ class Bucket:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._session = session
-        self._client: Any = session.create_client(
-            "s3", region_name=region_of(session), endpoint_url=endpoint, config=_CONFIG
-        )
+        self._client: Any = open_client(session, "s3", region_of(session), _CONFIG, endpoint)
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         wanted = {} if not start and stop is None else {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
@@ -144,7 +142,7 @@ class Bucket:
         if "." in self._bucket or not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
             return self._client  # no certificate fits a dot; a store elsewhere has one host for all buckets
         virtual = _CONFIG.merge(Config(s3={**_CONFIG.s3, "addressing_style": "virtual"}))
-        return self._session.create_client("s3", region_name=self._client.meta.region_name, config=virtual)
+        return open_client(self._session, "s3", self._client.meta.region_name, virtual)
 
     def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
         digest = base64.b64encode(hashlib.sha256(content).digest()).decode()

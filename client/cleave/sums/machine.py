@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.exceptions import ConnectionError as AwsConnectionError
-from botocore.session import Session
 
-from cleave.transport.aws import credentials_error, find_credentials
+from cleave.transport.aws import credentials_error, find_credentials, open_client
 from cleave_shared.errors import InputError, ServiceError
 
 _ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")
@@ -52,7 +52,7 @@ class Machine:
             )
         find_credentials(session)
         self._arn = arn
-        self._client: Any = session.create_client("stepfunctions", region_name=match[1], config=_CONFIG)
+        self._client: Any = open_client(session, "stepfunctions", match[1], _CONFIG)
 
     def start(self, name: str, content: Mapping[str, Any]) -> None:
         """Start the execution `name`, once: does nothing where one of that name was started before."""

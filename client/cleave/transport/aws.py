@@ -1,19 +1,20 @@
-"""Identity of the caller on AWS: the credentials chain and SigV4 signatures, by botocore.
+"""AWS through boto3: its session finds profile, credentials and region, and makes clients; botocore signs requests.
 
-Everything botocore can raise while it looks for credentials leaves here as a ServiceError without their values.
+Everything they can raise while they look for credentials leaves here as a ServiceError without their values.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cleave.transport.endpoint import execute_api_region
 from cleave.transport.http import Sign
 from cleave_shared.errors import ServiceError, extra
 
-with extra("aws", "S3, Lambda and signed requests"):  # imported before all others that need botocore
+with extra("aws", "S3, Lambda and signed requests"):  # imported before all others that need boto3
+    from boto3.session import Session
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.exceptions import (
@@ -26,21 +27,26 @@ with extra("aws", "S3, Lambda and signed requests"):  # imported before all othe
         SSOError,
         TokenRetrievalError,
     )
-    from botocore.session import Session
+
+if TYPE_CHECKING:
+    from botocore.config import Config
 
 LOG_IN = "log in again (aws sso login), or renew the session's credentials"
 
 
 def open_session(profile: str | None, region: str | None) -> Session:
-    """A botocore session. Raises ServiceError if `profile` is in no configuration file."""
-    session = Session(profile=profile)
-    if region:
-        session.set_config_variable("region", region)
+    """A boto3 session. Raises ServiceError if `profile` is in no configuration file."""
     try:
-        session.get_scoped_config()
+        return Session(profile_name=profile, region_name=region or None)
     except BotoCoreError as error:
         raise credentials_error(error) from None
-    return session
+
+
+def open_client(
+    session: Session, service: str, region: str, config: Config | None = None, endpoint: str | None = None
+) -> Any:
+    """The one place that makes clients of AWS. `endpoint`: a service that is not AWS's."""
+    return session.client(service, region_name=region, endpoint_url=endpoint, config=config)
 
 
 def find_credentials(session: Session) -> Any:
@@ -58,15 +64,13 @@ def find_credentials(session: Session) -> Any:
 
 
 def region_of(session: Session, url: str | None = None) -> str:
-    """--region, the region in an API Gateway host name, AWS_REGION as SDKs name it, or what botocore is configured to.
+    """The region in an API Gateway host name; boto3's (--region, AWS_DEFAULT_REGION, the profile's); else AWS_REGION.
 
-    Raises ServiceError if none is known.
+    AWS_REGION is last because boto3 does not read it. Raises ServiceError if no region is known.
     """
-    region = session.instance_variables().get("region") or (url and execute_api_region(url))
-    # botocore itself reads AWS_DEFAULT_REGION only
-    region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    region = (url and execute_api_region(url)) or session.region_name or os.environ.get("AWS_REGION")
     if not region:
-        raise ServiceError("the AWS region is not known", hint="name it with --region, or set AWS_REGION")
+        raise ServiceError("the AWS region is not known", hint="name it with --region, or set AWS_DEFAULT_REGION")
     return str(region)
 
 

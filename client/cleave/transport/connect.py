@@ -57,14 +57,14 @@ def _http(target: Target, endpoint: str) -> Transport:
     signed = {service: url for service, url in urls.items() if signs_all or execute_api_region(url)}
     if not signed:
         return connect_http(urls)
-    from cleave.transport.aws import open_session, sigv4_signer  # noqa: PLC0415 - botocore takes 120 ms
+    from cleave.transport.aws import open_session, sigv4_signer  # noqa: PLC0415 - boto3 takes 120 ms
 
     session = open_session(*target.aws)
     return connect_http(urls, {service: sigv4_signer(session, url) for service, url in signed.items()})
 
 
 def _lambda(target: Target, functions: str) -> Transport:
-    from cleave.transport.aws import open_session  # noqa: PLC0415 - botocore takes 120 ms
+    from cleave.transport.aws import open_session  # noqa: PLC0415 - boto3 takes 120 ms
     from cleave.transport.lambda_ import connect_lambda, read_functions  # noqa: PLC0415
 
     return connect_lambda(read_functions(functions), open_session(*target.aws))

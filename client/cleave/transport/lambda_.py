@@ -1,7 +1,7 @@
 """Services invoked as Lambda functions, without an API before them.
 
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
-botocore finds credentials, region and endpoint, and signs. The exchange uses `http`, so its limits, deadline and TLS
+boto3 finds credentials, region and endpoint; botocore signs. The exchange uses `http`, so its limits, deadline and TLS
 settings hold here too.
 
 Source of the event: Amazon API Gateway, Developer Guide, "Input format of a Lambda function for proxy integration".
@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from boto3.session import Session
 from botocore.exceptions import BotoCoreError
-from botocore.session import Session
 
 from cleave.processes.deadline import Deadline
 from cleave.transport import retry
-from cleave.transport.aws import find_credentials, region_of, sigv4_signer
+from cleave.transport.aws import find_credentials, open_client, region_of, sigv4_signer
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
 from cleave.transport.http import Sender, Sign
@@ -55,7 +55,7 @@ def connect_lambda(
     find_credentials(session)
     region = region_of(session)
     try:
-        client = session.create_client("lambda", region_name=region)  # for nothing but where Lambda is
+        client = open_client(session, "lambda", region)  # for nothing but where Lambda is
     except (BotoCoreError, ValueError):  # ValueError: what AWS_ENDPOINT_URL_LAMBDA names is no URL
         raise ServiceError(f"there is no Lambda in region {excerpt(region)}", hint="check --region") from None
     endpoint = client.meta.endpoint_url.rstrip("/")
