@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
@@ -155,9 +155,11 @@ class Links:
                 hint=f"{VARIABLE} names the buckets a service reads, `cleave serve --store` the folder",
             )
         rest = link[len(base) :]
-        parts = rest.partition("?")[0].split("/")
+        path = rest.partition("?")[0]
+        key = unquote(path)
+        parts = key.split("/")
         named = re.fullmatch(rf"{kind}/{table_set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
-        plain = all(unquote(part) not in ("", ".", "..") for part in parts)
+        plain = quote(key) == path and not {"", ".", ".."} & set(parts)  # one spelling, so `path` is sent as checked
         within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # of a folder: no prefix, nothing signed
         if not (named and plain and within):
             raise WireError(
