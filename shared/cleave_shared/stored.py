@@ -203,7 +203,8 @@ class Reduce(Part):
 class ReduceRequest(Envelope):
     """`answers[i]`: presigned GETs of step i's answer, one for each of its links, and of what kind it is.
 
-    `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer.
+    `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer. Each
+    is a term at most once, so a request asks for no more work than its answers hold.
     """
 
     profile: str = Field(max_length=32)
@@ -218,6 +219,11 @@ class ReduceRequest(Envelope):
             raise ValueError("sums: one has no terms")
         if any(step >= len(self.answers) for terms in self.sums for step, _ in terms):
             raise ValueError("sums: one has a term of a step that is not there")
+        most = limits.MAX_SCAN_RESULTS if self.kind == "scan" else limits.MAX_STORED_SUMS
+        if any(place >= most for terms in self.sums for _, place in terms):
+            raise ValueError(f"sums: one has a term beyond the {most} ciphertexts of an answer")
+        if len({term for terms in self.sums for term in terms}) != sum(map(len, self.sums)):
+            raise ValueError("sums: a ciphertext is added more than once")
         return self
 
 

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,13 +43,15 @@ from cleave.sums.scan import ScanCall
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
+from cleave.transport.aws import open_session
 from cleave_services import links
 from cleave_services.sensitive import job as steps
-from cleave_shared import limits
+from cleave_shared import limits, wire
 from cleave_shared.chunks import joined
-from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError
+from cleave_shared.folder_store import write
 from cleave_shared.params import DEFAULT_PROFILE
-from cleave_shared.stored import Answered, ScanObject, ScanRequest
+from cleave_shared.stored import Answered, ReduceRequest, ScanObject, ScanRequest
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 from tests.store import test_scan_session
@@ -126,7 +129,7 @@ class Cloud:
             yield ScanCall(f"{self.segments.segments.index(rows):032x}", question, request)
 
     def job(self) -> Job:
-        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage.key)
+        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage)
 
     def run(
         self, seconds: float = HANGS, calls: Callable[[], Iterator[ScanCall]] | None = None, window: int = WINDOW
@@ -224,6 +227,32 @@ def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     assert cloud.left() == []
 
 
+HOURS = {"a user's": None, "a day's": 24, "an hour's": 1, "of no stated end": 0}
+
+
+@pytest.mark.parametrize("kind", HOURS)
+def test_a_job_whose_credentials_end_before_its_links_is_warned_of(
+    cloud: Cloud, s3_endpoint: str, kind: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """As botocore reads them from the environment, where it gets each from."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
+    hours = HOURS[kind]
+    end = datetime.now(UTC) + timedelta(hours=hours or 0)
+    if hours is not None:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+    if hours:
+        monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", end.isoformat())
+    cloud.storage = Bucket(open_session(None, REGION), BUCKET, new_id(), s3_endpoint)
+    cloud.machine = Recorded(cloud.storage)
+    warned = {"an hour's": f"end at {end:%Y-%m-%d %H:%M} UTC", "of no stated end": "nothing tells when"}.get(kind)
+    with pytest.raises(ServiceError, match="ABORTED"):
+        cloud.run()
+    said = [str(each.message) for each in recwarn if issubclass(each.category, CleaveWarning)]
+    assert len(said) == (warned is not None)
+    assert (warned or "") in "".join(said)
+
+
 class Recorded(Machine):
     """What a job is started with: every state of the machine's at its largest, in bytes of JSON."""
 
@@ -246,6 +275,7 @@ class Recorded(Machine):
         return Execution(name, "ABORTED")
 
 
+@pytest.mark.filterwarnings("ignore:the job's links end with:cleave_shared.errors.CleaveWarning")
 @pytest.mark.parametrize("characters", [*(pytest.param(each, marks=pytest.mark.slow) for each in (0, 400)), 2_000])
 def test_every_state_holds_links_with_a_session_token(
     cloud: Cloud, s3_endpoint: str, characters: int, monkeypatch: pytest.MonkeyPatch
@@ -442,6 +472,35 @@ def test_what_is_no_step_is_told_without_what_it_holds(event: Any) -> None:
         steps.handler(event, None)
     assert "Canary" not in str(failed.value)
     assert failed.value.__context__ is None or failed.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("sums", "attempt", "error"),
+    [
+        ([[(0, 0)]], 2, "step 0 answered by link 2, it has 1"),
+        ([[(0, 0)] * 1_000_000], 0, "added more than once"),
+        ([[(0, 0), (0, 1)], [(0, 1)]], 0, "added more than once"),
+        ([[(0, limits.MAX_SCAN_RESULTS)]], 0, "beyond the 60 ciphertexts"),
+    ],
+    ids=["a link that is not there", "a million times", "in two sums", "beyond an answer"],
+)
+def test_a_step_of_more_than_its_answers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: list[list[tuple[int, int]]], attempt: int, error: str
+) -> None:
+    """Before an answer is read: there is none."""
+    base, set_ = f"{tmp_path.as_uri()}/", new_id()
+    monkeypatch.setattr(links, "_own", links.Links([base]))
+    request = ReduceRequest.model_construct(
+        profile=DEFAULT_PROFILE.name, key_id=new_id(), answers=[[f"{base}results/{set_}/{new_id()}"]], kind="scan"
+    ).model_copy(update={"sums": sums})
+    content = wire.dump_frames(request)
+    name = f"results/{set_}/{new_id()}"
+    write(str(tmp_path), name, content)
+    question = {"link": base + name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    parts = [{"number": 0, "attempt": attempt, "bytes": 1, "sha256": "0" * 64}]
+    event = {"step": "reduce", "set": set_, "number": 0, "question": question, "results": [base], "parts": parts}
+    with pytest.raises(steps.Failed, match=error):
+        steps.handler(event, None)
 
 
 def test_what_names_no_machine_is_refused() -> None:

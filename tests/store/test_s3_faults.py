@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from botocore.config import Config
+from botocore.stub import Stubber
 
 from cleave.ask.options import Access
 from cleave.ask.session import Session
@@ -22,6 +23,7 @@ from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
 from cleave.objects import s3
 from cleave.objects.locate import Bounded, Stores
+from cleave.objects.s3 import Bucket
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
@@ -299,6 +301,18 @@ def test_a_question_that_is_stopped_waits_no_longer(world: World) -> None:
     deadline.stop()
     with pytest.raises(Stopped):  # what the proxy breaks off in the end is another error
         stores.sensitive.read("t/a")
+
+
+def test_a_list_that_goes_round_is_named_for_what_it_is(s3_endpoint: str) -> None:
+    """Not for credentials, which nobody could mend."""
+    store = Bucket(aws_session(), BUCKET, "round", s3_endpoint)
+    page = {"IsTruncated": True, "NextContinuationToken": "again", "Contents": [{"Key": "round/t/a"}]}
+    with Stubber(store._client) as stub:
+        for _ in range(2):
+            stub.add_response("list_objects_v2", page)
+        with pytest.raises(StoreError, match="list of objects has no end") as caught:
+            list(store.names("t"))
+    assert "speaks S3" in str(caught.value.hint)
 
 
 @pytest.mark.usefixtures("impatient")

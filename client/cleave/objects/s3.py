@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -19,13 +20,14 @@ from botocore.exceptions import (
     FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
+    PaginationError,
 )
 from botocore.exceptions import ConnectionError as S3ConnectionError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
-from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of
+from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of, session_ends
 from cleave_shared import limits
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
@@ -120,6 +122,10 @@ class Bucket:
         # who writes must send this header, which is signed: nothing is written over
         return self._link("put_object", {**self._object(name), "IfNoneMatch": "*"}, seconds)
 
+    def signing_ends(self) -> datetime | None:
+        """When links end with the credentials that sign them; see `session_ends`."""
+        return session_ends(self._session)
+
     @property
     def base(self) -> str:
         """The bucket's URL: a service reads any prefix of its bucket that a link names."""
@@ -194,6 +200,8 @@ class Bucket:
         except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
             name = type(error).__name__
             raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
+        except PaginationError:  # the store sent the token of a page again
+            raise StoreError(f"{self.location}: the store's list of objects has no end", hint=_NOT_S3) from None
         except BotoCoreError as error:
             translated = credentials_error(error)
             raise StoreError(f"{self.location}: {translated.message}", hint=translated.hint) from None

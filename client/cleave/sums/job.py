@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Literal
@@ -36,7 +38,7 @@ from cleave.sums.scanned import Piece, Question, Shape, weights_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
-from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError
 from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, StoredAnswer
 from cleave_shared.wire import Hex
 
@@ -87,11 +89,11 @@ class Job:
     """One question over one version of a table."""
 
     def __init__(
-        self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, key_of: Callable[[str], str]
+        self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, bucket: Bucket
     ) -> None:
-        """`folder`: of the table, tables/SET. `question`: with the table's version. `key_of`: an object's key."""
+        """`folder`: of the table, tables/SET. `question`: with the table's version. `bucket`: inside `storage`."""
         self._storage = storage
-        self._key_of = key_of
+        self._bucket = bucket
         self._set = folder.removeprefix("tables/")
         self._vault = vault
         self._machine = machine
@@ -166,6 +168,7 @@ class Job:
             raise InputError("the job was started by another release", hint="end it with --stop-job") from None
 
     def _begin(self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str]) -> _State:
+        self._warn_of_early_end()
         written: list[str] = []
         try:
             state = self._written(calls, counts, window, key, written)
@@ -178,6 +181,17 @@ class Job:
                 return there  # another process asks the same
             raise
         return state
+
+    def _warn_of_early_end(self) -> None:
+        end = self._bucket.signing_ends()
+        if end is None:
+            when = "with the AWS session that signs them, and nothing tells when that is"
+        elif end < datetime.now(UTC) + timedelta(seconds=LINK_SECONDS):
+            when = f"at {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC, with the AWS session that signs them"
+        else:
+            return
+        text = f"the job's links end {when}; its steps fail after that: sign in for longer, or with a user's access key"
+        warnings.warn(text, CleaveWarning, stacklevel=2)
 
     def _written(
         self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str], written: list[str]
@@ -208,7 +222,7 @@ class Job:
         batches_name = self._write(json.dumps(listed).encode(), written)
         return _State(
             execution=f"{self._name}-{new_id()[:8]}",
-            content={"batches": self._key_of(batches_name), "reduce": final[0]},
+            content={"batches": self._bucket.key(batches_name), "reduce": final[0]},
             counts=tuple(counts),
             batches=tuple(batches),
             shape=shape,
@@ -396,4 +410,4 @@ def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql:
         )
     manifest = stored.manifest
     identity = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
-    return Job(storage, folder, stored.vault, machine, identity, inside.key)
+    return Job(storage, folder, stored.vault, machine, identity, inside)

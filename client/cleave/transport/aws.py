@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cleave.transport.endpoint import execute_api_region
@@ -17,6 +18,7 @@ with extra("aws", "S3, Lambda and signed requests"):  # imported before all othe
     from boto3.session import Session
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
+    from botocore.credentials import RefreshableCredentials
     from botocore.exceptions import (
         BotoCoreError,
         ConfigParseError,
@@ -61,6 +63,22 @@ def find_credentials(session: Session) -> Any:
             hint="set AWS_PROFILE or name one with --profile; aws configure makes one",
         )
     return credentials
+
+
+def session_ends(session: Session) -> datetime | None:
+    """When the session's credentials end: `datetime.max` for access keys of a user; None if nothing tells.
+
+    botocore knows the end of a role's or SSO's credentials, of `credential_process`, and AWS_CREDENTIAL_EXPIRATION.
+    """
+    credentials = find_credentials(session)
+    try:
+        frozen = credentials.get_frozen_credentials()  # renews what is about to end
+    except BotoCoreError as error:
+        raise credentials_error(error) from None
+    if isinstance(credentials, RefreshableCredentials):
+        end: datetime | None = credentials._expiry_time  # botocore shows it nowhere else
+        return end
+    return None if frozen.token else datetime.max.replace(tzinfo=UTC)
 
 
 def region_of(session: Session, url: str | None = None) -> str:

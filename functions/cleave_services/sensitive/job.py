@@ -68,10 +68,7 @@ def _call(step: Call, own: Links, note: Note) -> Answered:
 def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
     (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
     request = wire.load(ReduceRequest, content, wire.FRAMES_TYPE)
-    parts = _in_order(step.parts, len(request.answers))
-    wanted = [
-        Linked(link=request.answers[part.number][part.attempt], bytes=part.bytes, sha256=part.sha256) for part in parts
-    ]
+    wanted = _linked(step.parts, request.answers)
     needed: dict[int, set[int]] = {}
     for terms in request.sums:
         for number, place in terms:
@@ -84,19 +81,27 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
     chunks = [Chunk(at, blobs_of[term]) for at, terms in enumerate(request.sums) for term in terms]
     with workers.fair_share() as share:
         totals = workers.evaluate(BlockSums(seal_evaluator(request.profile)), chunks, share)
-    note(steps=len(parts), chunks=len(chunks), sums=len(request.sums), timings=totals.seconds)
+    note(steps=len(wanted), chunks=len(chunks), sums=len(request.sums), timings=totals.seconds)
     answer = Reduced(
         profile=request.profile, key_id=request.key_id, totals=[[totals.files[at] for at in range(len(request.sums))]]
     )
     return _written(step, own, wire.dump_frames(answer, wire.mark(content, wire.FRAMES_TYPE)))
 
 
-def _in_order(parts: Sequence[Answered | None], count: int) -> list[Answered]:
-    """Sort answers by their step's number. Raises WireError unless every step answered once."""
+def _linked(parts: Sequence[Answered | None], answers: Sequence[Sequence[str]]) -> list[Linked]:
+    """Objects with the answers, by number of the step. Raises WireError unless every step answered once, by one of its
+    links in `answers`.
+    """
     by_number = {part.number: part for part in parts if part is not None}
-    if len(parts) != count or set(by_number) != set(range(count)):
-        raise WireError(f"parts: {len(by_number)} of {count} steps answered, {len(parts)} are named")
-    return [by_number[number] for number in range(count)]
+    if len(parts) != len(answers) or set(by_number) != set(range(len(answers))):
+        raise WireError(f"parts: {len(by_number)} of {len(answers)} steps answered, {len(parts)} are named")
+    wanted = []
+    for number, links_of in enumerate(answers):
+        part = by_number[number]
+        if part.attempt >= len(links_of):
+            raise WireError(f"parts: step {number} answered by link {part.attempt}, it has {len(links_of)}")
+        wanted.append(Linked(link=links_of[part.attempt], bytes=part.bytes, sha256=part.sha256))
+    return wanted
 
 
 def _answers(own: Links, table_set: str, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
