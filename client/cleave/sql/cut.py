@@ -14,7 +14,7 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
-from cleave.sql.nodes import Call, Column, Node, Ordered, Place, write
+from cleave.sql.nodes import Call, Column, Constant, Node, Ordered, Place, write
 from cleave.sql.parse import Question, conditions_of
 from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
@@ -92,12 +92,7 @@ class Cutter:
         self._judge.require_allowed()
         items = [self._final(item.expression) for item in question.items]
         having = self._final(question.having) if question.having is not None else None
-        # a number standing alone would be the place of an output
-        order_by = [
-            self._ordering(each)
-            for each in question.orderings
-            if each.expression.has(Column) or each.expression.has(Call)
-        ]
+        order_by = [self._ordering(each) for each in question.orderings if not self._orders_nothing(each.expression)]
 
         described = self._catalog.describe(question.text)
         key_types = self._catalog.types([write(key) for key in question.grouped])
@@ -265,6 +260,10 @@ class Cutter:
             if write(key) == write(node):
                 return place
         raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")
+
+    def _orders_nothing(self, node: Node) -> bool:
+        """True for a constant, unless it is a key, which some sets leave out. A number alone would mean an output."""
+        return isinstance(node, Constant) and write(node) not in self._keys
 
     def _ordering(self, ordered: Ordered) -> str:
         direction = "DESC" if ordered.direction == "DESC" else "ASC"
