@@ -17,6 +17,9 @@ or of the client, ends the child.
         child.call(work, (argument,), Bounds(seconds=25))
         (blob,) = child.receive(26)
 
+Whoever makes a server states its environment. A server has that one however it starts, so one that takes the place of a
+server that died finds the same files and credentials.
+
 `multiprocessing` has a fork server as well: its children import the client's main module, and outlive it.
 """
 
@@ -35,7 +38,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from cleave_shared import children
@@ -46,8 +49,12 @@ _ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the res
 _START_SECONDS = 60.0  # a new interpreter and its imports, on a machine at its limits
 _ASK_SECONDS = 10.0  # a server has nothing to do but fork
 _NEW = "import sys; sys.path[:] = sys.argv[2:]; from cleave_shared.fork_server import main; main()"
-# All of the environment that a server in a new interpreter gets: what the loader needs, and Lambda's size.
-_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+# What children need that compute and open nothing by themselves: the loader's variables, Lambda's size, and what keeps
+# libraries from threads and plugins.
+_FEW = (
+    *("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
+    *("OPENBLAS_NUM_THREADS", "PYDANTIC_DISABLE_PLUGINS"),
+)
 
 _NONE = ServiceError("no process can be started", hint="is there enough memory?", status=500)
 
@@ -55,8 +62,10 @@ _NONE = ServiceError("no process can be started", hint="is there enough memory?"
 class ForkServer:
     """Starts with `start`, else with the first `fork`, and imports the modules `preload`; ends with this process."""
 
-    def __init__(self, preload: Sequence[str]) -> None:
+    def __init__(self, preload: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: all of the server's and its children's. None: no credentials, passphrases and home folder."""
         self._preload = preload
+        self._environment = environment
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._pid = 0
@@ -118,12 +127,18 @@ class ForkServer:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
-                    self._pid = (_forked if despite_threads or threads() == 1 else _spawned)(theirs, self._preload)
+                    start = _forked if despite_threads or threads() == 1 else _spawned
+                    self._pid = start(theirs, self._preload, self._variables())
                 except OSError:
                     ours.close()
                     raise _NONE from None
             self._control, self._ready = ours, False
         return self._control
+
+    def _variables(self) -> Mapping[str, str]:
+        if self._environment is not None:
+            return self._environment
+        return {name: os.environ[name] for name in _FEW if name in os.environ}
 
     def _end(self) -> None:
         if self._control is None:
@@ -173,7 +188,7 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _forked(control: socket.socket, preload: Sequence[str]) -> int:
+def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
     parent = os.getpid()
     pid = children.bare_fork()
     if pid:
@@ -181,12 +196,14 @@ def _forked(control: socket.socket, preload: Sequence[str]) -> int:
     try:
         children.calm_signals()
         children.let_go({control.fileno()})
+        os.environ.clear()
+        os.environ.update(environment)
         _serve(control, parent, preload)
     finally:
         os._exit(1)
 
 
-def _spawned(control: socket.socket, preload: Sequence[str]) -> int:
+def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
     """A new interpreter, isolated, that finds modules where this one does. Its control socket is its stdin."""
     if not sys.executable:
         raise ServiceError("there is no Python interpreter to start another process with", status=500)
@@ -198,7 +215,7 @@ def _spawned(control: socket.socket, preload: Sequence[str]) -> int:
     return os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-c", _NEW, arguments, *map(os.path.abspath, sys.path)],
-        {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        dict(environment),
         file_actions=actions,
     )
 

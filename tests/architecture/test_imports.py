@@ -43,7 +43,7 @@ ROOMS = {
         *("sql", "store", "sums", "table", "text", "transport"),
     },
     "gateway": {"ask", "finish", "propose", "share", "sql", "table", "text", "transport"},
-    "local": {"ask", "ckks", "cli", "gateway", "table", "text", "transport"},
+    "local": {"ask", "ckks", "cli", "gateway", "objects", "table", "text", "transport"},
     "api": {
         *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),
         *("table", "text", "transport"),

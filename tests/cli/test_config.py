@@ -90,3 +90,27 @@ def test_without_a_home_there_is_no_file(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Path, "expanduser", homeless)
     assert config.settings() == {}
+
+
+def test_other_processes_find_the_same_places(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever becomes of the file and wherever they run; without passphrases."""
+    home.parent.mkdir()
+    home.write_text('endpoint = "https://file.example"\nuser = "file"\n')
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "CLEAVE_USER": "variable",
+        "XDG_STATE_HOME": "state",
+        "XDG_CACHE_HOME": "",
+        "HOME": str(tmp_path / "home"),
+        "CLEAVE_PASSPHRASE": "canary",
+        "CLEAVE_NEW_PASSPHRASE": "canary",
+        "CLEAVE_PASSWORD": "canary",
+        "AWS_SECRET_ACCESS_KEY": "needed",
+    }.items():
+        monkeypatch.setenv(name, value)
+    passed = config.environment()
+    assert passed["XDG_STATE_HOME"] == str(tmp_path / "state")
+    assert passed["XDG_CACHE_HOME"] == str(tmp_path / "home" / ".cache")
+    assert (passed["CLEAVE_ENDPOINT"], passed["CLEAVE_USER"]) == ("https://file.example", "variable")
+    assert passed["AWS_SECRET_ACCESS_KEY"] == "needed"
+    assert "canary" not in passed.values()

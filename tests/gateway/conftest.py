@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -77,7 +78,8 @@ def filled(folder: Path) -> duckdb.DuckDBPyConnection:
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], list[str]]:
     """A `cleave gateway` over the store in `folder`, and the addresses at which it listens."""
-    key = () if "--analyst" in options else ("--key", folder / "key.json")
+    named = "--analyst" in options or "CLEAVE_KEY" in os.environ
+    key = () if named else ("--key", folder / "key.json")
     command = [
         *(Path(sys.executable).with_name("cleave"), "gateway", "--store", folder / "store", *key),
         *("--users", folder / "users.toml", "--port", "0", *options),

@@ -16,6 +16,11 @@ def tell(channel: Channel, *arguments: object) -> None:
     channel.send([repr(each).encode() for each in (os.getpid(), os.getppid(), *arguments)])
 
 
+def environment(channel: Channel) -> None:
+    """The server's process, and each variable of this child."""
+    channel.send([str(os.getppid()).encode(), *(f"{name}={value}".encode() for name, value in os.environ.items())])
+
+
 def tell_and_sleep(channel: Channel) -> None:
     tell(channel)
     time.sleep(600)

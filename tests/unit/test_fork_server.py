@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cleave_shared import fork_server
 from cleave_shared.children import Bounds, Child
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
@@ -75,6 +76,35 @@ def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, despite_th
         same = Path(f"/proc/{parent}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
         assert same == despite_threads
         assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
+    finally:
+        waiting.set()
+        thread.join()
+        made.stop()
+
+
+@pytest.mark.parametrize("forked_one", [True, False])
+@pytest.mark.parametrize("given", [{"PATH": "/bin", "AWS_PROFILE": "one", "HOME": "/there"}, None])
+def test_its_environment_is_that_of_who_made_it(
+    given: dict[str, str] | None, *, forked_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that starts, by a fork or not, and its successor; what is not stated is not there."""
+    for name in ("AWS_PROFILE", "HOME", "CLEAVE_PASSPHRASE", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "another")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    made, waiting = ForkServer([], given), threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    try:
+        made.start(despite_threads=forked_one)
+        for _ in range(2):
+            with called(made, forked.environment) as child:
+                head, *pairs = child.receive(HANGS)
+            variables = dict(each.decode().split("=", 1) for each in pairs)
+            variables.pop("LC_CTYPE", None)  # of Python's own making in the C locale
+            assert variables == given if given is not None else variables.keys() <= set(fork_server._FEW)
+            assert given is not None or variables["TZ"] == "Asia/Tokyo"
+            os.kill(int(head), signal.SIGKILL)
+            assert have_ended(int(head))
     finally:
         waiting.set()
         thread.join()

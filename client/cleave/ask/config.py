@@ -25,6 +25,7 @@ SETTINGS = {
     "user": "CLEAVE_USER",
 }
 _LONGEST_USER = 64
+_PASSPHRASES = re.compile("CLEAVE_.*PASS.*")
 
 
 def config_folder() -> Path:
@@ -101,6 +102,20 @@ def _read(path: Path) -> dict[str, str]:
         if not isinstance(value, str) or not value:
             raise InputError(f"{path}, line {line}: {name} is not text", hint=f'{name} = "..."')
     return values
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of processes that open tables as this one does, whatever becomes of its file.
+
+    The places of state and cache are whole paths, the file's settings are variables, and no passphrase is among them.
+    Raises InputError.
+    """
+    from cleave.objects.cache import cache_folder  # noqa: PLC0415 - what --help does without
+    from cleave.store.memory import state_folder  # noqa: PLC0415 - as above
+
+    passed = {name: value for name, value in os.environ.items() if not _PASSPHRASES.fullmatch(name)}
+    passed |= {"XDG_STATE_HOME": str(state_folder()), "XDG_CACHE_HOME": str(cache_folder())}
+    return passed | {SETTINGS[name]: value for name, value in settings().items() if not os.environ.get(SETTINGS[name])}
 
 
 def change(name: str, value: str) -> Path:

@@ -80,9 +80,11 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
                 return _problem(413, f"a body has at most {_MOST_BODY:,} bytes")
         return await call(request)
 
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
+    @app.get("/health", responses={503: {"description": "No worker has the key and a way to the store."}})
+    async def health(response: Response) -> dict[str, str]:
+        status = await workers.health()
+        response.status_code = 503 if status == "failed" else 200
+        return {"status": status}
 
     @app.post(
         "/v1/query",

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -45,9 +45,18 @@ class Listening:
 
 
 def serve(
-    setup: Setup, users: Path, where: Listening, limits: Limits, workers: int, ready: Callable[[str], None]
+    setup: Setup,
+    environment: Mapping[str, str],
+    users: Path,
+    where: Listening,
+    limits: Limits,
+    workers: int,
+    ready: Callable[[str], None],
 ) -> None:
     """Answer until SIGINT or SIGTERM; call `ready` with each address once it is listened on.
+
+    `environment`: of every worker. Places in it and in `setup` are whole paths, so that no worker seeks the key or the
+    memory of versions where the first one did not.
 
     Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
     unreadable file of users.
@@ -60,7 +69,7 @@ def serve(
         )
     tls = _tls(where)
     logging.getLogger("mysql_mimic").setLevel(logging.CRITICAL + 1)  # it logs statements
-    server = ForkServer(["cleave.gateway.work"])
+    server = ForkServer(["cleave.gateway.work"], environment)
     server.start()
     try:
         asyncio.run(_serve(server, setup, users, where, limits, workers, tls, ready))

@@ -26,6 +26,7 @@ _LOOK_SECONDS: Final = 0.5  # between two looks whether a client is still there
 _MOST_WAITING: Final = 64  # questions of one user
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
 _MOST_RECORDING: Final = 30.0  # seconds for one record of each table
+_HEALTH_SECONDS: Final = 10.0  # for a worker to say that it has the key and a way to the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,31 @@ class Workers:
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
         self._waiting: defaultdict[str, int] = defaultdict(int)
         self._queries = Queries()  # since the last record
+        self._checking: asyncio.Task[str] | None = None
 
     def begin(self) -> None:
         """Have a worker open the session, which the first query then finds. Raises what keeps it from that."""
         self._in_worker({})
+
+    async def health(self) -> str:
+        """Return "ok" if a worker has opened key and store, "busy" if all of them answer queries, else "failed".
+
+        Callers at the same time get one worker's answer.
+        """
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._checked())
+        return await asyncio.shield(self._checking)
+
+    async def _checked(self) -> str:
+        if self._free.locked():
+            return "busy"
+        async with self._free:
+            working = asyncio.get_running_loop().run_in_executor(self._threads, self._in_worker, {}, _HEALTH_SECONDS)
+            try:
+                await asyncio.wait_for(working, _HEALTH_SECONDS)
+            except (CleaveError, OSError, TimeoutError):
+                return "failed"
+        return "ok"
 
     async def ask(self, name: str, user: User, sql: str, parameters: tuple[Any, ...] = (), **more: Any) -> Reply:
         """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
@@ -153,8 +175,9 @@ class Workers:
         except CleaveError as error:
             return dict.fromkeys(details, error.message)
 
-    def _in_worker(self, details: dict[str, Any]) -> dict[str, str]:
-        seconds = _MOST_RECORDING * (1 + len(details))
+    def _in_worker(self, details: dict[str, Any], seconds: float = _MOST_RECORDING) -> dict[str, str]:
+        """Have a worker record `details`, for each table within `seconds`. One without a session opens it before."""
+        seconds *= 1 + len(details)
         with self._crew.worker() as child:
             child.call(record, (self._setup, details), Bounds(seconds, memory=self.limits.memory), lasting=True)
             (content,) = child.receive(seconds, _MOST_FRAME)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from cleave.ask.config import usual
+from cleave.ask.config import environment, usual
 from cleave.ask.opening import analyst_file, key_file
 from cleave.ask.options import Answering
 from cleave.cli import console
@@ -97,19 +97,23 @@ def gateway(
       cleave gateway --store s3://bucket/prefix --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
+    from cleave.objects.locate import absolute  # noqa: PLC0415 - as above
     from cleave.table.duck import quarter_of_memory  # noqa: PLC0415 - as above
 
-    if answering["store"] is None and usual("store") is None:
+    store = answering["store"] or usual("store")
+    if store is None:
         raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
-    is_wrapped = False
-    if analyst_file(cast("Asking", answering)) is None:
-        is_wrapped = describe_key(key_file(answering["key"])).wrapped
+    key, analyst, is_wrapped = None, analyst_file(cast("Asking", answering)), False
+    if analyst is None:
+        key = key_file(answering["key"]).absolute()
+        is_wrapped = describe_key(key).wrapped
     elif tables is None:
         raise InputError("a store does not show which tables were released", hint="name them with --tables")
     elif answering["others"]:
         raise InputError("--with cannot be combined with an analyst's identity: releases hold only totals")
     given = answering["passphrase"]
     asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
+    asking |= {"store": absolute(str(store)), "key": key, "analyst": analyst and analyst.absolute()}
     asking["passphrase"] = (given() if callable(given) else given) if is_wrapped else None
     served = None if tables is None else frozenset(each.strip().lower() for each in tables.split(",") if each.strip())
     memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers
@@ -123,4 +127,5 @@ def gateway(
     setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
     limits = Limits(seconds, memory + _FIXED_MEMORY, most_rows)
     where = Listening(host, port, http_port, tls_cert, tls_key)
-    serve(setup, users.expanduser(), where, limits, workers, lambda url: console.say(f"listening on {url}"))
+    files = users.expanduser().absolute()
+    serve(setup, environment(), files, where, limits, workers, lambda url: console.say(f"listening on {url}"))

@@ -32,6 +32,14 @@ _TRIMMED = 20  # parts of the limit: after each that was written, entries beyond
 _FAULTS = (OSError, ForeignEntry)
 
 
+def cache_folder() -> Path:
+    """Return the folder of this user's caches, as an absolute path. Raises InputError for an account without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    except RuntimeError:
+        raise InputError("this account has no home directory", hint="set XDG_CACHE_HOME") from None
+
+
 class Cache:
     """Entries of all tables. Thread-safe, and safe beside other processes. Nothing raises: an entry is there or not."""
 
@@ -40,7 +48,7 @@ class Cache:
 
         `used` False: nothing is read or written, but what has to go is deleted.
         """
-        self._root = str(root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self._root = str(root or cache_folder())
         self._limit = limit
         self._used = used and limit > 0
         self._is_private: bool | None = None  # not looked yet

@@ -140,6 +140,13 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     return Stores(opened[0], opened[-1])
 
 
+def absolute(where: str) -> str:
+    """Return `where`, as `open_stores` takes it, with the whole path of each folder."""
+    return ",".join(
+        place if "://" in place else str(Path(place.strip()).expanduser().absolute()) for place in where.split(",")
+    )
+
+
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:
     if "://" not in place:
         return Folder(Path(place).expanduser())

@@ -23,6 +23,17 @@ from cleave_shared.errors import CleaveWarning, InputError
 _STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
 
 
+def state_folder() -> Path:
+    """Return the folder of what programs of this user remember, as an absolute path.
+
+    Raises InputError for an account without a home.
+    """
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state").absolute()
+    except RuntimeError:
+        raise InputError("this account has no home directory", hint="set XDG_STATE_HOME") from None
+
+
 class _UnwritableError(InputError):
     """The file, or its folder, cannot be written."""
 
@@ -35,8 +46,7 @@ class Memory:
     """Memory of one user on one machine. Holds tags, ids and numbers, nothing of a table."""
 
     def __init__(self, path: Path | None = None) -> None:
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-        self._path = path or Path(state) / "cleave" / "tables.json"
+        self._path = path or state_folder() / "cleave" / "tables.json"
 
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id of the table last seen under `tag`, and the length of its log."""
