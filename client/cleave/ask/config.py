@@ -115,7 +115,8 @@ def environment() -> dict[str, str]:
 
     passed = {name: value for name, value in os.environ.items() if not _PASSPHRASES.fullmatch(name)}
     passed |= {"XDG_STATE_HOME": str(state_folder()), "XDG_CACHE_HOME": str(cache_folder())}
-    return passed | {SETTINGS[name]: value for name, value in settings().items() if not os.environ.get(SETTINGS[name])}
+    shown = {SETTINGS[name]: value for name, value in settings().items() if name != "profile"}  # see usual_profile
+    return shown | {name: value for name, value in passed.items() if value or name not in shown}
 
 
 def change(name: str, value: str) -> Path:
