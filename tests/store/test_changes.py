@@ -154,6 +154,15 @@ def test_rows_keep_their_order_and_null_is_no_match(world: World) -> None:
     assert [row[0] for row in pulled(world, ["weight"])] == [None] * sum(nulls)
 
 
+def test_all_rows_change_where_the_condition_is_true(world: World) -> None:
+    unsplit = Unsplit()
+    unsplit.connection.execute("UPDATE trial SET bill = bill / 2, ward = ward || '!'")
+    values = {"bill": "bill / 2", "ward": "ward || '!'"}
+    assert update(world.tables, "trial", values, "TRUE", Silent(), dry_run=True)[0].rows == 1200
+    update(world.tables, "trial", values, "TRUE", Silent(), yes=True)
+    agrees(world, unsplit)
+
+
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_nothing_is_written_for_nothing(world: World, *, dry_run: bool) -> None:
     before = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
@@ -173,6 +182,8 @@ def test_nothing_is_written_for_nothing(world: World, *, dry_run: bool) -> None:
         ("age > ", None, "the condition is not one expression"),
         ("age", None, "the condition is BIGINT, and must be BOOLEAN"),
         ("agee > 1", None, "the condition names no column"),
+        ("TRUE", None, "the condition names no column"),
+        ("TRUE", {"age": "1"}, "the condition names no column: it holds for all rows"),
         ("age > 1; DROP TABLE x", None, "is not one expression"),
         ("age > 1) OR (true", None, "is not one expression"),
         ("age > 1 -- x", None, "the condition DuckDB refuses it"),

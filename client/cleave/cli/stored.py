@@ -257,6 +257,7 @@ def update(
     Examples:
       cleave update visits --set "bill = bill * 1.19" --where "ward = 'A'" --store s3://bucket/prefix
       cleave update visits --set "name = NULL" --where "patient = 'P-1017'" --store tables
+      cleave update visits --set "note = 'new'" --where TRUE --yes --store tables
     """
     given = {}
     for each in values:

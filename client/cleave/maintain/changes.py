@@ -131,11 +131,16 @@ def update(
     """
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
-    condition, new = _condition(schema, where), Assignments(schema, values)
+    condition, new = _condition(schema, where, constant=True), Assignments(schema, values)
     if keys := [each.name for each in new.columns if each.name in opened.manifest.key]:
         raise InputError(
             f"column {keys[0]!r} is a key column: its values stay",
             hint="delete the rows, and append them with new keys",
+        )
+    if not condition.columns and not (yes or dry_run):
+        raise InputError(
+            "the condition names no column: it holds for all rows or for none",
+            hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
         )
     request = [where, sorted(new.values.items())]
     if not again and not dry_run and repeated(tables, opened, "update", request):
@@ -154,8 +159,9 @@ def update(
     return replace(changed, version=done.manifest.version), opened.manifest, done
 
 
-def _condition(schema: Schema, where: str) -> Derived:
-    expression = _expression(schema, "condition", where)
+def _condition(schema: Schema, where: str, *, constant: bool = False) -> Derived:
+    """`where` as a condition over a row. `constant`: it may name no column."""
+    expression = _expression(schema, "condition", where, constant=constant)
     if expression.type != "BOOLEAN":
         raise InputError(f"the condition is {expression.type}, and must be BOOLEAN", hint=_ONE)
     return expression

@@ -351,8 +351,8 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
 def update(name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
     """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
 
-    `values`: column -> SQL over the row as it was. A call that repeats the last change changes nothing, unless
-    `again`. Otherwise as `delete`.
+    `values`: column -> SQL over the row as it was. `where`: "TRUE" means all rows, and requires `yes`. A call that
+    repeats the last change changes nothing, unless `again`. Otherwise as `delete`.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])
