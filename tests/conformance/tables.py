@@ -13,7 +13,6 @@ from pathlib import Path
 import duckdb
 
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, write_schema
-from cleave.table.types import decimals_of
 from tests.functional.processes import HANGS
 
 FOLDER = Path(__file__).parent / "tables"
@@ -43,7 +42,7 @@ def write_table(folder: Path, name: str, oracle: duckdb.DuckDBPyConnection) -> P
     oracle.execute(f"CREATE TABLE {name} AS SELECT {items} FROM {source}")
     path = folder / f"{name}.{'parquet' if name in PARQUET or name not in ROWS else 'csv'}"
     oracle.execute(f"COPY {name} TO '{path}'")
-    made = [Column(column, Kind(kind), type_, decimals_of(type_)) for column, kind, type_, _ in columns]
+    made = [Column(column, Kind(kind), type_) for column, kind, type_, _ in columns]
     if name == "lineitem":
         made = [replace(column, nullable=False) for column in made]
     write_schema(Schema(tuple(made), CsvDialect()), folder / f"{name}.schema.toml")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
@@ -95,6 +97,57 @@ def test_a_new_name_alone_writes_no_segment(world: World) -> None:
     before = world.tables.open("trial").manifest.segments
     done = alter(world.tables, "trial", Alteration(rename=["bill=cost"]), Silent())
     assert done.manifest.segments == before
+
+
+VALUES = {
+    "BOOLEAN": "TRUE",
+    "TINYINT": "-128",
+    "SMALLINT": "32767",
+    "INTEGER": "-2147483648",
+    "BIGINT": "9223372036854775807",
+    "FLOAT": "-0.0",
+    "DOUBLE": "1e-300",
+    "DECIMAL(4,1)": "-999.9",
+    "DECIMAL(9,2)": "1234567.89",
+    "DECIMAL(18,0)": "-999999999999999999",
+    "DECIMAL(38,10)": "9999999999999999999999999999.9999999999",
+    "NUMERIC(5)": "12345",
+    "decimal(10, 3)": "0.001",
+    "VARCHAR": "'a\n\u2028'",
+    "DATE": "DATE '1899-12-31'",
+    "TIME": "TIME '23:59:59.999999'",
+    "TIMESTAMP": "TIMESTAMP '2024-02-29 12:00:00.000001'",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ '2024-02-29 12:00:00+05'",
+    "INTERVAL": "INTERVAL '1 month 30 days'",
+}
+REFUSED = {("VARCHAR", "encrypted"), ("INTERVAL", "plain")}
+
+
+def test_a_column_of_each_type_and_kind_is_added_and_filled(tmp_path: Path, key: OwnerKey, table: Table) -> None:
+    tables, _ = put_at(tmp_path / "place", key, table).tables()
+    types = [(type_, kind) for type_ in VALUES for kind in ("plain", "encrypted", "sealed", "")]
+    added = {f"c{place}": each for place, each in enumerate(types) if each not in REFUSED}
+    alter(tables, "trial", Alteration(add=[" ".join([name, *each]) for name, each in added.items()]), Silent())
+    values = {name: VALUES[type_] for name, (type_, _) in added.items()}
+    update(tables, "trial", values, "TRUE", Silent(), yes=True)
+    stored = Stored(tables, tables.open("trial"))
+    kinds = {each.name: str(each.kind) for each in stored.schema.columns}
+    assert {name: kinds[name] for name in added} == {name: kind or "sealed" for name, (_, kind) in added.items()}
+    shown = ", ".join(f"typeof({name}), CAST({name} AS VARCHAR)" for name in added)
+    with closing(stored), stored.rows.table(list(added)) as rows, duckdb.connect() as oracle:
+        oracle.execute("SET TimeZone = 'UTC'")
+        # numbers as texts: a cast of the number -0.0 makes 0.0 of it
+        texts = {name: f"'{value}'" if value[-1].isdigit() else value for name, value in values.items()}
+        cast = ", ".join(f"CAST({text} AS {added[name][0]}) AS {name}" for name, text in texts.items())
+        expected = oracle.execute(f"SELECT {shown} FROM (SELECT {cast} FROM range(3))").fetchall()
+        assert rows.connection.execute(f"SELECT {shown} FROM {rows.relation}").fetchall() == expected
+    assert verify(Stored(tables, tables.open("trial")), Silent()) == []
+
+
+@pytest.mark.parametrize(("type_", "kind"), [*sorted(REFUSED), ("BIGINT", "local"), ("DECIMAL(39,2)", "sealed")])
+def test_a_column_of_no_such_type_and_kind_is_refused(derived: World, type_: str, kind: str) -> None:
+    with pytest.raises(InputError, match=r"--add x|column 'x'"):
+        alter(derived.tables, "trial", Alteration(add=[f"x {type_} {kind}"]), Silent())
 
 
 @pytest.fixture(scope="module")

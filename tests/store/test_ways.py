@@ -131,8 +131,8 @@ def many_cells(world: World, tmp_path: Path, cells: int) -> None:
     """A table each row of which is a cell of its own, as when somebody stores it by an id."""
     (tmp_path / "wide.csv").write_text("id,x\n" + "".join(f"{number},{number % 7}\n" for number in range(cells)))
     columns = (
-        Column("id", Kind.PLAIN, "BIGINT", 0, nullable=False),
-        Column("x", Kind.ENCRYPTED, "BIGINT", 0, nullable=False),
+        Column("id", Kind.PLAIN, "BIGINT", nullable=False),
+        Column("x", Kind.ENCRYPTED, "BIGINT", nullable=False),
     )
     with of_files([tmp_path / "wide.csv"], Schema(columns, CsvDialect()), "trial").read(None) as table:
         putting.put(world.tables, table, "trial", ["id"], Silent())

@@ -14,7 +14,6 @@ from cleave.propose.propose import propose
 from cleave.store.columns import sealed_column
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, write_schema
 from cleave.table.stream import open_table
-from cleave.table.types import decimals_of
 from tests.campaign import FACTOR
 
 
@@ -61,7 +60,7 @@ ROOMY = [
 def test_a_bound_without_a_meaning_leaves_room(type_: str, content: str, bound: str | None, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("n\n" + "\n".join(content.split()) + "\n")
-    column = measured(path, Column("n", Kind.PLAIN, type_, decimals_of(type_)))
+    column = measured(path, Column("n", Kind.PLAIN, type_))
     assert (column.lower, column.upper) == (bound and -Decimal(bound), bound and Decimal(bound))
     write_schema(Schema((column,), CsvDialect()), tmp_path / "s.toml")
     assert load_schema(tmp_path / "s.toml").columns == (column,)
@@ -101,7 +100,7 @@ def test_two_files_of_one_meaning_get_the_same_bounds(
     outlier: str,
     tmp_path: Path,
 ) -> None:
-    column = Column(name, Kind.ENCRYPTED, type_, decimals_of(type_), unit=unit)
+    column = Column(name, Kind.ENCRYPTED, type_, unit=unit)
     found = []
     for place, content in enumerate((one, other)):
         path = tmp_path / f"{place}.csv"
@@ -127,7 +126,7 @@ def test_two_files_of_one_meaning_get_the_same_bounds(
 def test_values_that_contradict_a_meaning(name: str, type_: str, content: str, bound: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{name}\n" + "\n".join(content.split()) + "\n")
-    column = measured(path, Column(name, Kind.ENCRYPTED, type_, decimals_of(type_)))
+    column = measured(path, Column(name, Kind.ENCRYPTED, type_))
     assert (column.lower, column.upper) == (-Decimal(bound), Decimal(bound))
     assert "with room" in column.reason
 
@@ -139,7 +138,7 @@ def test_bounds_hold_with_room_and_fill_the_bytes(
 ) -> None:
     path = tmp_path_factory.mktemp("bounds") / "t.csv"
     path.write_text("n\n" + "".join(f"{value}\n" for value in values))
-    column = measured(path, Column("n", Kind.ENCRYPTED, "DECIMAL(18,2)", 2))
+    column = measured(path, Column("n", Kind.ENCRYPTED, "DECIMAL(18,2)"))
     assert column.lower is not None
     assert column.upper is not None
     largest, bound = max(map(abs, values)), int(column.upper)
@@ -153,7 +152,7 @@ def test_nothing_is_stated_of_what_is_not_computed_on(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("n\n47\n")
     for kind in (Kind.SEALED, Kind.LOCAL):
-        column = Column("n", kind, "BIGINT", 0)
+        column = Column("n", kind, "BIGINT")
         assert measured(path, column) == column
 
 

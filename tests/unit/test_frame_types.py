@@ -22,7 +22,7 @@ from cleave.table.duck import connect_reading, private
 from cleave.table.lazy import of_frame
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.stream import open_table
-from cleave.table.types import ZONED, decimals_of
+from cleave.table.types import ZONED
 from cleave_shared.errors import InputError
 
 HOUR = datetime.timedelta(hours=1)
@@ -138,7 +138,7 @@ def test_a_frame_and_a_parquet_file_are_alike(tmp_path: Path) -> None:
     pq.write_table(frame, path)
     unread = of_frame(frame, dict.fromkeys(arrays, "local"))
     proposed = propose(path, dict.fromkeys(arrays, Kind.LOCAL)).columns
-    columns = [Column(name, Kind.LOCAL, of, decimals_of(of)) for name, (*_, of) in zip(arrays, ALIKE, strict=True)]
+    columns = [Column(name, Kind.LOCAL, of) for name, (*_, of) in zip(arrays, ALIKE, strict=True)]
     with unread.read(None) as of_it, open_table(path, Schema(tuple(columns), CsvDialect())) as of_file:
         for number, (type_, _, expected) in enumerate(ALIKE):
             found = (unread.schema.columns[number].type, proposed[number].type)

@@ -234,7 +234,7 @@ def test_what_becomes_of_the_frame_once_it_is_read_does_not_matter() -> None:
 
 
 def test_a_text_column_that_is_declared_a_number_is_read_as_a_csv_is() -> None:
-    schema = Schema((Column("x", Kind.ENCRYPTED, "DECIMAL(18,2)", 2),), CsvDialect())
+    schema = Schema((Column("x", Kind.ENCRYPTED, "DECIMAL(18,2)"),), CsvDialect())
     _, rows = read(pd.DataFrame({"x": ["1.50", "2"]}), schema)
     assert rows == [(Decimal("1.50"),), (Decimal("2.00"),)]
     assert "row 2, column 'x'" in refusal(pd.DataFrame({"x": ["1.50", SECRET]}), schema)

@@ -15,7 +15,7 @@ from cleave.propose.propose import propose
 from cleave.table.inputs import open_inputs, table_name
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema, load_schema, schema_path
 from cleave.table.stream import open_table
-from cleave.table.types import canonical, decimals_of
+from cleave.table.types import canonical
 from cleave_shared.errors import InputError
 
 CSV = "ward,age\nA,61\nB,\nC,33\n"
@@ -25,7 +25,7 @@ CANARY = "Kanarienvogel-4711"
 
 def schema(columns: dict[str, str], **dialect: Any) -> Schema:
     types = {name: canonical(type_) for name, type_ in columns.items()}
-    parsed = [Column(name, Kind.PLAIN, type_, decimals_of(type_)) for name, type_ in types.items()]
+    parsed = [Column(name, Kind.PLAIN, type_) for name, type_ in types.items()]
     return Schema(tuple(parsed), CsvDialect(**dialect))
 
 
@@ -170,7 +170,7 @@ def test_several_files_are_one_table(tmp_path: Path) -> None:
 def test_the_file_and_line_of_what_is_wrong_among_several(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(CSV)
     (tmp_path / "b.csv").write_text("ward,age\nD,4\nE,-5\n")
-    bounded = Schema((WARDS.columns[0], Column("age", Kind.PLAIN, "BIGINT", 0, lower=0)), CsvDialect())  # type: ignore[arg-type]
+    bounded = Schema((WARDS.columns[0], Column("age", Kind.PLAIN, "BIGINT", lower=0)), CsvDialect())  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"b\.csv, line 3, column 'age': the value is below"):
         rows([tmp_path / "a.csv", tmp_path / "b.csv"], bounded)
     (tmp_path / "b.csv").write_text("ward,height\nD,4\n")

@@ -29,8 +29,8 @@ from tests.campaign import FACTOR
 from tests.samples import make_patients
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-AGE = Column("Age", Kind.ENCRYPTED, "BIGINT", 0)
-BILL = Column("bill", Kind.ENCRYPTED, "DECIMAL(18,2)", 2)
+AGE = Column("Age", Kind.ENCRYPTED, "BIGINT")
+BILL = Column("bill", Kind.ENCRYPTED, "DECIMAL(18,2)")
 GOOD = '[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
 
 MISTAKES = {
@@ -114,7 +114,6 @@ def columns(draw: st.DrawFn) -> Column:
         name,
         draw(st.sampled_from(kinds)),
         type_,
-        decimals_of(type_),
         lower,
         reason=draw(text),
         nullable=draw(st.booleans()),
@@ -156,7 +155,7 @@ def test_hash_depends_on_what_services_compute_with() -> None:
         Schema((replace(AGE, name="edad"), BILL), CsvDialect()),
         Schema((replace(AGE, kind=Kind.PLAIN), BILL), CsvDialect()),
         Schema((replace(AGE, type="INTEGER"), BILL), CsvDialect()),
-        Schema((AGE, replace(BILL, type="DECIMAL(18,3)", decimals=3)), CsvDialect()),
+        Schema((AGE, replace(BILL, type="DECIMAL(18,3)")), CsvDialect()),
     ]
     assert {one.hash() for one in same} == {schema.hash()}
     assert len({one.hash() for one in [schema, *others]}) == 1 + len(others)

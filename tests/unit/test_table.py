@@ -22,7 +22,7 @@ from cleave.table import table as tables
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, schema_path
 from cleave.table.stream import open_table
 from cleave.table.table import Engine, no_table
-from cleave.table.types import canonical, decimals_of
+from cleave.table.types import canonical
 from cleave_shared.errors import InputError
 
 CANARY = "Kanarienvogel-4711"
@@ -41,7 +41,7 @@ def schema(columns: dict[str, str], kind: Kind = Kind.PLAIN, **dialect: Any) -> 
     for name, text in columns.items():
         own, type_ = text.split(" ", 1) if " " in text else (kind, text)
         type_ = canonical(type_)
-        parsed.append(Column(name, Kind(own), type_, decimals_of(type_)))
+        parsed.append(Column(name, Kind(own), type_))
     return Schema(tuple(parsed), CsvDialect(**dialect))
 
 

@@ -12,7 +12,7 @@ import pytest
 from cleave.propose.propose import propose
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, load_schema, write_schema
 from cleave.table.stream import open_table
-from cleave.table.types import canonical, check_format, decimals_of
+from cleave.table.types import canonical, check_format
 from cleave_shared.errors import InputError
 
 D = Decimal
@@ -97,7 +97,7 @@ def test_an_undecided_date_follows_a_decided_one(tmp_path: Path) -> None:
 
 def column(type_: str, unit: str = "", date_format: str | None = None) -> Schema:
     type_ = canonical(type_)
-    one = Column("x", Kind.PLAIN, type_, decimals_of(type_), unit=unit, format=date_format)
+    one = Column("x", Kind.PLAIN, type_, unit=unit, format=date_format)
     return Schema((one, Column("k", Kind.LOCAL, "VARCHAR")), CsvDialect(delimiter=";"))
 
 

@@ -27,7 +27,7 @@ from cleave.store.segment import plain_by
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
-from cleave.table.schema import Column, Kind, Schema, dump_schema, read_schema
+from cleave.table.schema import Column, Kind, Schema, dump_schema, read_column, read_schema
 from cleave.table.types import canonical, decimals_of, is_number, range_of
 from cleave_shared.errors import InputError
 
@@ -116,8 +116,10 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
         type_, _, kind = rest.strip().rpartition(" ")
         if kind not in list(Kind):
             type_, kind = rest, ""
-        column_added = Column(name, Kind(kind or "sealed"), type_.strip())
-        columns.append((column_added, "NULL"))
+        column = read_column(name, {"kind": kind or "sealed", "type": type_.strip()}, f"--add {text}")
+        if column.kind is Kind.LOCAL:
+            raise InputError(f"column {name!r}: a local column is not stored", hint="make it sealed, or leave it out")
+        columns.append((column, "NULL"))
     names = [each.name.lower() for each, _ in columns]
     if twice := next((each.name for each, _ in columns if names.count(each.name.lower()) > 1), None):
         raise InputError(f"there would be two columns {twice!r}", hint="choose another name")
@@ -152,7 +154,7 @@ def _widened(column: Column, text: str) -> Column:
         raise InputError(f"column {column.name!r}: the type {error}", hint=_BOUNDS) from None
     if not _holds(type_, column.type):
         raise InputError(f"column {column.name!r}: {type_} does not hold every {column.type}", hint=_BOUNDS)
-    return replace(column, type=type_, decimals=decimals_of(type_))
+    return replace(column, type=type_)
 
 
 def _bound(column: Column, text: str) -> Decimal | None:

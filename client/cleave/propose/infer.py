@@ -253,7 +253,7 @@ def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
 
 
 def _all_read(text: Table, draft: Facts, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
-    column = Column(draft.name, Kind.LOCAL, type_, 0 if type_ == "BIGINT" else None)
+    column = Column(draft.name, Kind.LOCAL, type_)
     unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=tokens)).unreadable
     (count,) = text.connection.execute(f"SELECT count(*) FROM {text.relation} WHERE {unreadable}").fetchall()[0]
     return bool(count == 0)

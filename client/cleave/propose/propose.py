@@ -22,7 +22,7 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.source import column_names
 from cleave.table.stream import open_table
 from cleave.table.table import Table
-from cleave.table.types import can_be_encrypted, decimals_of, is_number
+from cleave.table.types import can_be_encrypted, is_number
 from cleave_shared.errors import InputError
 
 
@@ -111,12 +111,10 @@ def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
 def _column(facts: Facts) -> Column:
     proposal = propose_kind(facts)
     reason = f"{proposal.reason}; {facts.note}" if facts.note else proposal.reason
-    decimals = decimals_of(facts.type)
     return Column(
         facts.name,
         proposal.kind,
         facts.type,
-        decimals,
         reason=reason,
         unsure=proposal.unsure,
         unit=facts.unit if is_number(facts.type) else "",

@@ -83,16 +83,15 @@ class Kind(StrEnum):
 class Column:
     """Declaration of a column.
 
-    `type` is DuckDB's name. `decimals`: digits after the point of exact types (integers 0), None for the others.
-    `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for every row, or the table
-    is refused. `unsure`: the kind is the safe one, and no one has settled it yet. `unit`: a currency or the like
-    that every number of the column carries. `format`: how dates are written, where not as in ISO 8601.
+    `type` is DuckDB's name. `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for
+    every row, or the table is refused. `unsure`: the kind is the safe one, and no one has settled it yet. `unit`: a
+    currency or the like that every number of the column carries. `format`: how dates are written, where not as in ISO
+    8601.
     """
 
     name: str
     kind: Kind
     type: str
-    decimals: int | None = None
     lower: Decimal | None = None
     upper: Decimal | None = None
     reason: str = ""
@@ -100,6 +99,11 @@ class Column:
     unsure: bool = False
     unit: str = ""
     format: str | None = None
+
+    @property
+    def decimals(self) -> int | None:
+        """Digits after the point of exact types (integers 0), None for the others."""
+        return decimals_of(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +291,14 @@ def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
         raise InputError(f"{shown}: {error}") from None
 
 
+def read_column(name: str, table: Mapping[str, Any], shown: str) -> Column:
+    """Read the TOML of one column. Raises InputError as `read_schema` does."""
+    try:
+        return _parse_column(name, table)
+    except ValueError as error:
+        raise InputError(f"{shown}: {error}") from None
+
+
 def _parse(document: Mapping[str, Any]) -> Schema:
     only_keys(document, ("table", "csv", "columns", "derived"), "the schema")
     name = text(document, "table", "the schema,") if "table" in document else None
@@ -337,7 +349,7 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
             raise ValueError(f"{place} {key}: must be true or false")
     reason = text(table, "reason", place) if "reason" in table else ""
     unit, format_ = _unit(table, type_, place), _format(table, type_, place)
-    return Column(name, Kind(kind), type_, decimals, lower, upper, reason, nullable, unsure, unit, format_)
+    return Column(name, Kind(kind), type_, lower, upper, reason, nullable, unsure, unit, format_)
 
 
 def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:
