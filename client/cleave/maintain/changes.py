@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -28,12 +29,14 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.table.casts import broken_by, figures_of
 from cleave.table.derived import Derived, checked
-from cleave.table.duck import identifier
+from cleave.table.duck import identifier, literal
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table, fetched
+from cleave.table.types import FLOATS
 from cleave_shared.errors import InputError
 
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
@@ -54,7 +57,7 @@ class Assignments:
             value = _expression(schema, f"new value of column {column.name!r}", sql, constant=True)
             self.read.update(value.columns)
             self.columns.append(column)
-            self.values[column.name] = f"CAST(({sql}) AS {column.type})"
+            self.values[column.name] = f"CAST(({_float(sql, column)}) AS {column.type})"
 
     @property
     def plain(self) -> list[str]:
@@ -81,6 +84,12 @@ class Assignments:
                     f"column {column.name!r}: its new value in some row breaks the schema: {broken.problem}",
                     hint="change the expression, or first widen the column with `cleave alter`",
                 )
+
+
+def _float(sql: str, column: Column) -> str:
+    """`sql`, where it is a number for a column of floats as a text: SQL reads -0.0 as a DECIMAL, which has no sign."""
+    is_literal = column.type in FLOATS and _NUMBER.fullmatch(sql.strip())
+    return literal(sql.strip()) if is_literal else sql
 
 
 def delete(

@@ -14,6 +14,7 @@ from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
 from cleave.table.table import Table, no_table, portable
+from cleave.table.types import FLOATS
 
 MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds them about six times
 _SLICE = "slice"
@@ -75,8 +76,18 @@ def sort(table: Table, by: Sequence[Column]) -> None:
 def digest_of(table: Table) -> str:
     """Return a digest of the rows and their order, by which a changed file is recognised.
 
-    DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges.
+    DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges. Values that DuckDB
+    calls equal but stores differently change it too: 0.0 and -0.0, NaNs, intervals of a month and of 30 days.
     """
-    names = ", ".join(identifier(each.name) for each in table.schema.columns)
-    hashes = table.connection.execute(f"SELECT hash({names}) AS hash FROM {table.relation}").fetchnumpy()["hash"]
+    hashed = f"hash({', '.join(identifier(each.name) for each in table.schema.columns)})"
+    for place, column in enumerate(table.schema.columns):
+        name = identifier(column.name)
+        if column.type in FLOATS:
+            unlike = f"({name} = 0 AND signbit({name})) OR isnan({name})"
+            hashed = (
+                f"xor({hashed}, CASE WHEN {unlike} THEN hash(concat({place}, ' ', CAST({name} AS BIT))) ELSE 0 END)"
+            )
+        elif column.type == "INTERVAL":
+            hashed = f"xor({hashed}, hash(concat({place}, ' ', {name})))"
+    hashes = table.connection.execute(f"SELECT {hashed} AS hash FROM {table.relation}").fetchnumpy()["hash"]
     return hashlib.sha256(np.ascontiguousarray(hashes, np.uint64).data).hexdigest()
