@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -116,10 +117,34 @@ def nothing_waits_for_the_disk() -> None:
     os.fsync = lambda _: None
 
 
+# Settings of the tests themselves.
+_OURS = {"CLEAVE_CAMPAIGN", "CLEAVE_LAMBDA_IMAGE", "CLEAVE_NO_CONTAINERS"}
+# What other programs that tests start keep in the user's home.
+_TOOLS = {"DOCKER_CONFIG": ".docker", "GOPATH": "go", "PYENV_ROOT": ".pyenv", "npm_config_cache": ".npm"}
+
+
 @pytest.fixture(scope="session", autouse=True)
-def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What this machine keeps of stored tables is not what tests read."""
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+def user_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home directory of the session. Settings, keys, credentials and caches of whoever runs the tests are out of
+    their reach."""
+    users, home = Path.home(), tmp_path_factory.mktemp("home")
+    for name, folder in _TOOLS.items():
+        if (users / folder).is_dir():
+            os.environ.setdefault(name, str(users / folder))
+    for name in set(os.environ) - _OURS:
+        if re.fullmatch("AWS_.*|_?CLEAVE_.*|XDG_.*_HOME", name):
+            del os.environ[name]
+    os.environ["HOME"] = str(home)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_settings_remain(user_home: Path) -> Iterator[None]:
+    """A test that stores settings or a key names a folder of its own: the next test finds none."""
+    yield
+    if (user_home / ".config").exists():
+        shutil.rmtree(user_home / ".config")
+        pytest.fail("this test wrote into ~/.config, which later tests read")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,7 +37,5 @@ class Cli:
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    for name in ("CLEAVE_KEY", "CLEAVE_PASSPHRASE", "CLEAVE_NEW_PASSPHRASE"):
-        monkeypatch.delenv(name, raising=False)
+def cli() -> Cli:
     return Cli()

@@ -18,8 +18,6 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 
 @pytest.fixture
 def home(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in config.SETTINGS.values():
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     config._read.cache_clear()

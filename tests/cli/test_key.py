@@ -125,14 +125,12 @@ def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
     """In a process with a terminal of its own: the first two differ, the next two agree."""
     path = tmp_path / "key.json"
     main, side = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
     with subprocess.Popen(
         [sys.executable, "-c", "from cleave.local.main import main; main()", "key", "new", "--key", str(path)],
         stdin=side,
         stdout=subprocess.PIPE,
         stderr=side,
         start_new_session=True,
-        env=environment,
         cwd=ROOT,
     ) as process:
         os.close(side)

@@ -23,7 +23,6 @@ def beside_the_sample(key_file: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         shutil.copy(ROOT / "tests" / "samples" / name, tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CLEAVE_KEY", str(key_file))
-    monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

@@ -37,7 +37,6 @@ KINDS = {"ward": "plain", "bill": "encrypted", "name": "local"}
 @pytest.fixture(autouse=True)
 def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEAVE_KEY", str(key_file))
-    monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
 
 
 def wards() -> pd.DataFrame:

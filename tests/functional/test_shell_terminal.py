@@ -31,14 +31,13 @@ class Terminal:
     """A shell on a terminal of its own. What it shows is matched as it comes, colours and movements left out."""
 
     def __init__(self, folder: Path, key: Path, *options: str, table: str = "", **environment: str) -> None:
-        known = {name: value for name, value in os.environ.items() if not name.startswith("CLEAVE_")}
         self.state = folder / "state"
         self.lasting: list[int] = []
         self.child = pexpect.spawn(
             CLEAVE,
             ["shell", table or str(folder / "patients.csv"), "--key", str(key), *options],
             env={
-                **known,
+                **os.environ,
                 "XDG_STATE_HOME": str(self.state),
                 "PROMPT_TOOLKIT_NO_CPR": "1",  # a terminal would tell where its cursor is
                 "TERM": "xterm",

@@ -15,7 +15,6 @@ from cleave_shared.errors import InputError
 @pytest.fixture(autouse=True)
 def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEAVE_KEY", str(key_file))
-    monkeypatch.delenv("CLEAVE_PASSPHRASE", raising=False)
 
 
 def test_every_call_takes_a_path(tmp_path: Path) -> None:

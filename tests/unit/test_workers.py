@@ -367,7 +367,6 @@ def test_processors_of_a_function_are_what_its_memory_buys(
 def test_processors_of_a_machine_are_those_this_process_may_use(
     own: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", raising=False)
     asked: list[int] = []
 
     def affinity(pid: int) -> set[int]:

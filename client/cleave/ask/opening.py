@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cleave.ask.config import usual, usual_profile
-from cleave.ask.options import DEFAULT_KEY, PASSPHRASE_VARIABLE, Access
+from cleave.ask.config import config_folder, usual, usual_profile
+from cleave.ask.options import PASSPHRASE_VARIABLE, Access
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, KeyFileError, UsageError
 
@@ -183,7 +183,7 @@ def access_of(place: Place | Asking) -> Access:
 
 def key_file(given: str | Path | None) -> Path:
     """The key file that is named, or the usual one. Raises KeyFileError where there is no home directory."""
-    path = Path(given or usual("key") or DEFAULT_KEY)
+    path = Path(given or usual("key") or config_folder() / "key.json")
     try:
         return path.expanduser()
     except RuntimeError:

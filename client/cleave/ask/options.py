@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, cast
 
-from cleave.ask.config import config_folder
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import UsageError
 
@@ -38,9 +37,6 @@ F = TypeVar("F", bound=Callable[..., object])
 G = TypeVar("G")
 ADVANCED = "Advanced"  # section of help for options that few need
 PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
-DEFAULT_KEY = config_folder() / "key.json"
-DEFAULT_IDENTITY = config_folder() / "contributor.pem"
-DEFAULT_ANALYST = config_folder() / "analyst.pem"
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
 

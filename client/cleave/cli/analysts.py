@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cleave
+from cleave.ask.config import config_folder
 from cleave.ask.opening import opened
-from cleave.ask.options import DEFAULT_ANALYST, Place, Releasing
+from cleave.ask.options import Place, Releasing
 from cleave.cli import console
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.text.printable import printable
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 def new_analyst(
     ctx: typer.Context,
     output: Annotated[
-        Path, flag("-o, --output FILE", f"Where to write it. Default: {DEFAULT_ANALYST}.")
-    ] = DEFAULT_ANALYST,
+        Path | None, flag("-o, --output FILE", "Where to write it. Default: ~/.config/cleave/analyst.pem.")
+    ] = None,
 ) -> None:
     """Create an identity to query totals that owners release to it.
 
@@ -39,7 +40,7 @@ def new_analyst(
     from cleave.ckks.public_key import public_side  # noqa: PLC0415 - what --help does without
     from cleave.store.identity import create_identity  # noqa: PLC0415
 
-    identity, public = create_identity(output.expanduser(), analyst=True)
+    identity, public = create_identity((output or config_folder() / "analyst.pem").expanduser(), analyst=True)
     console.out(f"fingerprint {public_side(identity).fingerprint}")
     ctx.obj.say(f"send {public} to the owner of the table")
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cleave
+from cleave.ask.config import config_folder
 from cleave.ask.opening import key_file, opened, passphrase_of
-from cleave.ask.options import DEFAULT_IDENTITY, Place, Rotating
+from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, flag, flag_of
 from cleave.text.printable import printable
@@ -151,8 +152,8 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
 def contributor(
     ctx: typer.Context,
     output: Annotated[
-        Path, flag("-o, --output FILE", f"Where to write it. Default: {DEFAULT_IDENTITY}.")
-    ] = DEFAULT_IDENTITY,
+        Path | None, flag("-o, --output FILE", "Where to write it. Default: ~/.config/cleave/contributor.pem.")
+    ] = None,
 ) -> None:
     """Create an identity to contribute to tables of others.
 
@@ -164,7 +165,7 @@ def contributor(
     """
     from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
 
-    identity, public = create_identity(output.expanduser())
+    identity, public = create_identity((output or config_folder() / "contributor.pem").expanduser())
     console.out(f"contributor {identity.public}")
     ctx.obj.say(f"send {public} to the owner of the table")
 

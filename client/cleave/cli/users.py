@@ -14,15 +14,19 @@ from cleave.cli.options import argument, flag
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
 
-DEFAULT_USERS = config_folder() / "users.toml"
-UsersFile = Annotated[Path, flag("--users FILE", "File of users. Default: ~/.config/cleave/users.toml.")]
+UsersFile = Annotated[Path | None, flag("--users FILE", "File of users. Default: ~/.config/cleave/users.toml.")]
 UserName = Annotated[str, argument("NAME", "The user.")]
+
+
+def users_file(given: Path | None) -> Path:
+    """The file of users that is named, or the usual one."""
+    return (given or config_folder() / "users.toml").expanduser()
 
 
 def add(
     ctx: typer.Context,
     name: UserName,
-    users: UsersFile = DEFAULT_USERS,
+    users: UsersFile = None,
     tables: Annotated[str | None, flag("--tables NAME,...", "Tables the user may query. Default: all.")] = None,
     min_group: Annotated[int, flag("--min-group N", "Leave out groups of fewer rows.", min=0)] = 0,
     rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, sums only.")] = False,
@@ -39,7 +43,7 @@ def add(
 
     password = None if token else passphrase.chosen(password_fd, "password")
     allowed = None if tables is None else [each.strip() for each in tables.split(",") if each.strip()]
-    bearer = write_user(users.expanduser(), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
+    bearer = write_user(users_file(users), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
     settings: Settings = ctx.obj
     if bearer is not None:
         console.out(bearer)
@@ -47,7 +51,7 @@ def add(
     settings.say(f"{name} may connect to the gateway")
 
 
-def ls(users: UsersFile = DEFAULT_USERS) -> None:
+def ls(users: UsersFile = None) -> None:
     """List the users of the gateway and what each may query.
 
     Examples:
@@ -56,13 +60,13 @@ def ls(users: UsersFile = DEFAULT_USERS) -> None:
     """
     from cleave.share.users import read_users  # noqa: PLC0415 - pydantic, cryptography
 
-    for name, user in read_users(users.expanduser()).users.items():
+    for name, user in read_users(users_file(users)).users.items():
         tables = "all tables" if user.tables is None else ", ".join(user.tables) or "no table"
         groups = f"; groups of {user.min_group} rows or more" if user.min_group else ""
         console.out(f"{name}: {tables}; {'rows' if user.rows else 'sums only'}{groups}")
 
 
-def remove(ctx: typer.Context, name: UserName, users: UsersFile = DEFAULT_USERS) -> None:
+def remove(ctx: typer.Context, name: UserName, users: UsersFile = None) -> None:
     """Remove a user of the gateway.
 
     Open connections stay open.
@@ -73,6 +77,6 @@ def remove(ctx: typer.Context, name: UserName, users: UsersFile = DEFAULT_USERS)
     """
     from cleave.share.users import delete_user  # noqa: PLC0415 - pydantic, cryptography
 
-    delete_user(users.expanduser(), name)
+    delete_user(users_file(users), name)
     settings: Settings = ctx.obj
     settings.say(f"{name} is removed")

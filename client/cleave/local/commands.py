@@ -13,7 +13,7 @@ from cleave.ask.opening import analyst_file, key_file
 from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
-from cleave.cli.users import DEFAULT_USERS, UsersFile
+from cleave.cli.users import UsersFile, users_file
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, extra
 
@@ -66,7 +66,7 @@ def serve(
 def gateway(
     ctx: typer.Context,
     answering: Answering,
-    users: UsersFile = DEFAULT_USERS,
+    users: UsersFile = None,
     tables: Annotated[
         str | None, flag("--tables NAME,...", "Serve these stored tables only. Default: all of the key's.")
     ] = None,
@@ -127,5 +127,5 @@ def gateway(
     setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
     limits = Limits(seconds, memory + _FIXED_MEMORY, most_rows)
     where = Listening(host, port, http_port, tls_cert, tls_key)
-    files = users.expanduser().absolute()
+    files = users_file(users).absolute()
     serve(setup, environment(), files, where, limits, workers, lambda url: console.say(f"listening on {url}"))

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.ask.calls import stack_level
-from cleave.ask.config import user
+from cleave.ask.config import config_folder, user
 from cleave.ask.opening import key_file, lazy, open_place, opened, passphrase_of
 from cleave.ask.options import (
-    DEFAULT_IDENTITY,
     IDENTITY_VARIABLE,
     LONGEST_TIMEOUT,
     Altering,
@@ -187,7 +186,7 @@ def contribute(data: Data, name: str, **options: Unpack[Contributing]) -> Contri
         raise InputError("batches are of your own tables", hint="leave the batch's name out")
     if settings["public_key"] is None:
         raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
-    who = Path(settings["identity"] or os.environ.get(IDENTITY_VARIABLE) or DEFAULT_IDENTITY)
+    who = Path(settings["identity"] or os.environ.get(IDENTITY_VARIABLE) or config_folder() / "contributor.pem")
     invited = read_invited(name, Path(settings["public_key"]), who, settings["fingerprint"])
     unread = lazy(data, invited.schema if settings["schema"] is None else settings["schema"], name)
     if settings["say"]:
