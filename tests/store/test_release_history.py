@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cleave.maintain.changes import update
 from cleave.store import put as putting
 from cleave.store.rewrite import Piece, rewrite
 from cleave.table.progress import Silent
@@ -110,14 +111,24 @@ def test_few_new_rows_change_no_value(history: History) -> None:
 
 
 def test_few_deleted_rows_change_no_value(history: History) -> None:
-    history.rewrite("delete", history.lines[:1] + history.lines[8:13])
-    history.release()
-    assert counts(history) == [8, 8, 8], "three of eight rows are left of the second cell"
     history.append([("B", "f")] * 5)
     history.release()
+    history.rewrite("delete", history.lines[:1] + history.lines[8:13])
+    history.release()
+    assert counts(history) == [8, 8, 13], "three of eight rows are left of the second cell"
     history.rewrite("delete", history.lines[-5:])
     history.release()
     assert counts(history) == [8, 8, 13], "one that grew is not renewed when it shrinks"
+    history.check()
+
+
+def test_no_row_that_was_added_is_released_once_rows_were_deleted(history: History) -> None:
+    """They may be the deleted ones, in another cell."""
+    history.rewrite("delete", history.lines[:1])
+    history.append([("B", "f")] * 5 + [("B", "m")] * 6)
+    assert history.world.release("carol").closed
+    assert history.world.shown("carol") == dict.fromkeys(CELLS, 8)
+    history.release()
     history.check()
 
 
@@ -138,13 +149,25 @@ def test_an_update_freezes_the_cells_of_its_segments(history: History) -> None:
     assert counts(history) == [8, 8, 8]
 
 
+def test_no_update_moves_rows_to_another_cell(history: History) -> None:
+    """Six rows and one more under another name: the difference would be the one."""
+    history.append([("A", "m")])
+    tables, before = history.world.tables()[0], history.world.open().manifest.version
+    for values in ({"sex": "'x'"}, {"age": "1", "ward": "ward"}):
+        with pytest.raises(InputError, match=r"is one of its --by columns") as refused:
+            update(tables, history.world.name, values, "sex = 'm'", Silent(), yes=True)
+        assert "delete the rows, and append them" in str(refused.value.hint)
+    assert history.world.open().manifest.version == before
+
+
 def test_a_cell_without_rows_leaves_the_release(history: History) -> None:
     history.rewrite("delete", history.lines[:8])
     history.release()
     assert set(history.world.shown("carol")) == set(CELLS[1:])
     history.append([("A", "f")] * 6)
     history.release()
-    assert history.world.shown("carol")["A", "f"] == 6
+    assert set(history.world.shown("carol")) == set(CELLS[1:]), "the six may be those that went"
+    history.check()
 
 
 def test_another_partition_is_refused(history: History) -> None:

@@ -143,8 +143,23 @@ def test_a_cell_that_grew_is_not_renewed_when_it_shrinks() -> None:
     shrunk = released(value(15, 5, number=3), grown, LEAST)
     assert shrunk is not None
     assert shrunk.number == 2
-    empty = released(value(0, 20, number=3), grown, LEAST)
-    assert empty is None
+
+
+def test_a_cell_that_lost_all_rows_has_no_value_any_more() -> None:
+    empty = released(value(0, 20, number=3), value(20), LEAST)
+    assert empty is not None
+    assert (empty.rows, empty.measures) == (0, (None,))
+    filled = released(value(30, 20, number=4), empty, LEAST)
+    assert filled == empty
+    assert released(value(0), None, LEAST) is None
+
+
+def test_no_added_row_is_released_once_rows_left_the_table() -> None:
+    assert released(value(10), None, LEAST, closed=True) is None
+    for now, rows in ((value(20, number=2), 10), (value(6, 4, number=2), 6)):
+        made = released(now, value(10), LEAST, closed=True)
+        assert made is not None
+        assert made.rows == rows
 
 
 def test_a_derived_measure_is_shown_where_the_value_is_of_now() -> None:

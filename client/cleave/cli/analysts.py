@@ -49,7 +49,7 @@ def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     """Release totals of a stored table to analysts.
 
     Earlier analysts stay. Cells of fewer than N rows are left out. Cells that changed by fewer than N rows keep their
-    last value.
+    last value. Once rows of the table were deleted, rows that are added later are not released.
 
     Examples:
       cleave release new visits --to carol.pub,dave.pub --min-cell 10 --store s3://bucket/prefix
@@ -110,6 +110,11 @@ def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     ctx.obj.say(f"{done.table}: release {done.number} for {names}, in {done.place}: {counted(done.cells, 'cell')}")
     if done.hidden:
         ctx.obj.say(f"left out: {counted(done.hidden, 'cell')} of fewer than {done.min_cell} rows")
+    if done.closed:
+        ctx.obj.say(
+            "left out: rows added since the last release, because rows were deleted since the first one: they may be "
+            "the same, and differences would show them"
+        )
     if done.older:
         ctx.obj.say(f"unchanged since an earlier release, or changed by too few rows: {counted(done.older, 'cell')}")
     if done.left_out:

@@ -23,7 +23,7 @@ from cleave.maintain.facts import Changed
 from cleave.store.compacting import merges
 from cleave.store.manifest import Manifest, Object, now
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, repeated, require_word, rewrite
+from cleave.store.rewrite import Piece, repeated, require_no_move, require_word, rewrite
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -146,6 +146,8 @@ def update(
             f"column {keys[0]!r} is a key column: its values stay",
             hint="delete the rows, and append them with new keys",
         )
+    if opened.manifest.release is not None:
+        require_no_move([each.name for each in new.columns if each.name in opened.manifest.by])
     if not condition.columns and not (yes or dry_run):
         raise InputError(
             "the condition names no column: it holds for all rows or for none",

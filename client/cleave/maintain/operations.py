@@ -224,7 +224,8 @@ def release(name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
 
     `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
-    the first release. `cleave.query` with `analyst` queries the release.
+    the first release. `cleave.query` with `analyst` queries the release. Once rows of the table were deleted, rows that
+    are added later are not released.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
 

@@ -47,8 +47,10 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Values released of a table so far, by key of the cell. `key`: of the newest totals. `cells`: the id of the
-    cells whose numbers the values have.
+    """Values released of a table so far, by key of the cell; of 0 rows where they are released no more.
+
+    `key`: of the newest totals. `cells`: the id of the cells whose numbers the values have. `left`: how many rows had
+    left the table before its first release.
     """
 
     key: bytes
@@ -57,6 +59,12 @@ class Ledger:
     measures: tuple[Measure, ...]
     times: dict[int, str]  # when each release was made
     values: dict[Texts, CellValue]
+    left: int
+
+    @property
+    def shown(self) -> dict[Texts, CellValue]:
+        """Values that the release has."""
+        return {key: each for key, each in self.values.items() if each.rows}
 
     def dump(self) -> bytes:
         values = self.values.values()
@@ -66,6 +74,7 @@ class Ledger:
             "by": self.by,
             "measures": [each.model_dump() for each in self.measures],
             "times": self.times,
+            "left": self.left,
             "keys": list(self.values),
             "values": [[each.cell, each.rows, each.gone, each.number, each.steps, each.way] for each in values],
             "sums": [
@@ -76,7 +85,7 @@ class Ledger:
 
 
 def load_ledger(content: bytes) -> Ledger:
-    """Return the load ledger of what `dump` made; it was sealed by the owner."""
+    """Read what `dump` wrote; it was sealed by the owner."""
     fields = json.loads(content)
     values = {
         tuple(key): CellValue(
@@ -88,14 +97,16 @@ def load_ledger(content: bytes) -> Ledger:
     }
     measures = tuple(map(Measure.model_validate, fields["measures"]))
     times = {int(number): at for number, at in fields["times"].items()}
-    return Ledger(bytes.fromhex(fields["key"]), fields["cells"], tuple(fields["by"]), measures, times, values)
+    left = fields.get("left", 0)  # Cleave 1.0 did not say
+    return Ledger(bytes.fromhex(fields["key"]), fields["cells"], tuple(fields["by"]), measures, times, values, left)
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFacts:
     """A release that was made: `cells` that it has, `hidden` cells of fewer than `min_cell` rows, and how many cells
-    have an `older` value. `left_out`: measures. `place`: where it is stored. `fingerprint`: the owner's, and @ with the
-    number: the least that an analyst's machine then accepts.
+    an `older` value. `left_out`: measures. `place`: where it is stored. `fingerprint`: the owner's, and @ with the
+    number: the least that an analyst's machine then accepts. `closed`: rows were deleted since the first release, so
+    no rows that were added since are in it.
     """
 
     table: str
@@ -108,6 +119,7 @@ class ReleaseFacts:
     left_out: tuple[str, ...]
     place: str
     fingerprint: str
+    closed: bool = False
 
 
 def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
@@ -209,17 +221,20 @@ def _make(
     numbers = chosen(reads, least)
     measures = tuple(manifest.measures[each] for each in numbers)
     cells = tables.cells(opened)
+    before = past.left if past else cells.left
+    closed = cells.left > before
     values = {
         key: value
         for key, each, old in _values(tables, opened, cells, numbers, past, measures, number)
-        if (value := released(each, old, least)) is not None
+        if (value := released(each, old, least, closed=closed)) is not None
     }
     times = {**(past.times if past else {}), number: at}
-    used = sorted({each.number for each in values.values()})
+    used = sorted({each.number for each in values.values() if each.rows})
     key, used_times = secrets.token_bytes(KEY_BYTES), {each: times[each] for each in used}
-    ledger = Ledger(key, cells.id, manifest.by, measures, used_times, values)
+    ledger = Ledger(key, cells.id, manifest.by, measures, used_times, values, before)
     filled = sum(rows > 0 for rows in cells.rows)
-    totals = _totals(manifest, ledger, hides=filled > len(values))
+    shown = ledger.shown.values()
+    totals = _totals(manifest, ledger, hides=filled > len(shown))
     head = _head(tables, manifest.table_id, new_id(), number, least, None)
     folder = tables.folder(manifest.table)
     written = tables.write(folder, seal_totals(ledger.key, head, totals)) if analysts else None
@@ -238,11 +253,11 @@ def _make(
     done = tables.commit(manifest.model_copy(update={"release": release}), opened, what, to=", ".join(names))
     publish(tables, done, ledger.key)
     tables.sweep(done)
-    older = sum(each.number != number for each in values.values())
+    older = sum(each.number != number for each in shown)
     left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
-    counts = len(values), max(0, filled - len(values)), older
+    counts = len(shown), max(0, filled - len(shown)), older
     owner = f"{public_side(tables.key).fingerprint}@{number}"
-    return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner)
+    return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner, closed)
 
 
 def _ledger(tables: Tables, opened: Opened, newest: Release | None) -> Ledger | None:
@@ -269,7 +284,7 @@ def _values(
     measures: Sequence[Measure],
     number: int,
 ) -> Iterator[tuple[Texts, CellValue, CellValue | None]]:
-    """List the cells that have rows: key, value now, and the value that was released last."""
+    """List the cells that have rows, or had a value: key, value now, and the value that was released last."""
     manifest = opened.manifest
     parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
     totals = Stored(tables, opened).totals(parts) if manifest.rows and parts else {}
@@ -288,6 +303,10 @@ def _values(
             value = CellValue(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
             old = released.get(key)
             yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
+    filled = {key for key, left in zip(cells.keys, rows, strict=True) if left}
+    for key, old in released.items():
+        if key not in filled:
+            yield key, CellValue(-1, 0, 0, (), number), _moved(old, places)
 
 
 def _moved(value: CellValue, places: Sequence[int | None]) -> CellValue:
@@ -298,7 +317,7 @@ def _moved(value: CellValue, places: Sequence[int | None]) -> CellValue:
 def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> ReleasedTotals:
     times = list(ledger.times.items())
     places = {number: place for place, (number, _) in enumerate(times)}
-    values = list(ledger.values.values())
+    values = list(ledger.shown.values())
     sums = [[each.measures[place] for each in values] for place in range(len(ledger.measures))]
     return ReleasedTotals(
         table=manifest.table,
@@ -307,7 +326,7 @@ def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> ReleasedTotal
         measures=ledger.measures,
         hides=hides,
         times=tuple(times),
-        keys=tuple(ledger.values),
+        keys=tuple(ledger.shown),
         rows=tuple(each.rows for each in values),
         as_of=tuple(places[each.number] for each in values),
         shown=tuple(tuple(of is not None for of in each) for each in sums),

@@ -2,10 +2,16 @@
 
 A cell has a first value once it has N rows. A later release renews the value where at least N rows were added since and
 none removed, or at least N removed and none added. Else the old value stays. A cell that has grown so is not renewed
-when it shrinks, because it is not known which of its rows are gone; nor the other way around.
+when it shrinks, because it is not known which of its rows are gone; nor the other way around. A cell that lost all its
+rows has no value any more, whatever comes into it later.
 
 So the rows behind all values of a cell fall into parts of at least N rows each: the first or last value, and the rows
-that came or went with each renewal. Every linear combination of values is over whole parts.
+that came or went with each renewal. Every linear combination of values of the cell is over whole parts.
+
+The same holds for values of several cells, since no row is in the values of two. While a table has releases, no change
+moves a row to another cell (cleave.maintain.changes, cleave.store.put). A row that left the table may come back into
+any cell. So once rows have left after the first release, no row that was added since is released: the release is
+`closed`, and values are renewed only where rows were removed.
 
 A measure that may be NULL divides each part in two: rows with and without a value. Unless each of them is empty or has
 N rows, the measure is not shown in the cell, or the cell not renewed.
@@ -43,19 +49,20 @@ class CellValue:
     way: int = 0
 
 
-def released(now: CellValue, past: CellValue | None, least: int) -> CellValue | None:
+def released(now: CellValue, past: CellValue | None, least: int, *, closed: bool = False) -> CellValue | None:
     """The value that a release has of a cell of `least` rows; None: none, and nothing of it was released before.
 
-    `now` has all its measures; of `past`, the value that was released last, the measures are in the same order, and
-    None where they were not shown or not there.
+    One of 0 rows: it had a value, and has none from now on. `now` has all its measures; of `past`, the value that was
+    released last, the measures are in the same order, and None where they were not shown or not there. `closed`: rows
+    left the table after its first release.
     """
-    if now.rows == 0:  # all rows behind earlier values are gone: what comes later shares none with them
-        return None
     if past is None:
-        return replace(now, measures=_shown_first(now, least)) if now.rows >= least else None
+        return replace(now, measures=_shown_first(now, least)) if now.rows >= least and not closed else None
+    if now.rows == 0 or past.rows == 0:
+        return replace(past, rows=0, measures=tuple(None for _ in past.measures))
     removed = now.gone - past.gone
     added = now.rows - past.rows + removed
-    if past.cell != now.cell or removed < 0 or added < 0 or (added and removed):
+    if past.cell != now.cell or removed < 0 or added < 0 or (added and (removed or closed)):
         return past
     if not added and not removed:
         return replace(past, measures=_shown_more(now, past, least))

@@ -71,13 +71,15 @@ class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
     again once a cell has lost all its rows: then no segment has a total in it.
 
-    `gone`: by number, how many rows were ever taken out; releases compare it (cleave.share.renewal). `id`: random;
-    numbers of cells with another one have another meaning.
+    Releases compare `gone` and `left` (cleave.share.renewal). `gone`: by number, how many rows were ever taken out of
+    the cell, those included that changed in it. `left`: how many rows ever left the table. `id`: random; numbers of
+    cells with another one have another meaning.
     """
 
     keys: list[Texts] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     gone: dict[int, int] = field(default_factory=dict)
+    left: int = 0
     id: str = field(default_factory=new_id)
 
     def __len__(self) -> int:
@@ -112,7 +114,7 @@ class Cells:
 
     def copy(self) -> Cells:
         """Return a copy."""
-        return Cells(list(self.keys), list(self.rows), dict(self.gone), self.id)
+        return Cells(list(self.keys), list(self.rows), dict(self.gone), self.left, self.id)
 
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
@@ -139,7 +141,7 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        content = {"keys": self.keys, "rows": self.rows, "gone": self.gone, "id": self.id}
+        content = {"keys": self.keys, "rows": self.rows, "gone": self.gone, "left": self.left, "id": self.id}
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -147,4 +149,5 @@ def load_cells(content: bytes) -> Cells:
     """Read what `dump` wrote; it was sealed, so no one else wrote it."""
     fields = json.loads(content)
     gone = {int(number): rows for number, rows in fields.get("gone", {}).items()}
-    return Cells([tuple(key) for key in fields["keys"]], fields["rows"], gone, fields.get("id", ""))
+    left = fields.get("left", sum(gone.values()))  # Cleave 1.0 did not say which of these changed only
+    return Cells([tuple(key) for key in fields["keys"]], fields["rows"], gone, left, fields.get("id", ""))

@@ -56,6 +56,7 @@ def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest
     cells = tables.cells(opened)
     for segment in gone:
         cells.count(tables.index(opened.vault, segment), -1)
+        cells.left += segment.rows
     ids = {each.id for each in gone}
     return manifest.model_copy(
         update={

@@ -36,6 +36,7 @@ from cleave.store.rewrite import (
     new_draft,
     next_manifest,
     put_drafts,
+    require_no_move,
     require_word,
 )
 from cleave.store.schemas import (
@@ -49,6 +50,7 @@ from cleave.store.schemas import (
 from cleave.store.segment import PartialSegment, SegmentWriter, plain_by
 from cleave.store.slices import Slices
 from cleave.store.tables import Tables
+from cleave.table.batches import joined
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
@@ -202,8 +204,13 @@ def append(
                 )
             if schema.plain:
                 require_word(schema, opened.manifest.key, "which rows are replaced", yes=yes)
+            segments = [each for each in opened.manifest.segments if each.id in touched]
+            if opened.manifest.release is not None:
+                of_cells = schema.only([*opened.manifest.key, *opened.manifest.by])
+                new = joined([*stream.batches(of_cells.columns)])
+                require_no_move(keys.moved_in(tables, opened, segments, of_cells, new))
             say(f"replacing {counted(replaced, 'row')} by rows with the same key")
-            pieces = _without(keys, pieces, [each for each in opened.manifest.segments if each.id in touched])
+            pieces = _without(keys, pieces, segments)
             return putting.run(stream, survey, segment_rows, progress, pieces, replaced=replaced)
         return putting.run(stream, survey, segment_rows, progress, pieces)
 

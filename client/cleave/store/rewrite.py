@@ -210,6 +210,7 @@ def rewrite(
         with writer.encryptors(max((each.rows for each in pieces), default=0)) as encryptors:
             rewriter = Rewriter(tables, opened, writer, manifest, cells)
             draft = rewriter.write(pieces, drafts, draft, encryptors, advance)
+        cells.left += sum(each.rows for each in pieces) - sum(each.rows for each in draft.steps)
         done = tables.commit(next_manifest(tables, manifest, pieces, draft, cells), opened, what)
     if repeats:
         drafts.finish(draft)
@@ -234,6 +235,16 @@ def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bo
         raise InputError(
             f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
             hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
+        )
+
+
+def require_no_move(columns: Collection[str]) -> None:
+    """Raise InputError where rows of a released table would get other values of these by columns."""
+    if columns:
+        raise InputError(
+            f"the table was released to analysts, and {', '.join(columns)} is one of its --by columns: totals of the "
+            "cells that rows leave and enter could show single rows",
+            hint="delete the rows, and append them with the new values: later releases then have no rows added since",
         )
 
 
