@@ -9,6 +9,11 @@ pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++
 
 Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left. A child may also wait
 for its work (`answer_calls`, `Child.call`), as children of `cleave_shared.crew` and `cleave_shared.fork_server` do.
+
+A child is a session of its own. When it ends, its parent kills every process in that session's first group, such as a
+program that fetches credentials. Not found: a process that left the group; one whose child's parent was killed too.
+Such a process has the child's limits for one process, each for itself, but not `seconds`. A child that reads hostile
+input is `confined` and calls `start_no_more`, so it has no such processes, unless it is root's: root may always fork.
 """
 
 from __future__ import annotations
@@ -36,6 +41,12 @@ from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
 
 _libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+# linux/landlock.h; the numbers of the calls are the same on every processor
+_CREATE_RULESET, _RESTRICT_SELF, _RULESET_VERSION = 444, 446, 1
+_READ = 1 << 2 | 1 << 3  # files and folders
+_TCP = 1 << 0 | 1 << 1  # bind, connect
+_OTHERS = 1 << 0 | 1 << 1  # abstract sockets of other processes, signals to them
+_closed_off = False
 _HEAD = struct.Struct("<BI")  # kind of frame, number of parts
 _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
@@ -52,11 +63,16 @@ class Bounds:
 
     `seconds` by the clock and `cpu_seconds` of all its threads (the kernel ends it), `memory` bytes of address space
     beyond what it inherits (allocations fail).
+
+    `confined`: it and what it starts make, change and delete no file, run no program, use no TCP, signal no other
+    process (Landlock, where the kernel has it). A file that is open, or in memory, grows to `memory` bytes at most. For
+    a process with one thread.
     """
 
     seconds: float | None = None
     cpu_seconds: int | None = None
     memory: int | None = None
+    confined: bool = False
 
 
 _UNBOUNDED = Bounds()
@@ -170,8 +186,7 @@ class Child:
         if self._killed:
             return
         self._killed = True
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        end(self.pid)
         if _is_gone(self.pid, GONE_SECONDS):
             self._reap()
         else:
@@ -228,6 +243,13 @@ def fork_onto(
     if pid == 0:
         _live(work, Channel(end), bounds, parent, {end.fileno(), *keep})
     return pid
+
+
+def end(pid: int) -> None:
+    """Kill a child that is not reaped yet, and its group, where it has become one."""
+    for kill in (os.kill, os.killpg):
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
 
 
 def bare_fork() -> int:
@@ -290,6 +312,7 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
     code = 1
     try:
         die_with(parent)
+        os.setsid()
         gc.disable()  # would copy every inherited page and run finalisers of the parent's objects
         calm_signals()
         let_go(keep)
@@ -341,10 +364,38 @@ def limit(bounds: Bounds) -> None:
         with open("/proc/self/statm", encoding="ascii") as file:
             inherited = int(file.read().split()[0]) * resource.getpagesize()
         _lower(resource.RLIMIT_AS, inherited + bounds.memory)
+        if bounds.confined:
+            _lower(resource.RLIMIT_FSIZE, bounds.memory)
+    if bounds.confined:
+        _close_off()
     if bounds.cpu_seconds is not None:
         _lower(resource.RLIMIT_CPU, bounds.cpu_seconds, spare=1)  # SIGXCPU comes at the soft limit, SIGKILL at the hard
     if bounds.seconds is not None:
         limit_time(bounds.seconds)
+
+
+def start_no_more() -> None:
+    """From now on this process starts no thread and no process. The kernel exempts root."""
+    _lower(resource.RLIMIT_NPROC, 0)  # counts all of a user's processes: only 0 does not depend on the others
+
+
+def _close_off() -> None:
+    """Deny what `Bounds.confined` names to this thread and all that it starts (landlock(7)). Older kernels deny less,
+    those before 5.13 nothing.
+    """
+    global _closed_off  # noqa: PLW0603 - a fact about the process
+    version = 0 if _closed_off else _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _RULESET_VERSION)
+    if version <= 0:
+        return
+    count = 13 if version < 2 else 14 if version < 3 else 15  # rights to files
+    files = (1 << count) - 1 & ~_READ
+    rights = struct.pack("=QQQ", files, _TCP if version >= 4 else 0, _OTHERS if version >= 6 else 0)
+    rights = rights[: 8 if version < 4 else 16 if version < 6 else 24]
+    ruleset = _libc.syscall(_CREATE_RULESET, rights, ctypes.c_size_t(len(rights)), 0)
+    if ruleset < 0 or _libc.syscall(_RESTRICT_SELF, ruleset, 0):
+        raise OSError(ctypes.get_errno(), "Landlock")
+    os.close(ruleset)
+    _closed_off = True
 
 
 def limit_time(seconds: float) -> None:

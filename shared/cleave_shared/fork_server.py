@@ -263,19 +263,24 @@ class Server:
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             if self._parent in ready:
-                os._exit(0)  # and the kernel ends every child
+                self._leave()
             for descriptor in ready & self._lifelines.keys():
                 self._poll.unregister(descriptor)
-                os.kill(self._lifelines[descriptor][0], signal.SIGKILL)
+                children.end(self._lifelines[descriptor][0])
             if self._woken in ready:
                 self._reap()
             if self._control.fileno() in ready:  # last, since a new lifeline may get the number of one that has ended
                 self._take()
 
+    def _leave(self) -> NoReturn:
+        for pid, _ in self._lifelines.values():
+            children.end(pid)
+        os._exit(0)  # and the kernel ends what is being forked
+
     def _take(self) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2, socket.MSG_CMSG_CLOEXEC)
         if not message:
-            os._exit(0)
+            self._leave()
         channel, lifeline = (socket.socket(fileno=each) for each in descriptors)
         with channel:
             try:
@@ -290,9 +295,10 @@ class Server:
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 1 << 12)
         for descriptor, (pid, lifeline) in list(self._lifelines.items()):
-            ended, status, used = os.wait4(pid, os.WNOHANG)
-            if not ended:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
+            children.end(pid)  # its group, while its number is taken
+            _, status, used = os.wait4(pid, 0)
             with contextlib.suppress(KeyError):
                 self._poll.unregister(descriptor)
             with contextlib.suppress(OSError):

@@ -7,9 +7,17 @@ import os
 import resource
 import signal
 import time
+from typing import ClassVar
+
+from pydantic import BaseModel
 
 from cleave_shared.children import Channel, limit_time
 from cleave_shared.errors import WireError
+
+
+class WhatItMay(BaseModel):
+    NAMES: ClassVar = ("RLIMIT_NPROC", "RLIMIT_FSIZE", "RLIMIT_CORE")
+    limits: dict[str, tuple[int, int]]
 
 
 def tell(channel: Channel, *arguments: object) -> None:
@@ -23,6 +31,13 @@ def environment(channel: Channel) -> None:
 
 def tell_and_sleep(channel: Channel) -> None:
     tell(channel)
+    time.sleep(600)
+
+
+def start_another_and_sleep(channel: Channel) -> None:
+    if (pid := os.fork()) == 0:
+        time.sleep(600)
+    channel.send([str(each).encode() for each in (os.getpid(), pid)])
     time.sleep(600)
 
 
@@ -93,3 +108,12 @@ def reach_out(channel: Channel, path: str) -> None:
             except WireError:
                 told.append(b"refused")
         channel.send(told)
+
+
+def answer_with_what_it_may(_: object) -> WhatItMay:
+    """As a question that has taken over its process, with DuckDB's threads at work."""
+    from cleave_services.plain import database  # noqa: PLC0415 - as above
+
+    with database.Database() as opened:
+        opened.load_nothing(1)
+        return WhatItMay(limits={name: resource.getrlimit(getattr(resource, name)) for name in WhatItMay.NAMES})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import resource
 import signal
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -213,6 +216,106 @@ def test_ctrl_c_is_the_parents_business_and_sigterm_ends_a_child() -> None:
         with pytest.raises(ProcessDied) as died:
             child.receive(HANGS)
     assert died.value.signal == signal.SIGTERM
+
+
+def start_another(channel: Channel) -> None:
+    """Send its number, and wait."""
+    if (pid := os.fork()) == 0:
+        time.sleep(FOREVER)
+    channel.send([str(pid).encode()])
+    time.sleep(FOREVER)
+
+
+@pytest.mark.parametrize("seconds", [None, 0.3])
+def test_what_a_child_starts_ends_with_it(seconds: float | None) -> None:
+    """Where the child is killed, and where the kernel ends it at its deadline: no timer is inherited."""
+    with children.fork(start_another, Bounds(seconds=seconds)) as child:
+        (started,) = child.receive(HANGS)
+        if seconds is not None:
+            with pytest.raises(ProcessDied):
+                child.receive(HANGS)
+    assert have_ended(child.pid, int(started))
+
+
+def tried(*attempts: Callable[[], object]) -> list[bytes]:
+    """Of each attempt the name of the error, or none."""
+    found = []
+    for attempt in attempts:
+        try:
+            attempt()
+        except OSError as error:
+            found.append(errno.errorcode[error.errno or 0].encode())
+        else:
+            found.append(b"")
+    return found
+
+
+def test_a_child_that_may_start_nothing_forks_and_execs_nothing() -> None:
+    def fork(channel: Channel) -> None:
+        if os.geteuid() == 0:
+            os.setuid(65534)  # the kernel exempts root
+        children.start_no_more()
+        channel.send(tried(lambda: os.fork() or os._exit(0), lambda: os.posix_spawn("/bin/true", ["true"], {})))
+
+    with children.fork(fork) as child:
+        assert child.receive(HANGS) == [b"EAGAIN", b"EAGAIN"]
+
+
+@pytest.mark.skipif(children._libc.syscall(444, None, ctypes.c_size_t(0), 1) < 6, reason="a kernel of before 6.12")
+@pytest.mark.parametrize("started", [False, True])
+def test_a_confined_child_and_what_it_starts_leave_nothing_behind(started: bool, tmp_path: Path) -> None:
+    """Also as root, which no limit of processes binds."""
+    (tmp_path / "there").write_bytes(b"before")
+    listener = socket.create_server(("127.0.0.1", 0))
+    address, parent = listener.getsockname(), os.getpid()
+    attempts: dict[str, Callable[[], object]] = {
+        "a new file": lambda: (tmp_path / "new").write_bytes(b"x"),
+        "a file that is there": lambda: (tmp_path / "there").write_bytes(b"x"),
+        "at its end": lambda: os.open(tmp_path / "there", os.O_WRONLY | os.O_APPEND),
+        "a folder": (tmp_path / "folder").mkdir,
+        "a link": lambda: (tmp_path / "link").symlink_to("there"),
+        "a name": lambda: (tmp_path / "there").rename(tmp_path / "elsewhere"),
+        "an end": (tmp_path / "there").unlink,
+        "a program": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "a connection": lambda: socket.create_connection(address, HANGS),
+        "a server": lambda: socket.create_server(("127.0.0.1", 0)),
+        "a signal": lambda: os.kill(parent, 0),
+        "memory without end": lambda: os.truncate(os.memfd_create("x"), (64 << 20) + 1),
+    }
+
+    def attempt(channel: Channel) -> None:
+        channel.send(tried(*attempts.values()))
+
+    def start(channel: Channel) -> None:
+        if os.fork() == 0:
+            attempt(channel)
+        time.sleep(FOREVER)
+
+    def work(channel: Channel) -> None:
+        file = os.memfd_create("its own")
+        Path(f"/proc/self/fd/{file}").write_bytes(b"seen")  # as SEAL and DuckDB do
+        assert Path(f"/proc/self/fd/{file}").read_bytes() == b"seen"
+        assert (tmp_path / "there").read_bytes() == b"before"
+        (start if started else attempt)(channel)
+
+    with listener, children.fork(work, Bounds(memory=64 << 20, confined=True)) as child:
+        found = dict(zip(attempts, child.receive(HANGS), strict=True))
+    refused = {"a name": {b"EACCES", b"EXDEV"}, "a signal": {b"EPERM"}, "memory without end": {b"EFBIG"}}
+    assert {name: error for name, error in found.items() if error not in refused.get(name, {b"EACCES"})} == {}
+    assert (tmp_path / "there").read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_lasting_child_is_confined_once() -> None:
+    """A process takes 16 rulesets; a worker of a crew answers more calls."""
+
+    def work(channel: Channel) -> None:
+        for _ in range(20):
+            children.limit(Bounds(confined=True))
+        channel.send([b"ready"])
+
+    with children.fork(work) as child:
+        assert child.receive(HANGS) == [b"ready"]
 
 
 PARENT = """

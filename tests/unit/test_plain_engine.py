@@ -398,6 +398,13 @@ def test_what_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     assert stopped.value.status == 422
 
 
+def test_the_process_of_a_question_may_start_nothing_and_write_little() -> None:
+    found = contained.run(forked.answer_with_what_it_may, None, forked.WhatItMay, lambda **_: None)
+    most = contained._bounds(1.0).memory
+    assert found.limits == {"RLIMIT_NPROC": (0, 0), "RLIMIT_FSIZE": (most, most), "RLIMIT_CORE": (0, 0)}
+    assert contained._bounds(1.0).confined
+
+
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PLAIN_MEMORY", "12MB")
     table = parquet(tmp_path, "SELECT range AS id, md5(range::VARCHAR) AS t FROM range(100000)")

@@ -84,7 +84,7 @@ def run(
 
 
 def _answer(channel: Channel, work: Callable[[Request], Response], request: Request, most: int) -> None:
-    database.leave_open()
+    database.be_the_last()
     try:
         body = work(request).model_dump_json().encode()
     except MemoryError:
@@ -101,6 +101,7 @@ def _bounds(seconds: float) -> Bounds:
         seconds=seconds,
         cpu_seconds=math.ceil(seconds * threads()),
         memory=memory * limits.MIB * 8 // 10 if memory else limits.PLAIN_BYTES,
+        confined=True,
     )
 
 

@@ -14,13 +14,13 @@ from itertools import accumulate
 
 import duckdb
 
-from cleave_shared import fork_server, limits
+from cleave_shared import children, fork_server, limits
 from cleave_shared.errors import WireError
 
 TABLE = "rows"
 _unused: list[duckdb.DuckDBPyConnection] = []
 _left: list[duckdb.DuckDBPyConnection] = []
-_leaves_open = False
+_is_last = False
 
 
 class Database:
@@ -39,11 +39,13 @@ class Database:
     def __enter__(self) -> Database:
         self._connection = _unused.pop() if _unused else _opened()
         if threads() > 1:
-            self._connection.execute(f"SET threads = {threads()}")
+            self._connection.execute(f"SET threads = {threads()}")  # which starts them
+        if _is_last:
+            children.start_no_more()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if _leaves_open:
+        if _is_last:
             _left.append(self._connection)
         else:
             self._connection.close()
@@ -158,10 +160,10 @@ def open_to_fork() -> None:
         connection.close()
 
 
-def leave_open() -> None:
-    """Close none any more, in a process that ends with its answer: undoing a DuckDB takes 5 ms and more."""
-    global _leaves_open  # noqa: PLW0603 - a fact about the process
-    _leaves_open = True
+def be_the_last() -> None:
+    """The next Database is this process's last: it starts all of its threads, and is not closed, which takes 5 ms."""
+    global _is_last  # noqa: PLW0603 - a fact about the process
+    _is_last = True
 
 
 def _opened() -> duckdb.DuckDBPyConnection:

@@ -100,7 +100,7 @@ def evaluate(evaluation: Evaluation[Item], items: Sequence[Item], workers: int, 
     ServiceError (500) where a worker dies. Whatever happens, no worker goes on.
     """
     seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
-    bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES)
+    bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES, confined=True)
     until = time.monotonic() + seconds + SPARE  # so that the kernel's end of a worker comes first
     count = max(1, min(workers, evaluation.work(items) // MIN_WORK, len(items)))
     size = -(-len(items) // count)
@@ -129,6 +129,7 @@ def _worker(evaluation: Evaluation[Item], share: Sequence[Item], bounds: Bounds)
 
 
 def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[Item]) -> None:
+    children.start_no_more()
     try:
         own = evaluation.evaluate(share)
     finally:
