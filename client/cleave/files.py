@@ -1,10 +1,12 @@
-"""Files are written whole or not at all, and replace another only where the caller says so.
+"""Names of files, and files that are written whole or not at all.
 
-They are private (0600) unless the caller says that they hold no secret; the umask may take further rights away.
+A written file replaces another only where the caller says so. It is private (0600) unless the caller says that it holds
+no secret; the umask may take further rights away.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,9 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import CleaveError, InputError
 
 PRIVATE, PUBLIC = 0o600, 0o644
+_LONGEST_NAME = 255  # bytes, on every Linux file system
+
+
+def names_file(word: str | Path) -> bool:
+    """True if a file or folder has this name. A text that cannot be a name, such as a long query, is no error."""
+    return os.path.exists(word)
+
+
+def expanded(path: str | Path, error: type[CleaveError] = InputError, hint: str = "name the whole path") -> Path:
+    """Replace a leading `~` or `~user`. Raises `error` for a user without a home directory, and for a NUL byte."""
+    _refuse_nul(path, error)
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise error(f"{path}: there is no such home directory", hint=hint) from None
+
+
+def _refuse_nul(path: str | Path, error: type[CleaveError]) -> None:
+    if "\0" in str(path):
+        raise error(f"{str(path)!r} is no path", hint="a name cannot hold a NUL byte")
 
 
 def write_atomically(
@@ -41,11 +63,17 @@ def atomically(
     Raises `error` if the file exists and `overwrite` is not set, or if it cannot be written. Nothing is left behind,
     unless this process is killed: then a hidden file with what it wrote so far.
     """
+    _refuse_nul(path, error)
     # else what the link names would stay as it was: a key under its old passphrase
     target = Path(os.path.realpath(path)) if overwrite else path
-    draft = target.parent / f".{target.name}.{secrets.token_hex(8)}"
+    random = secrets.token_hex(8)
+    shown = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - len(random) - 2])  # with two dots
+    draft = target.parent / f".{shown}.{random}"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
         try:
             with os.fdopen(handle, "wb") as file:

@@ -137,3 +137,13 @@ def test_a_table_can_be_dropped_and_put_anew_under_a_copy(machines: Machines) ->
     machines.run("second", "drop", "t", "--yes", key="copy.json")
     machines.run("second", "put", machines.rows, "--table", "t", "--by", "ward", key="copy.json")
     assert "3" in machines.run("second", "query", "t", SQL, key="copy.json")
+
+
+def test_a_key_without_a_passphrase_can_be_copied(cli: Cli, tmp_path: Path) -> None:
+    key, copy = tmp_path / "key.json", tmp_path / "copy.json"
+    create_key(key, None)
+    (tmp_path / "store").mkdir()
+    done = cli.run("key", "copy", "-o", copy, "--store", tmp_path / "store", "--key", key)
+    assert done.exit_code == 0, done.stderr
+    assert describe_key(copy).key_id == describe_key(key).key_id
+    assert not describe_key(copy).wrapped

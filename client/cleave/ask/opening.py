@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.ask.config import config_folder, usual, usual_profile
 from cleave.ask.options import PASSPHRASE_VARIABLE, Access
+from cleave.files import expanded, names_file
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, KeyFileError, UsageError
 
@@ -60,13 +61,13 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
 def _are_files(words: Sequence[str | Path]) -> bool:
     """Check whether words name files rather than stored tables. Raises InputError for one that may be either."""
     for word in map(str, words):
-        if Path(word).is_file() and Path(word).name == word and not Path(word).suffix:
+        if os.path.isfile(word) and Path(word).name == word and not Path(word).suffix:
             raise InputError(
                 f"{word!r} is a file here, and may be a stored table",
                 hint=f"./{word} is the file; move the file away to query the table",
             )
     names = list(map(str, words))
-    return bool(names) and all(name == "-" or set(name) & set("*?[") or Path(name).exists() for name in names)
+    return bool(names) and all(name == "-" or set(name) & set("*?[") or names_file(name) for name in names)
 
 
 def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
@@ -165,7 +166,7 @@ def is_remote(asking: Asking) -> bool:
 def analyst_file(asking: Asking) -> Path | None:
     """The identity that stored tables are asked with; None: the owner's key. A key that is named goes first."""
     given = asking["analyst"] or (None if asking["key"] else usual("analyst"))
-    return Path(given).expanduser() if given else None
+    return expanded(given) if given else None
 
 
 def access_of(place: Place | Asking) -> Access:
@@ -183,11 +184,7 @@ def access_of(place: Place | Asking) -> Access:
 
 def key_file(given: str | Path | None) -> Path:
     """The key file that is named, or the usual one. Raises KeyFileError where there is no home directory."""
-    path = Path(given or usual("key") or config_folder() / "key.json")
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise KeyFileError(f"{path}: this account has no home directory", hint="name the key file with --key") from None
+    return expanded(given or usual("key") or config_folder() / "key.json", KeyFileError, "name the key file with --key")
 
 
 def passphrase_of(given: PassphraseLike | None) -> bytes | Callable[[], bytes]:

@@ -14,6 +14,7 @@ from cleave.ask.opening import opened
 from cleave.ask.options import Place, Releasing
 from cleave.cli import console
 from cleave.cli.options import Json, Name, argument, flag
+from cleave.files import expanded
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading
@@ -40,7 +41,7 @@ def new_analyst(
     from cleave.ckks.public_key import public_side  # noqa: PLC0415 - what --help does without
     from cleave.store.identity import create_identity  # noqa: PLC0415
 
-    identity, public = create_identity((output or config_folder() / "analyst.pem").expanduser(), analyst=True)
+    identity, public = create_identity(expanded(output or config_folder() / "analyst.pem"), analyst=True)
     console.out(f"fingerprint {public_side(identity).fingerprint}")
     ctx.obj.say(f"send {public} to the owner of the table")
 

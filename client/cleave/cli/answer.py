@@ -20,7 +20,7 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import flag
-from cleave.files import write_atomically
+from cleave.files import names_file, write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError, extra
@@ -73,7 +73,7 @@ def chosen_format(
     if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
         raise typer.BadParameter("-o and --report name the same file")
     for path in (output, report):
-        if path is not None and path.exists() and not force:
+        if path is not None and names_file(path) and not force:
             raise InputError(f"{path}: already exists", hint="name another file, or replace this one with --force")
     if report is not None:
         import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing

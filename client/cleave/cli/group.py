@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -152,9 +153,11 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def report_failure(error: Exception, *, debug: bool = False) -> int:
-    """Report an error and return its exit code."""
+    """Report an error and return its exit code. A file that the system refuses is named with the system's reason."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes | Path) and error.strerror:
+        error = InputError(f"{os.fsdecode(error.filename)}: {error.strerror}")
     if isinstance(error, CleaveError):
         console.report_error(error.message, error.hint, error.excerpt)
         return error.exit_code

@@ -14,6 +14,7 @@ from cleave.ask.opening import key_file, opened, passphrase_of
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, flag, flag_of
+from cleave.files import expanded, names_file
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError
@@ -43,7 +44,7 @@ def new(
     from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
 
     path = key_file(key)
-    if path.exists():  # reported before a prompt for a passphrase
+    if names_file(path):  # reported before a prompt for a passphrase
         raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
     info = create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
     console.out(_described(info))
@@ -141,11 +142,11 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     path = key_file(place["key"])
     supplied = place["passphrase"]
     if callable(supplied):  # prompts once, for opening and for wrapping
-        supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else b""
+        supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else None
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
     with opened(place) as tables:
         floors = tables.versions()
-    copy_key(path, output, supplied or None, floors)
+    copy_key(path, output, supplied, floors)
     ctx.obj.say(f"wrote {output}, with the versions of {counted(len(floors), 'table')}")
 
 
@@ -165,7 +166,7 @@ def contributor(
     """
     from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
 
-    identity, public = create_identity((output or config_folder() / "contributor.pem").expanduser())
+    identity, public = create_identity(expanded(output or config_folder() / "contributor.pem"))
     console.out(f"contributor {identity.public}")
     ctx.obj.say(f"send {public} to the owner of the table")
 

@@ -18,6 +18,7 @@ import typer
 from cleave.ask.opening import analyst_file, is_remote, open_session, read_data
 from cleave.ask.options import ADVANCED, Asking, Flag, complete, flags
 from cleave.cli import passphrase
+from cleave.files import names_file
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -175,13 +176,13 @@ def _other(word: str) -> LazyTable:
     """Return the table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
     from cleave.propose.further import further  # noqa: PLC0415 - as above
 
-    cuts = [place for place, char in enumerate(word) if char == "=" and Path(word[:place]).exists()]
-    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not Path(word).exists() else (word, "")
+    cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
+    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
     return further(name, Path(schema) if schema else None)
 
 
 def _is_sql(word: str) -> bool:
-    return " " in word.strip() and not Path(word).exists()
+    return " " in word.strip() and not names_file(word)
 
 
 def read_sql(path: Path) -> str:

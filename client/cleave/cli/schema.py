@@ -15,6 +15,7 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag
+from cleave.files import names_file
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, table
@@ -92,7 +93,7 @@ def schema(
     reading = CsvDialect(
         skip=skip, skip_footer=skip_footer, null_tokens=tuple(null_token or ()), censored=censored or ""
     )
-    edits = target.exists() and not force
+    edits = names_file(target) and not force
     if edits and (reading != CsvDialect() or name or not (kinds or accept)):
         hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
         raise InputError(f"{target}: already exists", hint=hint)

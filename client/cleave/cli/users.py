@@ -10,6 +10,7 @@ import typer
 from cleave.ask.config import config_folder
 from cleave.cli import console, passphrase
 from cleave.cli.options import argument, flag
+from cleave.files import expanded
 
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
@@ -20,7 +21,7 @@ UserName = Annotated[str, argument("NAME", "The user.")]
 
 def users_file(given: Path | None) -> Path:
     """The file of users that is named, or the usual one."""
-    return (given or config_folder() / "users.toml").expanduser()
+    return expanded(given or config_folder() / "users.toml")
 
 
 def add(

@@ -14,6 +14,7 @@ from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
 from cleave.cli.users import UsersFile, users_file
+from cleave.files import expanded
 from cleave.text.quantities import size_of
 from cleave_shared.errors import InputError, extra
 
@@ -49,7 +50,7 @@ def serve(
     """
     with extra("serve", "services over HTTP"):
         from cleave.local import serve as server  # noqa: PLC0415 - uvicorn, FastAPI, both services
-    stores = [f"{Path(os.path.realpath(each.expanduser())).as_uri()}/" for each in store or ()]
+    stores = [f"{Path(os.path.realpath(expanded(each))).as_uri()}/" for each in store or ()]
     from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
 
     def ready(url: str) -> None:

@@ -34,7 +34,7 @@ from cleave.ask.options import (
     complete,
     stated,
 )
-from cleave.files import write_atomically
+from cleave.files import expanded, names_file, write_atomically
 from cleave.maintain.facts import (
     Changed,
     Contribution,
@@ -146,7 +146,7 @@ def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
 
     one = data[0] if isinstance(data, list | tuple) and len(data) == 1 else data
     path = Path(one) if isinstance(one, str | Path) else None
-    if path is not None and path.is_dir():
+    if path is not None and os.path.isdir(path):
         if name is not None:
             raise InputError(f"{path}: every file of a folder is a batch of its own", hint="leave the batch's name out")
         return [(each, Batch(id=each.name, digest=digest_of(each))) for each in in_folder(path)]
@@ -154,7 +154,7 @@ def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
         return [(data, None)]
     if not 0 < len(name) <= _LONGEST_BATCH or not name.isprintable():
         raise InputError(f"the name of a batch has 1 to {_LONGEST_BATCH} characters that can be printed")
-    return [(data, Batch(id=name, digest=digest_of(path) if path is not None and path.is_file() else ""))]
+    return [(data, Batch(id=name, digest=digest_of(path) if path is not None and os.path.isfile(path) else ""))]
 
 
 def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaLike | None:
@@ -165,7 +165,7 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 
     listed = [data] if isinstance(data, str | Path) else data
     names = [each for each in listed if isinstance(each, str | Path)] if isinstance(listed, list | tuple) else []
-    if stated is not None or (names and STDIN not in map(str, names) and schema_path(names).is_file()):
+    if stated is not None or (names and STDIN not in map(str, names) and os.path.isfile(schema_path(names))):
         return stated
     return schema_of_rows(opened.manifest)
 
@@ -232,7 +232,7 @@ def release(name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     settings = complete(Releasing, options)
     to = settings["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
-    analysts = releases.read_analysts([Path(each).expanduser() for each in words])
+    analysts = releases.read_analysts([expanded(each) for each in words])
     with opened(settings) as tables:
         return releases.release(tables, name, analysts, settings["min_cell"])
 
@@ -332,7 +332,7 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
 
     settings = complete(Deleting, options)
     path = None if settings["record"] is None or settings["dry_run"] else Path(settings["record"])
-    if path is not None and path.exists():
+    if path is not None and names_file(path):
         raise InputError(f"{path}: already exists", hint="name another file, or move this one away first")
     with _working(settings, after=_CONTINUES) as (tables, progress):
         changed, before, done = changes.delete(

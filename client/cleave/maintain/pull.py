@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import duckdb
 
-from cleave.files import atomically
+from cleave.files import atomically, names_file
 from cleave.share.collect import news
 from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
@@ -39,7 +39,7 @@ def check_output(output: Path) -> None:
     """Raises InputError for what cannot be written, or already exists."""
     if output.suffix.lower() not in _ENDINGS:
         raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
-    if output.exists():
+    if names_file(output):
         raise InputError(f"{output}: already exists", hint="name another file, or move this one away first")
 
 

@@ -22,6 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cleave.files import expanded
 from cleave.objects.storage import (
     ConflictError,
     ForeignError,
@@ -123,7 +124,7 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     if isinstance(where, Path):
         if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
             raise UsageError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
-        store = Bounded(Folder(where.expanduser()))
+        store = Bounded(Folder(expanded(where)))
         return Stores(store, store)
     if not isinstance(where, str):
         raise UsageError(
@@ -142,14 +143,12 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
 
 def absolute(where: str) -> str:
     """Return `where`, as `open_stores` takes it, with the whole path of each folder."""
-    return ",".join(
-        place if "://" in place else str(Path(place.strip()).expanduser().absolute()) for place in where.split(",")
-    )
+    return ",".join(place if "://" in place else str(expanded(place.strip()).absolute()) for place in where.split(","))
 
 
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:
     if "://" not in place:
-        return Folder(Path(place).expanduser())
+        return Folder(expanded(place))
     bucket, _, prefix = place.removeprefix(_S3).partition("/")
     if not place.startswith(_S3) or not bucket:
         raise UsageError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
@@ -179,7 +178,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self.location = str(root)
         self._root = Path(os.path.realpath(root))
-        if any(each.is_symlink() for each in (self._root, *self._root.parents)):  # links that lead to themselves
+        if any(os.path.islink(each) for each in (self._root, *self._root.parents)):  # links that lead to themselves
             raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself")
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cleave.files import names_file
 from cleave.table.inputs import check_there
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Kind, Schema, schema_path
@@ -15,7 +16,7 @@ def further(file: str | Path, schema: Schema | Path | None = None, name: str | N
     if schema is not None:
         return of_files([file], schema, name)
     check_there([file])
-    if schema_path([file]).exists():
+    if names_file(schema_path([file])):
         return of_files([file], None, name)
     from cleave.propose.propose import propose  # noqa: PLC0415 - only for a file without a schema
 

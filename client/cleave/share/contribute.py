@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, read_public_key
+from cleave.files import expanded
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage
 from cleave.share.invitation import Invitation, invitation_of
@@ -98,7 +99,7 @@ def read_invited(
             f"{public_key}: is another owner's key: its fingerprint is {public.fingerprint}",
             hint="use only a key with the fingerprint that its owner gives over another channel",
         )
-    invited = Invited(public, invitation_of(public, table), read_identity(identity.expanduser()))
+    invited = Invited(public, invitation_of(public, table), read_identity(expanded(identity)))
     memory.remember(tag, "0" * 32, 1)
     return invited
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.ckks.passphrase import refuse_trivial
-from cleave.files import write_atomically
+from cleave.files import names_file, write_atomically
 from cleave_shared.errors import InputError
 
 _MOST_BYTES: Final = 1 << 20
@@ -114,7 +114,7 @@ def write_user(
     """
     if not name.strip() or len(name) > 32:
         raise InputError("a user's name has 1 to 32 characters")
-    there = read_users(path).users if path.exists() else {}
+    there = read_users(path).users if names_file(path) else {}
     before = there.get(name, User())
     if password is not None:
         refuse_trivial(password, "password")

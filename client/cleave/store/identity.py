@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cleave.ckks.public_key import public_side
-from cleave.files import PUBLIC, write_atomically
+from cleave.files import PUBLIC, names_file, write_atomically
 from cleave_shared.errors import KeyFileError
 
 _MOST = 64 << 10
@@ -59,7 +59,7 @@ def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Pat
     """Write a new identity to `path` (mode 0600) and its public half beside it. Raises KeyFileError if one is there."""
     public = path.with_name(path.name + ".pub")
     for each in (path, public):
-        if each.exists():
+        if names_file(each):
             raise KeyFileError(f"{each}: already exists", hint="name another file, or move this one away first")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

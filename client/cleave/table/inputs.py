@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import os
+import stat
 import sys
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from cleave.files import names_file
 from cleave_shared.errors import InputError, extra
 
 if TYPE_CHECKING:
@@ -254,9 +256,9 @@ def digest_of(path: Path) -> str:
 def expand(name: str | Path) -> list[Path]:
     """The files a name stands for: itself if there is such a file, else those its pattern matches."""
     path = Path(name)
-    if str(name) == STDIN or path.exists() or not glob.has_magic(str(name)):
+    if str(name) == STDIN or names_file(name) or not glob.has_magic(str(name)):
         return [path]
-    matches = sorted(Path(match) for match in glob.glob(str(name), recursive=True) if Path(match).is_file())
+    matches = sorted(Path(match) for match in glob.glob(str(name), recursive=True) if os.path.isfile(match))
     if not matches:
         raise InputError(f"{name}: matches no file")
     return matches
@@ -266,8 +268,8 @@ def check_there(names: Sequence[str | Path]) -> None:
     """Raises InputError for the first that is not there, before anything else is looked at."""
     for name in names:
         for path in expand(name):
-            if str(path) != STDIN and not path.exists():
-                raise InputError(f"{path}: there is no such file")
+            if str(path) != STDIN:
+                _mode(path, str(path))
 
 
 def table_name(names: Names) -> str:
@@ -302,14 +304,25 @@ def _stem(path: Path) -> str:
     return path.stem if not packed or path.suffix.lower() in _ENDINGS else path.name
 
 
-def _input(path: Path, shown: str) -> Input:
-    if path.is_dir():
-        raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
+def _mode(path: Path, shown: str) -> int:
+    """`st_mode` of a file. Raises InputError for one that is not there or cannot be looked at."""
     try:
-        if not path.exists():
-            raise InputError(f"{shown}: there is no such file")
-        if not path.is_file():
-            raise InputError(f"{shown}: is not a regular file", hint="hand it to standard input and name the file -")
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        raise InputError(f"{shown}: there is no such file") from None
+    except OSError as error:
+        raise unreadable(shown, error) from None
+    except ValueError:
+        raise InputError(f"{shown!r} is no path", hint="a name cannot hold a NUL byte") from None
+
+
+def _input(path: Path, shown: str) -> Input:
+    mode = _mode(path, shown)
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{shown}: is not a regular file", hint="hand it to standard input and name the file -")
+    try:
         with path.open("rb") as file:
             head = file.read(4096)
         packed = head.startswith(_GZIP)

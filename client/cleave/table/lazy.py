@@ -16,6 +16,7 @@ The index of a DataFrame is not read.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -106,7 +107,7 @@ def prefetch(table: LazyTable) -> LazyTable:
 def _bytes(names: Sequence[str | Path]) -> float:
     """Return the bytes of all files together; infinite where one is none, as a pipe is, or is packed."""
     paths = [path for name in names for path in expand(name)]
-    return sum(path.stat().st_size if path.is_file() and path.suffix != ".gz" else math.inf for path in paths)
+    return sum(path.stat().st_size if os.path.isfile(path) and path.suffix != ".gz" else math.inf for path in paths)
 
 
 NAME = "frame"  # what SQL calls it where nothing else is said

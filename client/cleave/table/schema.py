@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -177,7 +178,7 @@ def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
     Raises InputError for a directory, which may have no name, and for standard input.
     """
     first = expand(names if isinstance(names, str | Path) else names[0])[0]
-    if first.is_dir():
+    if os.path.isdir(first):
         raise InputError(f"{first}: is a directory", hint="name its files, as in 'folder/*.csv'")
     if str(first) == STDIN:
         raise InputError("standard input has no schema beside it", hint="name one with --schema, or -o to write it")

@@ -1,0 +1,165 @@
+"""Names that no file can have, or that cannot be opened, in every place of the command line where a name may stand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import cleave
+from cleave.ckks.key_file import create_key
+from cleave.cli.app import create_cli
+from cleave.local.commands import gateway, serve
+from cleave.local.embedded import embedded_services
+from cleave.store.identity import create_identity
+from cleave_shared.errors import CleaveError
+from tests.cli.prepared import Prepared
+from tests.cli.runner import Cli
+from tests.unprivileged import obeying_permissions
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+SQL = "SELECT COUNT(*) FROM patients"
+# Words that each command runs with; an option under test replaces or joins them.
+WORDS = {
+    "schema": ["patients.csv"],
+    "plan": ["patients.csv", SQL],
+    "query": ["patients.csv", SQL],
+    "shell": ["patients.csv"],
+    "put": ["patients.csv", "--table", "more"],
+    "show": ["trial"],
+    "log": ["trial"],
+    "pull": ["trial", "-o", "out.csv"],
+    "derive": ["trial", "age + 1", "--as", "older"],
+    "delete": ["trial", "--where", "age > 200"],
+    "update": ["trial", "--where", "age > 200", "--set", "age=1"],
+    "alter": ["trial", "--rename", "age=years"],
+    "compact": ["trial"],
+    "verify": ["trial"],
+    "drop": ["trial", "--yes"],
+    "serve": ["--port", "0"],
+    "gateway": ["--port", "0"],
+    "config": ["user", "Grace"],
+    "key new": ["--no-passphrase"],
+    "key copy": ["-o", "copy.json"],
+    "key export": ["-o", "public.json", "--table", "trial"],
+    "key rotate": ["trial", "--new-key", "new.json"],
+    "scan add": ["trial"],
+    "scan drop": ["trial"],
+    "release new": ["trial"],
+    "release ls": ["trial"],
+    "release revoke": ["trial", "carol"],
+    "user add": ["alice", "--token"],
+    "user remove": ["alice"],
+    "contributor add": ["trial", "west", "--contributor-key", "west.pub"],
+    "contributor ls": ["trial"],
+    "contributor collect": ["trial"],
+    "contributor remove": ["trial", "west"],
+}
+NAMES = {
+    "too long": "n" * 300,
+    "too deep": "d/" * 2500 + "x",
+    "unknown home": "~nobody-of-this-name/x",
+    "folder": "folder",
+    "below a file": "patients.csv/x",
+    "links in a circle": "circle",
+    "no permission": "locked/x",
+}
+# Options whose files are read or written by each command that has them, without another reason to fail first.
+READ = ("--key", "--schema", "--with", "--output", "--report", "--users", "--new-key", "--to", "--contributor-key")
+NAMED = re.compile("FILE|PLACE|FOLDER|NAME|ID|CONTRIBUTOR|ANALYST")
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    root: Any = typer.main.get_command(create_cli(embedded_services, more=(serve, gateway)))
+    for name, command in root.commands.items():
+        for each, member in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {each}".strip(), member
+
+
+def options() -> Iterator[Any]:
+    for command, made in commands():
+        for each in made.params:
+            if NAMED.search(each.metavar or "") and each.opts[0] not in ("--profile", "--region", "--lambda"):
+                yield pytest.param(command, each.opts[-1], id=f"{command} {each.opts[-1]}")
+
+
+@pytest.fixture
+def run(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Runs a command in a folder with a table, a store and a key."""
+
+    def make() -> None:
+        for name in ("patients.csv", "patients.schema.toml"):
+            shutil.copy(SAMPLES / name, prepared.root)
+        for name in ("key.json", "new.json"):
+            create_key(prepared.root / name, None)
+        create_identity(prepared.root / "west")
+        done = cli.run("put", "patients.csv", "--table", "trial", "--by", "ward")
+        assert done.exit_code == 0, done.output
+
+    monkeypatch.setattr("cleave.local.serve.serve", lambda *_: None)  # they would listen until they are stopped
+    monkeypatch.setattr("cleave.gateway.serve.serve", lambda *_: None)
+    with prepared.used() as root:
+        monkeypatch.chdir(root)
+        cli.environment |= {"CLEAVE_KEY": "key.json", "CLEAVE_STORE": "store", "XDG_STATE_HOME": "state"}
+        cli.environment["XDG_CONFIG_HOME"] = str(root / "config")
+        prepared.bring("table", make)
+        (root / "folder").mkdir()
+        (root / "locked").mkdir(mode=0o000)
+        (root / "circle").symlink_to("circle")
+        yield cli.run
+        (root / "locked").chmod(0o700)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(("command", "option"), list(options()))
+def test_a_name_that_cannot_be_used_is_shown_with_the_reason(
+    run: Callable[..., Any], command: str, option: str
+) -> None:
+    words = WORDS.get(command, [])
+    for kind, name in NAMES.items():
+        if not option.startswith("-"):
+            given = [name, *words[1:]]
+        elif option in words:
+            given = [*words[: words.index(option) + 1], name, *words[words.index(option) + 2 :]]
+        else:
+            given = [*words, option, name]
+        with obeying_permissions():
+            done = run(*command.split(), *given)
+        assert done.exit_code in (0, 2, 3, 4, 5, 6), (kind, done.stderr)
+        assert done.exit_code != 6 or option == "--store", (kind, done.stderr)
+        if done.exit_code in (3, 5) and option in READ:
+            assert re.match(rf"error: (/\S*/)?{re.escape(name)}: ", done.stderr), (kind, done.stderr)
+
+
+@pytest.mark.parametrize("words", [["query"], ["plan"], ["query", "--store", "store"]])
+def test_a_query_may_be_longer_than_the_name_of_a_file(run: Callable[..., Any], words: list[str]) -> None:
+    table = ["patients.csv"] if "--store" not in words else []
+    sql = f"SELECT COUNT(*) AS n FROM {'patients' if table else 'trial'} WHERE ward <> '{'x' * 300}'"
+    done = run(*words, *table, sql)
+    assert done.exit_code == 0, done.stderr
+    assert run(*words, *table, f"{sql} AND {' AND '.join(['age > 0'] * 500)}").exit_code == 0
+
+
+def test_a_file_may_have_the_longest_name_there_is(run: Callable[..., Any]) -> None:
+    name = f"{'n' * 251}.csv"
+    assert run("query", "patients.csv", SQL, "-o", name).exit_code == 0
+    assert Path(name).read_text().splitlines()[0] == "count_star()"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 300])
+def test_python_says_the_same(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    calls = [
+        lambda: cleave.query(name, SQL, schema="patients.schema.toml"),
+        lambda: cleave.query("trial", "SELECT COUNT(*) FROM trial", store="store", key=name),
+        lambda: cleave.show("trial", store=name, key="key.json"),
+        lambda: cleave.pull("trial", name + ".csv", store="store", key="key.json"),
+    ]
+    for call in calls:
+        with pytest.raises(CleaveError, match=r"n{300}|is no path"):
+            call()
