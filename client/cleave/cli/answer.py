@@ -162,6 +162,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 _MOST_ROWS = 1 << 20  # of a sheet, the names included
+_MOST_CHARS = 32_767  # of a cell
+# What no XML file holds, a carriage return, which readers of XML make a line feed, and what looks like an escape
+_ESCAPED = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def workbook(held: Records) -> bytes:
@@ -178,7 +181,10 @@ def workbook(held: Records) -> bytes:
     def cell(value: Any) -> Any:
         if value is None or isinstance(value, bool) or _is_held(value):
             return value
-        text = WriteOnlyCell(sheet, printable(figures.plain(value)))
+        escaped = _ESCAPED.sub(lambda match: f"_x{ord(match[0]):04X}_", figures.plain(value))  # as Excel does
+        if len(escaped) > _MOST_CHARS:
+            raise InputError(f"an Excel cell has {_MOST_CHARS:,} characters at most", hint="write .parquet or .csv")
+        text = WriteOnlyCell(sheet, escaped)
         text.data_type = "s"
         return text
 
