@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from cleave_shared.errors import InputError
 from tests.gateway.conftest import Gateway
+from tests.gateway.test_answers import TIMES
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,14 @@ def test_statements(engine: sa.Engine, gateway: Gateway) -> None:
         with pytest.raises(sa.exc.DBAPIError):
             connection.execute(sa.insert(table).values(id=1))
         connection.rollback()
+
+
+def test_times_as_parameters(engine: sa.Engine, gateway: Gateway) -> None:
+    with engine.connect() as connection:
+        for time in TIMES:
+            asked = connection.execute(sa.text("SELECT COUNT(*) FROM visits WHERE clock > :t"), {"t": time})
+            truth = gateway.truth.execute("SELECT COUNT(*) FROM visits WHERE clock > ?", [time]).fetchall()
+            assert [tuple(row) for row in asked] == truth
 
 
 def test_pandas(engine: sa.Engine, gateway: Gateway) -> None:

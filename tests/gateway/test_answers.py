@@ -119,6 +119,28 @@ def test_prepared_statements(gateway: Gateway) -> None:
         assert cursor.fetchall() == [(1,)]
 
 
+TIMES = (datetime.time(7, 30, 15, 250_000), datetime.time(), datetime.time(23, 59, 59, 999_999))
+CLOCKS = ("clock = ?", "clock > ?", "? >= clock", "clock IN (?)", "clock BETWEEN '01:00:00' AND ?", "clock <> ?")
+
+
+def test_times_as_parameters(gateway: Gateway) -> None:
+    with closing(
+        mysql.connector.connect(
+            host="127.0.0.1", port=gateway.port, user="owner", password=PASSWORD, use_pure=True, database="cleave"
+        )
+    ) as connection:
+        cursor = connection.cursor(prepared=True)
+        for condition in CLOCKS:
+            for time in TIMES:
+                sql = f"SELECT COUNT(*) FROM visits WHERE {condition}"
+                cursor.execute(sql, (time,))
+                assert cursor.fetchall() == gateway.truth.execute(sql, [time]).fetchall(), (condition, time)
+        for span in (datetime.timedelta(hours=27, microseconds=1), -datetime.timedelta(minutes=90)):
+            sql = "SELECT COUNT(*) FROM visits WHERE seen - TIMESTAMP '2024-01-01' > ?"
+            cursor.execute(sql, (span,))
+            assert cursor.fetchall() == gateway.truth.execute(sql, [span]).fetchall(), span
+
+
 def test_a_text_is_a_value_on_every_way(gateway: Gateway) -> None:
     sql = "SELECT COUNT(*) FROM `visits` WHERE `ward` = %s"
     with closing(gateway.connect()) as connection, connection.cursor() as cursor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import httpx
 import pyarrow as pa
+import pytest
 
 from tests.functional.processes import HANGS
 from tests.gateway.conftest import Gateway
+from tests.gateway.test_answers import CLOCKS, TIMES
 
 SQL = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward"
 
@@ -34,6 +36,14 @@ def test_parameters(gateway: Gateway) -> None:
     for text in ("' OR 1=1 -- ", "O'Hara \\ \"\U0001f6001"):
         truth = gateway.truth.execute(sql, [text, 50]).fetchall()
         assert post(gateway, {"sql": sql, "parameters": [text, 50]}).json()["rows"] == [[str(truth[0][0])]]
+
+
+@pytest.mark.parametrize("condition", CLOCKS)
+def test_times_as_parameters(gateway: Gateway, condition: str) -> None:
+    sql = f"SELECT COUNT(*) AS n FROM visits WHERE {condition}"
+    for time in TIMES:
+        truth = gateway.truth.execute(sql, [time]).fetchall()
+        assert post(gateway, {"sql": sql, "parameters": [time.isoformat()]}).json()["rows"] == [[str(truth[0][0])]]
 
 
 def test_who_may_ask(gateway: Gateway) -> None:

@@ -24,7 +24,7 @@ SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", 
 MOST_CHARACTERS: Final = 1 << 20  # of a statement
 NO_VARIABLES: Final = "write the value itself: a connection keeps no variables of its own"
 
-Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | datetime.timedelta
+Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 Variables = Mapping[str, object]
 
 
@@ -72,8 +72,6 @@ def _literal(value: Parameter) -> str:
             return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
-        case datetime.timedelta():
-            return f"INTERVAL {value // datetime.timedelta(microseconds=1)} MICROSECOND"
         case _:
             return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
 

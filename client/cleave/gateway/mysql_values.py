@@ -70,13 +70,11 @@ def _moment(content: bytes) -> datetime.date | None:
     return datetime.datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - MySQL's has no zone
 
 
-def _span(content: bytes) -> datetime.timedelta:
-    if not content:
-        return datetime.timedelta()
-    negative, days, hours, minutes, seconds = struct.unpack_from("<BIBBB", content)
+def _span(content: bytes) -> str:
+    """MySQL's TIME as text, which compares with a time of day and with a span."""
+    negative, days, hours, minutes, seconds = struct.unpack_from("<BIBBB", content or bytes(8))
     micro = struct.unpack_from("<I", content, 8)[0] if len(content) > 8 else 0
-    span = datetime.timedelta(days, seconds, micro, 0, minutes, hours)
-    return -span if negative else span
+    return f"{'-' if negative else ''}{24 * days + hours:02}:{minutes:02}:{seconds:02}.{micro:06}"
 
 
 def column_of(name: str, duck: str) -> ResultColumn:
