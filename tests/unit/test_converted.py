@@ -13,6 +13,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 
 from cleave.cli.answer import Format, answer_bytes
 from cleave.table import inputs
@@ -87,6 +88,67 @@ def test_a_sheet(tmp_path: Path) -> None:
     path = tmp_path / "t.xlsx"
     text = text_of(path, workbook(path, rows))
     assert text == '"ward","day","kg"\n"A","2026-01-02","61.5"\n"B","2026-01-02 03:00:00","true"\n'
+
+
+def dated(path: Path, cells: Sequence[tuple[float, str]], *, from_1904: bool = False) -> str:
+    """The cells of a column, each a number in a number format, as they are read."""
+    book = openpyxl.Workbook()
+    book.epoch = CALENDAR_MAC_1904 if from_1904 else CALENDAR_WINDOWS_1900
+    book.active.append(["x"])
+    for row, (number, number_format) in enumerate(cells, start=2):
+        book.active.cell(row, 1, number).number_format = number_format
+    book.save(path)
+    return text_of(path, path.read_bytes())
+
+
+# What Excel shows, from its documentation: the serial numbers of days of both epochs.
+DAYS = [(1, "1900-01-01"), (59, "1900-02-28"), (61, "1900-03-01"), (39448, "2008-01-01"), (2958465, "9999-12-31")]
+DAYS_OF_1904 = [(0, "1904-01-01"), (1, "1904-01-02"), (60, "1904-03-01"), (37986, "2008-01-01")]
+
+
+@pytest.mark.parametrize(
+    "number_format", ["yyyy-mm-dd", "m/d/yy", "d-mmm", "mmmm", "mm", '"day "dddd', "[$-409]mmmm d"]
+)
+@pytest.mark.parametrize("from_1904", [False, True])
+def test_dates_of_a_sheet(tmp_path: Path, number_format: str, *, from_1904: bool) -> None:
+    days = DAYS_OF_1904 if from_1904 else DAYS
+    text = dated(tmp_path / "t.xlsx", [(number, number_format) for number, _ in days], from_1904=from_1904)
+    assert text.splitlines() == ['"x"', *(f'"{day}"' for _, day in days)]
+
+
+@pytest.mark.parametrize(
+    ("number", "number_format", "shown"),
+    [
+        (0.5, "h:mm", "12:00:00"),
+        (0, "hh:mm:ss", "00:00:00"),
+        (0.999999999, "mm:ss.000", "1900-01-01"),  # rounds to a whole day
+        (0.25, "m/d/yy h:mm", "06:00:00"),
+        (61.75, "m/d/yy h:mm", "1900-03-01 18:00:00"),
+        (43889.541666666664, "yyyy-mm-dd hh:mm:ss", "2020-02-28 13:00:00"),
+        (1.5, "[h]:mm", "36:00:00"),
+        (-0.0625, "[h]:mm:ss", "-01:30:00"),
+        (60, "0.00", "60"),
+        (60, "General", "60"),
+        (60, '0 "days"', "60"),
+        (0.1, "0%", "0.1"),
+    ],
+)
+def test_times_and_numbers_of_a_sheet(tmp_path: Path, number: float, number_format: str, shown: str) -> None:
+    assert dated(tmp_path / "t.xlsx", [(number, number_format)]) == f'"x"\n"{shown}"\n'
+
+
+@pytest.mark.parametrize(
+    ("number", "number_format", "from_1904"),
+    [
+        *((60, "yyyy-mm-dd", False), (60.5, "m/d/yy h:mm", False), (0, "yyyy-mm-dd", False), (-1, "d-mmm", False)),
+        *((2958466, "yyyy-mm-dd", False), (1e300, "yyyy-mm-dd", False), (-1, "yyyy-mm-dd", True)),
+    ],
+)
+def test_a_date_that_does_not_exist_is_refused(
+    tmp_path: Path, number: float, number_format: str, *, from_1904: bool
+) -> None:
+    with pytest.raises(InputError, match=r"t\.xlsx, cell A3: has a date that does not exist"):
+        dated(tmp_path / "t.xlsx", [(5, number_format), (number, number_format)], from_1904=from_1904)
 
 
 @pytest.mark.parametrize("rows", [[], [["a"], ["=1+1"]]])

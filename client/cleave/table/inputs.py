@@ -64,8 +64,8 @@ def workbook_text(path: Path, shown: str) -> Path:
             size = sum(each.file_size for each in archive.infolist())
         if size > MOST_BYTES:
             raise InputError(f"{shown}: is larger than {MOST_BYTES >> 20} MB unpacked", hint="save it as CSV")
-        sheets = [load_workbook(path, read_only=True, data_only=only).worksheets[0] for only in (True, False)]
-        rows = _computed(shown, *(sheet.iter_rows(values_only=True) for sheet in sheets))
+        sheet, formulas = (load_workbook(path, read_only=True, data_only=only).worksheets[0] for only in (True, False))
+        rows = _computed(shown, _values(shown, sheet), formulas.iter_rows(values_only=True))
         header = next(rows, ())
         names = [_cell(each) for each in header]
         if not any(names):
@@ -76,6 +76,29 @@ def workbook_text(path: Path, shown: str) -> Path:
     except Exception:  # noqa: BLE001 - openpyxl raises what its XML reader raises; a message may quote cells
         problem = InputError(f"{shown}: cannot be read as an Excel file", hint="save it as .xlsx or as CSV")
     raise problem
+
+
+def _values(shown: str, sheet: Any) -> Iterator[Row]:
+    """The rows of a sheet. Raises InputError for a date that does not exist."""
+    from openpyxl.utils.datetime import CALENDAR_MAC_1904  # noqa: PLC0415 - as above
+
+    from cleave.table.serials import kind_of, moment  # noqa: PLC0415 - as above
+
+    book = sheet.parent
+    from_1904 = book.epoch == CALENDAR_MAC_1904
+    book._date_formats = book._timedelta_formats = frozenset()  # else it makes dates: the first days wrong ones
+
+    def value(cell: Any) -> Any:
+        if type(cell.value) not in (int, float) or (kind := kind_of(cell.number_format)) == "number":
+            return cell.value
+        try:
+            return moment(cell.value, kind, from_1904=from_1904)
+        except ValueError:
+            hint = "Excel shows a day 0 and a 29 February 1900; correct the cell, or format it as a number"
+            raise InputError(f"{shown}, cell {cell.coordinate}: has a date that does not exist", hint=hint) from None
+
+    for row in sheet.iter_rows():
+        yield [value(cell) for cell in row]
 
 
 def _computed(shown: str, values: Iterator[Row], formulas: Iterator[Row]) -> Iterator[Row]:
