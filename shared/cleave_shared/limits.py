@@ -87,6 +87,13 @@ MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, and its columns take up t
 # A contributor's part and its list of objects, sealed and opened, and an opened block of its rows
 MAX_FACTS_BYTES = 128 * MIB
 
+# Answers of S3 and of Step Functions, except objects. A page of a list, or the answer to DeleteObjects, has 1,000 keys
+# of 1,024 bytes at most, each of which may be written in three characters; an error has a few hundred bytes.
+MAX_STORE_ANSWER_BYTES = 4 * MIB
+MAX_STORE_ERROR_BYTES = 1 << 16
+# Names in one list: more than a manifest of MAX_MANIFEST_BYTES has. They take 500 MB.
+MAX_LISTED_NAMES = 1 << 22
+
 # A scan: partial sums in one answer, 66 KB each; and chunks of a segment, which has 2^20 rows at most.
 MAX_SCAN_RESULTS = 60
 MAX_SCAN_CHUNKS = 1 << 10

@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from cleave.transport.aws import credentials_error, find_credentials, open_client
+from cleave.transport.bounded import WrongAnswerError
 from cleave_shared.errors import InputError, ServiceError
 
 _ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")
@@ -106,5 +107,7 @@ class Machine:
             raise ServiceError(f"Step Functions answered {word}", hint=_HINTS.get(code)) from None
         except AwsConnectionError:
             raise ServiceError("Step Functions cannot be reached", hint="check the network and the region") from None
+        except WrongAnswerError as error:
+            raise ServiceError(f"Step Functions answered {error}", hint="a proxy may stand before it") from None
         except BotoCoreError as error:
             raise credentials_error(error) from None

@@ -30,6 +30,8 @@ with extra("aws", "S3, Lambda and signed requests"):  # imported before all othe
         TokenRetrievalError,
     )
 
+    from cleave.transport.bounded import bounded
+
 if TYPE_CHECKING:
     from botocore.config import Config
 
@@ -47,8 +49,8 @@ def open_session(profile: str | None, region: str | None) -> Session:
 def open_client(
     session: Session, service: str, region: str, config: Config | None = None, endpoint: str | None = None
 ) -> Any:
-    """The one place that makes clients of AWS. `endpoint`: a service that is not AWS's."""
-    return session.client(service, region_name=region, endpoint_url=endpoint, config=config)
+    """The one place that makes clients of AWS. `endpoint`: a service that is not AWS's. Answers have a size limit."""
+    return bounded(session.client(service, region_name=region, endpoint_url=endpoint, config=config))
 
 
 def find_credentials(session: Session) -> Any:

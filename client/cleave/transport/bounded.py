@@ -1,0 +1,72 @@
+"""Answers of botocore's clients, read up to a limit: botocore reads any answer but an object whole, whatever its size.
+
+A client made by boto3 or by botocore sends by `URLLib3Session`. Here that session leaves every answer unread, and the
+answer's content is read up to its limit. Objects are streamed: who reads them counts their bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ConnectionClosedError
+from urllib3.exceptions import HTTPError
+
+from cleave_shared import limits
+
+Client = TypeVar("Client")
+
+_FIRST_ERROR = 300
+
+
+class WrongAnswerError(ValueError):
+    """An answer that the service would not give. Its text says why, and has nothing of the answer."""
+
+
+class _Answer(AWSResponse):  # type: ignore[misc]
+    _whole: bytes | None = None
+
+    @property
+    def content(self) -> bytes:
+        """The answer's body. Raises WrongAnswerError, and urllib3's errors where it breaks off."""
+        if self._whole is None:
+            is_error = self.status_code >= _FIRST_ERROR
+            most = limits.MAX_STORE_ERROR_BYTES if is_error else limits.MAX_STORE_ANSWER_BYTES
+            parts, size = [], 0
+            for part in self.raw.stream(1 << 16):
+                size += len(part)
+                if size > most:
+                    self.raw.close()
+                    raise WrongAnswerError(f"an {'error' if is_error else 'answer'} of more than {most:,} bytes")
+                parts.append(part)
+            self._whole = b"".join(parts)
+        return self._whole
+
+
+class _Session:
+    """What botocore needs of a session: see URLLib3Session."""
+
+    def __init__(self, inside: Any) -> None:
+        self._inside = inside
+
+    def send(self, request: Any) -> AWSResponse:
+        is_object, request.stream_output = request.stream_output, True
+        sent = self._inside.send(request)
+        answer = _Answer(sent.url, sent.status_code, sent.headers, sent.raw)
+        if not is_object:
+            try:
+                answer.content  # noqa: B018 - here, where botocore sends a request that breaks off again
+            except (HTTPError, OSError) as error:
+                raise ConnectionClosedError(error=error, request=request, endpoint_url=request.url) from None
+        return answer
+
+    def close(self) -> None:
+        self._inside.close()
+
+
+def bounded(client: Client) -> Client:
+    """Make a client's answers bounded. Return it."""
+    endpoint: Any = client._endpoint  # type: ignore[attr-defined]
+    if not isinstance(endpoint.http_session, _Session):
+        endpoint.http_session = _Session(endpoint.http_session)
+    return client
