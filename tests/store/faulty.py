@@ -46,6 +46,9 @@ class Failing:
     def exists(self) -> bool:
         return self._storage.exists()
 
+    def sizes(self, prefix: str) -> dict[str, int]:
+        return self._storage.sizes(prefix)
+
     def names(self, prefix: str) -> Iterator[str]:
         return self._storage.names(prefix)
 

@@ -306,7 +306,7 @@ def test_a_question_that_is_stopped_waits_no_longer(world: World) -> None:
 def test_a_list_that_goes_round_is_named_for_what_it_is(s3_endpoint: str) -> None:
     """Not for credentials, which nobody could mend."""
     store = Bucket(aws_session(), BUCKET, "round", s3_endpoint)
-    page = {"IsTruncated": True, "NextContinuationToken": "again", "Contents": [{"Key": "round/t/a"}]}
+    page = {"IsTruncated": True, "NextContinuationToken": "again", "Contents": [{"Key": "round/t/a", "Size": 1}]}
     with Stubber(store._client) as stub:
         for _ in range(2):
             stub.add_response("list_objects_v2", page)

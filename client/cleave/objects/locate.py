@@ -213,12 +213,17 @@ class Folder:
         with self._translated("listed"):
             return self._root.exists()
 
-    def names(self, prefix: str) -> Iterator[str]:
+    def sizes(self, prefix: str) -> dict[str, int]:
         with self._translated("listed"):
-            listed = folder_store.listed(str(self._root), checked(prefix) if prefix else "")
-        for name in listed:
+            listed = folder_store.described(str(self._root), checked(prefix) if prefix else "")
+        sizes = {}
+        for name, status in listed:
             with contextlib.suppress(StoreError):  # locks are not objects
-                yield checked(name)
+                sizes[checked(name)] = status.st_size
+        return sizes
+
+    def names(self, prefix: str) -> Iterator[str]:
+        yield from self.sizes(prefix)
 
     def delete(self, names: Iterable[str]) -> None:
         with self._translated("deleted"):

@@ -1,4 +1,8 @@
-"""A store under a prefix of an S3 bucket. Heads change by conditional writes, objects go with their SHA-256."""
+"""A store under a prefix of an S3 bucket. Heads change by conditional writes, objects go with their SHA-256.
+
+What stands at an endpoint that is not AWS's may not keep conditions: it is tried once, before the first write. Lists
+and deletions are compared with what was asked for, by name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import base64
 import contextlib
 import hashlib
 import itertools
+import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property, partial
@@ -20,7 +26,6 @@ from botocore.exceptions import (
     FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
-    PaginationError,
 )
 from botocore.exceptions import ConnectionError as S3ConnectionError
 from botocore.parsers import ResponseParserError
@@ -28,6 +33,7 @@ from urllib3.exceptions import HTTPError
 
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
 from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of, session_ends
+from cleave.transport.bounded import WrongAnswerError
 from cleave_shared import limits
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
@@ -56,13 +62,22 @@ _HINTS = {
 }
 _NETWORK = "check the network, and try again"
 _NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names another service that speaks S3"
+_UNKEPT = "two writers could lose each other's rows there: use a store that docs/stored.md describes"
 _LONGEST_CODE = 60
 _READS = 3
 _PART_BYTES = 8 << 20  # of an answer that are read at once
-_GONE = {"NoSuchKey", "404", "NotFound"}
-_TAKEN = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_GONE = "NoSuchKey"  # of status 404: a page, or a bucket that is not there, has it too
+_MISSING = 404
+_CONFLICTS = (412, 409)
+_UNKNOWN = (404, 501)  # status of an answer to a condition that the store does not know
+_CONDITIONS = (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0123456789abcdef0123456789abcdef"'}))
+_AWS = (".amazonaws.com", ".amazonaws.com.cn")
 
 Answer = TypeVar("Answer")
+
+
+_tried: set[tuple[str, str]] = set()  # endpoints and buckets that keep conditions, as this process has seen
+_trying = threading.Lock()
 
 
 class _BrokenError(StoreError):
@@ -100,20 +115,30 @@ class Bucket:
     def exists(self) -> bool:
         return True
 
-    def names(self, prefix: str) -> Iterator[str]:
+    def sizes(self, prefix: str) -> dict[str, int]:
         wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
-        pages = iter(self._client.get_paginator("list_objects_v2").paginate(**wanted))
-        while (keys := self._try(lambda: _keys_of(next(pages, None)))) is not None:
-            for key in keys:
-                yield checked(key.removeprefix(self._prefix))
+        sizes: dict[str, int] = {}
+        while True:
+            token = self._try(lambda: _add_page(sizes, self._client.list_objects_v2(**wanted), wanted))
+            if token is None:
+                return {checked(key.removeprefix(self._prefix)): size for key, size in sizes.items()}
+            wanted["ContinuationToken"] = token
+
+    def names(self, prefix: str) -> Iterator[str]:
+        yield from self.sizes(prefix)
 
     def delete(self, names: Iterable[str]) -> None:
         for batch in _batched(names):
-            listed = {"Objects": [{"Key": self.key(name)} for name in batch]}
+            keys = [self.key(name) for name in batch]
+            listed = {"Objects": [{"Key": key} for key in keys]}
             answer = self._try(partial(self._client.delete_objects, Bucket=self._bucket, Delete=listed))
-            if left := len(batch) - len(answer.get("Deleted", ())):  # a log-in page has neither list
-                hint = _NOT_ALLOWED if answer.get("Errors") else _NOT_S3
-                raise StoreError(f"{self.location}: {left} objects could not be deleted", hint=hint)
+            deleted = {each.get("Key") for each in answer.get("Deleted", ())}
+            failed = answer.get("Errors", ())
+            if failed or not deleted.issuperset(keys):  # a log-in page has neither list
+                left = len(failed) or len(keys) - len(deleted.intersection(keys))
+                code = _word(failed[0].get("Code")) if failed else "it does not name them"
+                hint = _HINTS.get(code, _AGAIN) if failed else _NOT_S3
+                raise StoreError(f"{self.location}: {left} objects could not be deleted ({code})", hint=hint)
 
     def link(self, name: str, seconds: int) -> str:
         return self._link("get_object", self._object(name), seconds)
@@ -145,16 +170,15 @@ class Bucket:
     def _signer(self) -> Any:
         """Links name the bucket's own host in its region, which AWS's client by itself leaves out of them."""
         host = urlsplit(self._client.meta.endpoint_url).hostname or ""
-        if "." in self._bucket or not host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        if "." in self._bucket or not host.endswith(_AWS):
             return self._client  # no certificate fits a dot; a store elsewhere has one host for all buckets
         virtual = _CONFIG.merge(Config(s3={**_CONFIG.s3, "addressing_style": "virtual"}))
         return open_client(self._session, "s3", self._client.meta.region_name, virtual)
 
     def _put(self, name: str, content: bytes, condition: dict[str, str]) -> str:
-        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
+        self._require_conditions(name)
         try:
-            return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
+            return self._send(name, content, condition)
         except NotStoredError as gone:  # the object that it replaces
             raise ConflictError(f"{self.location}: another process dropped the table at the same time") from gone
         except ConflictError:  # also where botocore said it twice, as the first answer was lost
@@ -162,6 +186,48 @@ class Bucket:
             if current is None or current[0] != content:
                 raise
             return current[1]
+
+    def _send(self, name: str, content: bytes, condition: dict[str, str]) -> str:
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        whole = {**self._object(name), "Body": content, "ChecksumSHA256": digest, **condition}
+        return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
+
+    def _require_conditions(self, name: str) -> None:
+        """Try once in a process whether what is not AWS's keeps conditions, by an object beside `name`.
+
+        Raises StoreError where it writes over an object in spite of them.
+        """
+        endpoint = str(self._client.meta.endpoint_url)
+        host = urlsplit(endpoint).hostname or ""
+        if host.endswith(_AWS):
+            return
+        with _trying:  # segments are written by threads
+            if (endpoint, self._bucket) in _tried:
+                return
+            probe = "/".join([*name.split("/")[:-1], f"probe.{secrets.token_hex(16)}"])
+            with contextlib.suppress(ConflictError):  # said twice, as the first answer was lost
+                self._send(probe, b"", {"IfNoneMatch": "*"})
+            try:
+                for header, condition in _CONDITIONS:
+                    if not self._is_kept(probe, condition):
+                        raise StoreError(
+                            f"{self.location}: the store at {host} writes over an object in spite of {header}",
+                            hint=_UNKEPT,
+                        )
+            finally:
+                with contextlib.suppress(StoreError):  # without the right to delete it stays
+                    self.delete([probe])
+            _tried.add((endpoint, self._bucket))
+
+    def _is_kept(self, probe: str, condition: dict[str, str]) -> bool:
+        try:
+            self._send(probe, b"x", condition)
+        except ConflictError:
+            return True
+        except StoreError as error:
+            if error.status not in _UNKNOWN:
+                raise
+        return False
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
         """Read at most `most` bytes, and their version. Raises ForeignError where S3 announces or sends more."""
@@ -200,11 +266,11 @@ class Bucket:
         except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
             name = type(error).__name__
             raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
-        except PaginationError:  # the store sent the token of a page again
-            raise StoreError(f"{self.location}: the store's list of objects has no end", hint=_NOT_S3) from None
         except BotoCoreError as error:
             translated = credentials_error(error)
             raise StoreError(f"{self.location}: {translated.message}", hint=translated.hint) from None
+        except WrongAnswerError as error:
+            raise StoreError(f"{self.location}: what answers there is not S3 ({error})", hint=_NOT_S3) from None
         # botocore follows a redirect that leads to another without an end
         except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
             name = type(error).__name__
@@ -214,12 +280,11 @@ class Bucket:
         """Translate an error without S3's own text, which may quote credentials and names."""
         code = str(error.response.get("Error", {}).get("Code"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        if code in _GONE:
+        if status == _MISSING and code == _GONE:
             return NotStoredError(f"{self.location}: an object of the table is not there", status=status)
-        if code in _TAKEN:
+        if status in _CONFLICTS:
             return ConflictError(f"{self.location}: another process changed the table at the same time", status=status)
-        word = code if code.isalnum() and len(code) < _LONGEST_CODE else "an error"
-        return StoreError(f"{self.location}: S3 answered {word}", hint=_HINTS.get(code, _AGAIN), status=status)
+        return StoreError(f"{self.location}: S3 answered {_word(code)}", hint=_HINTS.get(code, _AGAIN), status=status)
 
     def key(self, name: str) -> str:
         """Return the key of an object in the bucket."""
@@ -229,13 +294,32 @@ class Bucket:
         return {"Bucket": self._bucket, "Key": self.key(name)}
 
 
-def _keys_of(page: dict[str, Any] | None) -> list[str] | None:
-    """None after the last page. Raises ValueError for an answer that is no list."""
-    if page is None:
-        return None
-    if "IsTruncated" not in page:
-        raise ValueError("not a list")
-    return [str(each["Key"]) for each in page.get("Contents", ())]
+def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str]) -> str | None:
+    """Add a page of a list to `sizes`, by key. Return the token of the next page, None after the last.
+
+    Raises ValueError and KeyError for what is no page of that list.
+    """
+    token = str(page["NextContinuationToken"]) if page["IsTruncated"] else None
+    if token is not None and token == wanted.get("ContinuationToken"):
+        raise WrongAnswerError("its list of objects has no end")
+    listed = page.get("Contents", ())
+    if page.get("KeyCount", len(listed)) != len(listed):
+        raise WrongAnswerError("its list names fewer objects than it counts")
+    for each in listed:
+        key, size = str(each["Key"]), int(each["Size"])
+        if not key.startswith(wanted["Prefix"]):
+            raise WrongAnswerError("its list names objects of another folder")
+        if key in sizes:
+            raise WrongAnswerError("its list names an object twice")
+        sizes[key] = size
+    if len(sizes) > limits.MAX_LISTED_NAMES:
+        raise WrongAnswerError(f"its list has more than {limits.MAX_LISTED_NAMES:,} names")
+    return token
+
+
+def _word(code: Any) -> str:
+    """An error's code where it is one; not a text, which may quote anything."""
+    return code if isinstance(code, str) and code.isalnum() and len(code) < _LONGEST_CODE else "an error"
 
 
 def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12

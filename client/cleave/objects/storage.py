@@ -4,7 +4,7 @@
     write     a new object: one that is there is never written over
     replace   an object that changes (a table's head), only if it is still as it was read
     exists    whether there is such a place
-    names     of what is there, under a prefix
+    sizes     in bytes of what is there, by name, under a prefix; `names` without them
     delete    objects, whether they are there or not
     link      a URL by which a service may read one object for a while; put_link, one by which it may write a new one
 
@@ -102,8 +102,12 @@ class Storage(Protocol):
         """Return whether there is such a place. A prefix of a bucket always is one."""
         ...
 
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Sizes by name, in no particular order; also of objects of a writer that died before it committed."""
+        ...
+
     def names(self, prefix: str) -> Iterator[str]:
-        """List names in no particular order; also those of a writer that died before it committed."""
+        """The names of `sizes`."""
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...
@@ -137,23 +141,45 @@ def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked])
         return check(read())
 
 
-def replaced(store: Storage, place: str, content: bytes, expected: str | None) -> str:
-    """Write an object that changes, as `replace` does, where an answer may be lost: a store may not report that it
-    wrote, or report that another came first, and that was this write.
+def not_stored(location: str) -> StoreError:
+    """The error for a store that confirms a write and does not return what was written."""
+    return StoreError(
+        f"{location}: the store confirmed a write, but does not return what was written; no older object was deleted",
+        hint="a proxy may answer in its place, or it returns old states: docs/stored.md says what a store must do",
+    )
+
+
+def replaced(
+    store: Storage,
+    place: str,
+    content: bytes,
+    expected: str | None,
+    follows: Callable[[bytes], bool] = lambda _: False,
+) -> str:
+    """Write an object that changes, as `replace` does, and read it back. Return its version.
+
+    Only what is read back is believed: the store's answer may be lost, be another's, or confirm what is not stored. A
+    store may also report a conflict with this very write. `follows`: whether content was written later, on top of this.
+
+    Raises ConflictError where another writer was first, StoreError where the store does not return what was written.
     """
+    version, failure = "", None
     try:
-        return store.replace(place, content, expected)
-    except StoreError as failure:
-        try:
-            current = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
-        except StoreError:
-            if isinstance(failure, ConflictError):
-                raise failure from None
-            raise StoreError(
-                failure.message,
-                hint="the table may have changed: see `cleave show` before you try again",
-                status=failure.status,
-            ) from None
-        if current is None or current[0] != content:
-            raise
+        version = store.replace(place, content, expected)
+    except StoreError as error:
+        failure = error
+    try:
+        current = store.read_versioned(place, limits.MAX_MANIFEST_BYTES)
+    except StoreError as unread:
+        if isinstance(failure, ConflictError):
+            raise failure from None
+        first = failure or unread
+        hint = "the table may have changed: see `cleave show` before you try again"
+        raise StoreError(first.message, hint=hint, status=first.status) from None
+    if current is not None and current[0] == content:
         return current[1]
+    if failure is not None:
+        raise failure
+    if current is not None and follows(current[0]):
+        return version
+    raise not_stored(store.location)
