@@ -14,6 +14,7 @@ from cleave.store.manifest import Release, Segment
 from cleave.store.reader import Opened
 from cleave.store.rewrite import Piece, Rewriter, digest_of_request, new_draft, put_drafts
 from cleave.store.segment import SegmentWriter
+from cleave.store.sweeping import cleaning
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
@@ -91,7 +92,8 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     }
     log = copied(old.log(opened), new, new.folder(table), new.vault(table_id))
     committed = new.commit(target.model_copy(update=update), existing, "rotate", 0, log)
-    drafts.delete(draft)
+    with cleaning():
+        drafts.delete(draft)
     new.sweep(committed)
 
 

@@ -8,11 +8,10 @@ a killed one is recognised.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 from cleave.ckks.public_key import PublicKey, read_public_key
 from cleave.files import expanded
 from cleave.objects.locate import Stores
-from cleave.objects.storage import NotStoredError, Storage
+from cleave.objects.storage import NotStoredError, replaced
 from cleave.share.invitation import Invitation, invitation_of
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
@@ -46,6 +45,7 @@ from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.sealed import key_of_object
 from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.slices import Slices
+from cleave.store.sweeping import Listed, cleaning, listed, require_listed
 from cleave.store.vault import Vault
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
@@ -53,7 +53,6 @@ from cleave.table.stream import Stream, Survey, changed
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
-_Listed = Sequence[tuple[Storage, list[str]]]  # the names in a folder of each store
 _NO_KEY = "0" * 64
 
 
@@ -208,7 +207,7 @@ class Contributions:
         if current is not None and draft is not None and not again and self._is_done(draft, current, rows, survey):
             self._say("the last put had the same rows: nothing is added (--again adds them again)")
             if draft.is_open:  # it was killed before the end of its sweep
-                self._sweep(current, self._listed(), draft)
+                self._sweep(current, listed(self._stores, self.folder), draft)
             self._close(draft, replace=replace)
             return current, survey.rows
         draft = self._drafts.stands(draft, version)
@@ -256,14 +255,15 @@ class Contributions:
 
     def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
-        if replace:  # repeated, it replaces the rows by the same rows
-            self._drafts.delete(draft.without_key())
-        else:
-            self._drafts.finish(draft.without_key())
+        with cleaning():
+            if replace:  # repeated, it replaces the rows by the same rows
+                self._drafts.delete(draft.without_key())
+            else:
+                self._drafts.finish(draft.without_key())
 
     def _commit(
         self, draft: ContributionDraft, current: ContributionHead | None, version: str | None, *, replace: bool
-    ) -> tuple[ContributionHead, _Listed]:
+    ) -> tuple[ContributionHead, Listed]:
         """Show everything that was put, at once; and what was there before."""
         part = PartManifest(
             id=draft.part,
@@ -293,9 +293,11 @@ class Contributions:
             version=current.version + 1 if current else 1,
             parts=(entry,) if replace else (*old, entry),
         )
-        before = self._listed()
+        before = listed(self._stores, self.folder)
+        parts = [which for each in draft.segments for which in each.parts()]
+        require_listed(self._stores, before, [*parts, entry.manifest, entry.names])
         content = dump_head(head, self._identity.sign(head.signed()))
-        self._stores.sensitive.replace(f"{self.folder}/head", content, version)
+        replaced(self._stores.sensitive, f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before
 
@@ -303,9 +305,6 @@ class Contributions:
         """Digest of what makes a second put the same as a first, but for the rows."""
         request = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()
-
-    def _listed(self) -> _Listed:
-        return [(store, list(store.names(self.folder))) for store in self._stores.apart()]
 
     def _require_schema(self, rows: Stream) -> None:
         name = self._invitation.table
@@ -322,14 +321,18 @@ class Contributions:
         self._stores.sensitive.write(name, content)
         return described(name, content)
 
-    def _sweep(self, head: ContributionHead, before: _Listed, draft: ContributionDraft) -> None:
+    def _sweep(self, head: ContributionHead, before: Listed, draft: ContributionDraft) -> None:
         """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
-        keep = {f"{self.folder}/head", *self._drafts.names(draft)}
-        for entry in head.parts:
-            with contextlib.suppress(NotStoredError):  # its owner has taken it in
-                keep.update(names_of(entry, self._stores.sensitive.read(entry.names.name, most=entry.names.bytes)))
-        for store, names in before:
-            store.delete([name for name in names if name not in keep])
+        keep, store = {f"{self.folder}/head", *self._drafts.names(draft)}, self._stores.sensitive
+        with cleaning():
+            for entry in head.parts:
+                try:
+                    keep.update(names_of(entry, store.read(entry.names.name, most=entry.names.bytes)))
+                except NotStoredError:  # its owner has taken it in, and deleted this list last
+                    if any(entry.manifest.name in sizes for _, sizes in before):
+                        raise
+            for each, sizes in before:
+                each.delete([name for name in sizes if name not in keep])
 
     @property
     def _seen(self) -> str:

@@ -73,7 +73,7 @@ def extended(
         page = Page(pages=page.pages, records=(*page.records, record))
     else:
         page = Page(pages=(*page.pages, log.page), records=(record,))
-    return LogHead(count=record.number, last=_digest(record), page=_sealed(objects, folder, vault, page)), page
+    return LogHead(count=record.number, last=digest_of(record), page=_sealed(objects, folder, vault, page)), page
 
 
 def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
@@ -87,7 +87,7 @@ def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ..
             raise _broken(f"record {number:,} is not the one that follows the record before it")
         if not is_signed(record.key, record.signature, _content(record)):
             raise _broken(f"record {number:,} does not bear the signature of its key")
-        before = _digest(record)
+        before = digest_of(record)
     if (len(records), before) != (log.count, log.last):
         raise _broken(f"it ends with record {len(records):,}, which is not the last of {log.count:,}")
     return tuple(records)
@@ -99,7 +99,7 @@ def copied(records: tuple[Record, ...], target: Objects, folder: str, vault: Vau
     for start in range(0, len(records), PAGE):
         page = Page(pages=tuple(pages), records=records[start : start + PAGE])
         pages.append(_sealed(target, folder, vault, page))
-    return LogHead(count=len(records), last=_digest(records[-1]), page=pages[-1])
+    return LogHead(count=len(records), last=digest_of(records[-1]), page=pages[-1])
 
 
 def _sealed(objects: Objects, folder: str, vault: Vault, page: Page) -> Object:
@@ -124,7 +124,7 @@ def _content(record: Record) -> bytes:
     return _canonical(["cleave log", record.model_dump(exclude={"signature"})])
 
 
-def _digest(record: Record) -> str:
+def digest_of(record: Record) -> str:
     return hashlib.sha256(_canonical(record.model_dump())).hexdigest()
 
 

@@ -228,7 +228,7 @@ class Manifest(StoredModel):
     @property
     def bytes(self) -> int:
         """Return the bytes of all its objects, in either store."""
-        return sum(each.bytes for each in self._parts())
+        return sum(each.bytes for each in self.parts())
 
     def next(self) -> Manifest:
         """The manifest as the next version."""
@@ -236,9 +236,10 @@ class Manifest(StoredModel):
 
     def objects(self) -> set[str]:
         """Return the names of all its objects, in either store."""
-        return {each.name for each in self._parts()}
+        return {each.name for each in self.parts()}
 
-    def _parts(self) -> Iterator[Object]:
+    def parts(self) -> Iterator[Object]:
+        """List all its objects, in either store."""
         yield self.secret
         yield self.cells
         if self.release is not None:

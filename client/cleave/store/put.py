@@ -49,6 +49,7 @@ from cleave.store.schemas import (
 )
 from cleave.store.segment import PartialSegment, SegmentWriter, plain_by
 from cleave.store.slices import Slices
+from cleave.store.sweeping import cleaning
 from cleave.store.tables import Tables
 from cleave.table.batches import joined
 from cleave.table.progress import Progress
@@ -266,7 +267,8 @@ class _Putting:
         with Slices(stream, load_stored_schema(self.manifest)) as slices:
             if not are_those(slices, draft.put):
                 return False
-        drafts.finish(draft)  # where it was killed before
+        with cleaning():  # where it was killed before
+            drafts.finish(draft)
         self.say(f"version {done} added the same rows: nothing is added (--again adds them again)")
         return True
 
@@ -297,10 +299,11 @@ class _Putting:
             details["batch"] = self.batch.id
         rows = draft.rows if self.what == "put" else None
         opened = self.tables.commit(manifest, self.previous, self.what, rows, **details)
-        if self.what == "put":  # repeated, it finds the table there, or replaces it by the same rows
-            drafts.delete(draft)
-        else:
-            drafts.finish(draft)
+        with cleaning():
+            if self.what == "put":  # repeated, it finds the table there, or replaces it by the same rows
+                drafts.delete(draft)
+            else:
+                drafts.finish(draft)
         return opened
 
     def _fill(

@@ -23,6 +23,7 @@ from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
+from cleave.store.sweeping import cleaning
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
@@ -212,10 +213,11 @@ def rewrite(
             draft = rewriter.write(pieces, drafts, draft, encryptors, advance)
         cells.left += sum(each.rows for each in pieces) - sum(each.rows for each in draft.steps)
         done = tables.commit(next_manifest(tables, manifest, pieces, draft, cells), opened, what)
-    if repeats:
-        drafts.finish(draft)
-    elif draft.steps:
-        drafts.delete(draft)
+    with cleaning():
+        if repeats:
+            drafts.finish(draft)
+        elif draft.steps:
+            drafts.delete(draft)
     return done
 
 

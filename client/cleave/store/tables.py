@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue, ValidationError
@@ -11,13 +12,22 @@ from pydantic import JsonValue, ValidationError
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
-from cleave.objects.storage import ConflictError, NotStoredError, read_twice, replaced
+from cleave.objects.storage import (
+    ConflictError,
+    ForeignError,
+    NotStoredError,
+    StoreError,
+    not_stored,
+    read_twice,
+    replaced,
+)
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.log import Record, extended, records_of
+from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Objects, Opened
+from cleave.store.sweeping import Listed, cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
 from cleave.text.nearest import did_you_mean
 from cleave_shared import limits
@@ -152,19 +162,30 @@ class Tables(Objects):
         tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
         if rows is None:
             rows = manifest.rows - (previous.manifest.rows if previous else 0)
-        before = [(store, tuple(store.names(f"tables/{tag}"))) for store in self.stores.apart()]
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
+        before = listed(self.stores, f"tables/{tag}")
+        old = previous.manifest.objects() if previous else set()
+        new = [each for each in (*manifest.parts(), written) if each.name not in old]
+        try:
+            require_listed(self.stores, before, new, old)
+        except StoreError as error:
+            current = self._read_head(tag)
+            if (current[1] if current else None) == (previous.stored if previous else None):
+                raise
+            raise self._changed() from error  # the other process has deleted them
         head, stored, pages = self._show(manifest, written, previous, log, what, rows, details)
         self._evict_older(tag, manifest, written.name)
-        unused = tuple((store, tuple(name for name in names if name not in pages)) for store, names in before)
+        needed = {written.name, *pages}
+        unused = tuple((store, tuple(name for name in sizes if name not in needed)) for store, sizes in before)
         return Opened(manifest, vault, head, stored, unused)
 
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
         _, _, pages = self._show(opened.manifest, opened.head.manifest, opened, None, what, rows, details)
-        self.stores.sensitive.delete({opened.head.log.page.name} - pages)
+        with cleaning():
+            self.stores.sensitive.delete({opened.head.log.page.name} - pages)
 
     def earlier(self, opened: Opened, name: str) -> Manifest | None:
         """The version of the table whose manifest is called `name`; None: it is deleted. Raises CheckFailed."""
@@ -212,9 +233,11 @@ class Tables(Objects):
             try:
                 with self.changing(previous):
                     grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
+                self._require_stored(grown.page)
                 shown = TableHead(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
                 content = self._heads.dump(tag, shown.model_dump())
-                stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected)
+                follows = partial(self._follows, tag, vault, shown)
+                stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected, follows)
                 break
             except (ConflictError, LostError):
                 current = self._read_head(tag)
@@ -226,6 +249,25 @@ class Tables(Objects):
                 head, expected = newer, current[1]
         self._memory.remember(self.seen(tag), manifest.table_id, grown.count)
         return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
+
+    def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
+        """Check whether the head `content` was written on top of `mine`: by its log, which then has the record."""
+        fields = self._heads.load(tag, content)
+        if key_moved_to(fields) is not None:
+            return fields.get("table_id") == mine.table_id
+        head = self._heads.shown(fields)
+        if head.table_id != mine.table_id or head.log.count <= mine.log.count:
+            return False
+        return digest_of(records_of(self, vault, head.log)[mine.log.count - 1]) == mine.log.last
+
+    def _require_stored(self, written: Object) -> None:
+        """Raise StoreError unless the store returns what was just written."""
+        try:
+            self.read(written, cached=False)
+        except ForeignError:
+            raise
+        except CheckFailed:
+            raise not_stored(self.stores.sensitive.location) from None
 
     def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
         """Delete from the cache what a version does not name."""
@@ -259,8 +301,10 @@ class Tables(Objects):
         except LostError:
             if opened is None or not self.replaced(opened):
                 raise
-            location = self.stores.sensitive.location
-            raise ConflictError(f"{location}: another process changed the table at the same time") from None
+            raise self._changed() from None
+
+    def _changed(self) -> ConflictError:
+        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def all(self) -> Iterator[Opened]:
         """Open every table under this key, by name, except those that were put under another.
@@ -294,39 +338,64 @@ class Tables(Objects):
         """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
         with it, answers that were left behind, and what a stopped `key rotate` left under the other key.
 
-        Raises InputError where there is nothing, nor was.
+        Raises InputError where there is nothing, nor was; StoreError where something may be left.
         """
         tag = self.tag(name)
-        own = f"tables/{tag}"
+        own, head = f"tables/{tag}", f"tables/{tag}/{_HEAD}"
+        opened = self._openable(tag)
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", *self._shared(tag), own]
-        objects = [  # not of a put that follows
-            (store, [each for folder in folders for each in store.names(folder)]) for store in self.stores.apart()
-        ]
-        if not any(names for _, names in objects) and self._newest(tag) is None:
+        folders = [*self._left(own), f"results/{tag}", *_shared(opened), own]
+        objects = self._listed(folders)  # not of a put that follows
+        if not any(sizes for _, sizes in objects) and self._newest(tag) is None:
             raise self._no_table(name)
-        self.stores.sensitive.delete([f"tables/{tag}/{_HEAD}"])
-        total = sum(len(names) for _, names in objects)
+        missing = unlisted(self.stores, objects, _named(opened))
+        before = self._version(head)
+        self.stores.sensitive.delete([head])
+        if before is not None and self._version(head) == before:
+            raise self._undeleted(1)
+        total = sum(len(sizes) for _, sizes in objects)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
-        for store, names in reversed(objects):
+        for store, sizes in reversed(objects):
+            names = [*sizes, *missing]
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
                 advance(len(batch))
+        deleted = {name for _, sizes in objects for name in sizes}
+        if left := {name for _, sizes in self._listed(folders) for name in sizes} & deleted:
+            raise self._undeleted(len(left))
+        if missing:
+            raise StoreError(
+                f"{self.stores.sensitive.location}: the table is dropped, but the store did not list "
+                f"{len(missing):,} of its objects: others may be left below {own}/",
+                hint="list and empty that folder by other means; docs/stored.md says what a store must do",
+            )
         self.forget(name)
 
-    def _shared(self, tag: str) -> list[str]:
-        """The folders of contributors and analysts of the table; of one that cannot be opened they are not known."""
-        try:
-            opened = self._latest(tag)
-        except (CheckFailed, InputError):
-            return []
-        manifest = opened.manifest if opened else None
-        if manifest is None:
-            return []
-        release = manifest.release
-        released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
-        return [*(folder_of(manifest.table_id, each.key) for each in manifest.contributors), *released]
+    def _listed(self, folders: Iterable[str]) -> Listed:
+        return [
+            (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
+            for store in self.stores.apart()
+        ]
+
+    def _version(self, name: str) -> str | None:
+        """The version of an object that changes; None where there is none, or what is there is no such object."""
+        with contextlib.suppress(ForeignError):
+            stored = self.stores.sensitive.read_versioned(name)
+            return stored[1] if stored else None
+        return None
+
+    def _undeleted(self, count: int) -> StoreError:
+        return StoreError(
+            f"{self.stores.sensitive.location}: the store confirmed deletions and still has {count:,} of the objects",
+            hint="docs/stored.md says what a store must do; the same command goes on with what is left",
+        )
+
+    def _openable(self, tag: str) -> Opened | None:
+        """A table to be dropped; None for one that cannot be opened, whose objects only lists name."""
+        with contextlib.suppress(CheckFailed, InputError):
+            return self._latest(tag)
+        return None
 
     def moved_to(self, name: str) -> str | None:
         """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
@@ -336,6 +405,7 @@ class Tables(Objects):
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """Close the table under this key: only the key `key_id` opens it now. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
+        require_listed(self.stores, listed(self.stores, f"tables/{tag}"), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.stored)
@@ -383,19 +453,21 @@ class Tables(Objects):
                     yield folder_left
 
     def sweep(self, opened: Opened) -> int:
-        """Delete what was there before `opened` was committed and it does not name. Returns how many.
+        """Delete what was there before `opened` was committed and it does not name. Returns how many; warns on errors.
 
         That is what writers left who died, and versions past. A writer that is still at work read the head before, so
-        its commit will fail in any case; what came after the commit is not touched: the next version may name it.
+        its commit will fail in any case; what came after the commit is not touched: the next version may name it. The
+        commit has checked that its own objects are stored (`cleave.store.sweeping`).
         """
         tag = self.tag(opened.manifest.table)
         own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
         keep = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
-        for store, names in opened.before:
-            left = [name for name in names if name not in keep and not _is_note(name)]
-            store.delete(left)
-            swept += len(left)
+        with cleaning():
+            for store, names in opened.before:
+                left = [name for name in names if name not in keep and not _is_note(name)]
+                store.delete(left)
+                swept += len(left)
         return swept
 
     def _forgotten(self, tag: str) -> str:
@@ -415,6 +487,22 @@ class Tables(Objects):
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, head, stored)
+
+
+def _shared(opened: Opened | None) -> list[str]:
+    """The folders of contributors and analysts of a table."""
+    if opened is None:
+        return []
+    manifest, release = opened.manifest, opened.manifest.release
+    released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
+    return [*(folder_of(manifest.table_id, each.key) for each in manifest.contributors), *released]
+
+
+def _named(opened: Opened | None) -> set[str]:
+    """Names of all objects that the head of a table leads to."""
+    if opened is None:
+        return set()
+    return {*opened.manifest.objects(), opened.head.manifest.name, opened.head.log.page.name}
 
 
 def _is_note(name: str) -> bool:

@@ -44,7 +44,7 @@ class _Answer(AWSResponse):  # type: ignore[misc]
 
 
 class _Session:
-    """What botocore needs of a session: see URLLib3Session."""
+    """HTTP session of a botocore client; see URLLib3Session."""
 
     def __init__(self, inside: Any) -> None:
         self._inside = inside
