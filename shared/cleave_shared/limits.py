@@ -54,10 +54,15 @@ LAMBDA_MB_PER_CPU = 1769
 MAX_WORKERS = 6
 
 # `cleave serve`: requests at once, each of which may hold a body, an answer and a worker of 1 to 3 GB, so more would be
-# killed than answered; our client asks 16 at once. And seconds until a request has arrived whole: 4.4 MB at 1.2 Mbit/s.
+# killed than answered; our client asks 16 at once. Any server on this machine: seconds until a request has arrived
+# whole, 4.4 MB at 1.2 Mbit/s.
 SERVE_REQUESTS = 32
 SERVE_ARRIVAL_SECONDS = 30.0
 SERVE_HEAD_BYTES = 1 << 16  # h11's own limit of a head that comes in parts
+# Connections of a server that are no user's (yet): a log-in or a request of seconds among 100 silent ones. And those of
+# a gateway's users, each with a file and perhaps an answer of 64 MB.
+WAITING_CONNECTIONS = 128
+GATEWAY_CONNECTIONS = 256
 
 # Stored tables: what one request reads by links. A function holds the objects, once more as they go to its worker,
 # and what they become; S3 gives some 90 MB a second to one function.

@@ -42,8 +42,9 @@ ROOMS = {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
-    "gateway": {"ask", "finish", "propose", "share", "sql", "table", "text", "transport"},
-    "local": {"ask", "ckks", "cli", "files", "gateway", "objects", "table", "text", "transport"},
+    "front": {"transport"},
+    "gateway": {"ask", "finish", "front", "propose", "share", "sql", "table", "text", "transport"},
+    "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
     "api": {
         *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),
         *("table", "text", "transport"),

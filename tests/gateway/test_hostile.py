@@ -16,6 +16,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from cleave.front.certificates import Certificate, self_signed
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, descendants, met
 from tests.gateway.conftest import PASSWORD, Gateway, started
@@ -177,10 +178,8 @@ def test_what_keeps_it_from_starting(gateway: Gateway, cli: Cli) -> None:
 
 
 def test_tls_of_our_own_and_nothing_is_left_behind(gateway: Gateway, tmp_path: Path) -> None:
-    from cleave.gateway.serve import _self_signed  # noqa: PLC0415
-
     pem = tmp_path / "cert.pem"
-    pem.write_bytes(_self_signed())
+    pem.write_bytes(b"".join(self_signed()))
     (tmp_path / "store").symlink_to(gateway.folder / "store")
     (tmp_path / "key.json").symlink_to(gateway.folder / "key.json")
     (tmp_path / "users.toml").symlink_to(gateway.folder / "users.toml")
@@ -200,7 +199,5 @@ def test_tls_of_our_own_and_nothing_is_left_behind(gateway: Gateway, tmp_path: P
 
 
 def test_the_key_of_a_made_certificate_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cleave.gateway.serve import Listening, _tls  # noqa: PLC0415 - as above
-
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    _tls(Listening("127.0.0.1", 0, None, None, None))
+    Certificate(None, None)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cleave.front.http import Rules
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
 from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_connected
 from cleave.share.users import User, Users
@@ -58,8 +61,8 @@ class Problem(BaseModel):
     detail: str
 
 
-def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
-    """The whole of it; its description is at /openapi.json."""
+def application(workers: Workers) -> FastAPI:
+    """The whole of it behind a `Door` with `rules_of`; its description is at /openapi.json."""
     app = FastAPI(title="Cleave gateway", version=RELEASE, docs_url=None, redoc_url=None)
 
     @app.exception_handler(RequestValidationError)
@@ -67,18 +70,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         return _problem(422, f"{where} is not valid")
 
-    @app.middleware("http")
-    async def bounded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path == "/v1/query" and request.method == "POST":
-            if (user := _user(request, users)) is None:
-                return _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
-            request.state.user = user
-            length = request.headers.get("content-length", "")
-            if not length.isdecimal():
-                return _problem(411, "the length of the body is needed")
-            if int(length) > _MOST_BODY:
-                return _problem(413, f"a body has at most {_MOST_BODY:,} bytes")
-        return await call(request)
+    app.add_middleware(_TokenCheck)
 
     @app.get("/health", responses={503: {"description": "No worker has the key and a way to the store."}})
     async def health(response: Response) -> dict[str, str]:
@@ -96,7 +88,7 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
         },
     )
     async def query(body: Query, request: Request) -> Response:
-        name, user = request.state.user  # by `bounded`
+        name, user = request.state.user  # by `rules_of`
         variables = {"database": DATABASE, "user": f"{name}@%", "connection_id": 0, "version": VERSION}
         asking = asyncio.ensure_future(
             workers.ask(
@@ -125,8 +117,35 @@ def application(workers: Workers, users: Callable[[], Users]) -> FastAPI:
     return app
 
 
-def _user(request: Request, users: Callable[[], Users]) -> tuple[str, User] | None:
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
+class _TokenCheck:
+    """Refuses a query without a user's token, before its body is read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        application = self._app
+        if scope["type"] == "http" and _is_query(scope) and scope["state"]["user"] is None:
+            application = _problem(401, "a bearer token is needed", headers={"www-authenticate": "Bearer"})
+        await application(scope, receive, send)
+
+
+def rules_of(users: Callable[[], Users], is_name: Callable[[str], bool]) -> Rules:
+    """Rules of the gateway. A query takes its user's place, and finds the user in its state."""
+
+    def user_of(scope: Scope) -> str | None:
+        scope["state"]["user"] = user = _user(Headers(scope=scope), users) if _is_query(scope) else None
+        return user and user[0]
+
+    return Rules(_problem, _MOST_BODY, user_of, is_name, "cleave gateway --allow-host NAME lets one in")
+
+
+def _is_query(scope: Scope) -> bool:
+    return bool(scope["path"] == "/v1/query" and scope["method"] == "POST")
+
+
+def _user(headers: Headers, users: Callable[[], Users]) -> tuple[str, User] | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not 20 < len(token) < 200:
         return None
     try:
@@ -135,6 +154,7 @@ def _user(request: Request, users: Callable[[], Users]) -> tuple[str, User] | No
         return None
 
 
-def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    content = Problem(title="refused", status=status, detail=detail).model_dump_json()
+def _problem(status: int, detail: str, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    text = f"{detail} ({hint})" if hint else detail
+    content = Problem(title="refused", status=status, detail=text).model_dump_json()
     return Response(content, status, headers, media_type="application/problem+json")

@@ -16,11 +16,11 @@ import secrets
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from ssl import SSLContext
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from mysql_mimic import packets, types
+from mysql_mimic.auth import Forbidden, Success
 from mysql_mimic.connection import Connection
 from mysql_mimic.constants import DEFAULT_SERVER_CAPABILITIES, KillKind
 from mysql_mimic.control import LocalControl
@@ -34,6 +34,8 @@ from mysql_mimic.utils import aiterate
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
 from sqlglot import exp
 
+from cleave.front.certificates import Certificate
+from cleave.front.places import Place
 from cleave.gateway.dialect import (
     DATABASE,
     MOST_CHARACTERS,
@@ -43,7 +45,7 @@ from cleave.gateway.dialect import (
     Parameter,
     placeholders,
 )
-from cleave.gateway.mysql_stream import ENDS, MOST_BEFORE_LOGIN, Accounts, Password, Stream
+from cleave.gateway.mysql_stream import ENDS, LOGIN_SECONDS, MOST_BEFORE_LOGIN, Accounts, Password, Stream
 from cleave.gateway.mysql_values import column_of, decimals_shown, read_parameter, text_or_bytes
 from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_connected
 from cleave.share.users import User, Users
@@ -51,12 +53,10 @@ from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError, QueryRefused
 
 IDLE_SECONDS: Final = 8 * 3600.0
-MOST_CONNECTIONS: Final = 256
 _MOST_PACKET: Final = 4 * MOST_CHARACTERS + (1 << 16)
 _MOST_PREPARED: Final = 1024
 _MOST_REMEMBERED: Final = 4096  # passwords that were right
 _MOST_SET: Final = 1 << 14  # characters of a statement about the session
-_PAUSE_SECONDS: Final = 0.5  # after a connection that could not be taken
 _ROWS: Final = 1000
 _EXPRESSIONS: Final = frozenset({"sql_mode", "session_track_system_variables"})  # JDBC sets them to CONCAT(...)
 _TRANSACTION: Final = re.compile(r"SET\s+(?:(?:SESSION|LOCAL)\s+)?TRANSACTION\s", re.IGNORECASE)
@@ -103,6 +103,7 @@ class Client(Connection):
 
     stream: Stream
     session: Statements
+    code_of_refusal: ErrorCode | None = None  # of a log-in, if it is not that access is denied
 
     async def connection_phase(self) -> None:
         await super().connection_phase()
@@ -112,6 +113,8 @@ class Client(Connection):
 
     def error(self, **fields: Any) -> bytes:
         """Return an error packet, without the text of an internal error."""
+        if self.code_of_refusal is not None:
+            fields["code"] = self.code_of_refusal
         message = fields.get("msg")
         if isinstance(message, Exception) and not isinstance(message, MysqlError):
             fields["msg"] = "the message cannot be read"
@@ -119,11 +122,13 @@ class Client(Connection):
 
     async def handle_change_user(self, data: bytes) -> None:
         self.session.leave()
+        self.stream.patience = LOGIN_SECONDS
         if len(data) > MOST_BEFORE_LOGIN:
             self.stream.is_over = True
             raise MysqlError("the message is too long", ErrorCode.MALFORMED_PACKET)
         await super().handle_change_user(data + ENDS)
         self.stream.is_over = self.session.user is None
+        self.stream.patience = IDLE_SECONDS
 
     async def handle_field_list(self, data: bytes) -> None:
         if len(data) > MOST_BEFORE_LOGIN:
@@ -238,9 +243,10 @@ async def _packets(result_set: ResultSet, make: Callable[..., bytes]) -> AsyncIt
 class Statements(Session):
     """The statements of one connection. Those about the session are answered here, all others by a worker."""
 
-    def __init__(self, server: Clients) -> None:
+    def __init__(self, server: Clients, place: Place) -> None:
         super().__init__(SessionVariables(GlobalVariables(_VARIABLES)))
         self._server = server
+        self._place = place
         self._warnings: list[str] = []
         self.decimals: list[int] = []  # of the last answer's columns
         self._asking: asyncio.Future[Reply] | None = None
@@ -256,9 +262,18 @@ class Statements(Session):
 
     def leave(self) -> None:
         self.username = None
-        self._server.logged_in.pop(id(self), None)
+        if self._server.logged_in.pop(id(self), None) is not None:
+            self._place.give_back()
+
+    def enter(self, name: str, user: User) -> bool:
+        """Log a user in. False where that user has too many connections."""
+        if not self._place.take(name):
+            return False
+        self._server.logged_in[id(self)] = user
+        return True
 
     async def close(self) -> None:
+        self._place.leave()  # before it would wait again
         self.leave()
         await super().close()
 
@@ -386,56 +401,42 @@ def _without_comments(sql: str) -> str:
 class Clients:
     """Accepts connections. `logged_in`: users by session."""
 
-    def __init__(self, workers: Workers, users: Callable[[], Users], tls: SSLContext) -> None:
+    def __init__(self, workers: Workers, users: Callable[[], Users], certificate: Certificate) -> None:
         self.workers = workers
         self.logged_in: dict[int, User] = {}
         self.clients: dict[int, Client] = {}
         self._control = LocalControl()
         self._users = users
-        self._tls = tls
+        self._certificate = certificate
         self._key = rsa.generate_private_key(65537, 2048)  # of this process
         self._checks = asyncio.Semaphore(2)  # each takes 64 MiB
         self._secret = secrets.token_bytes(32)
         self._right: set[bytes] = set()
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Take connections until it is cancelled."""
-        loop = asyncio.get_running_loop()
-        tasks = set()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-            except OSError:  # too many files, or a client that has left again
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.create_task(self._accept(accepted))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    async def _accept(self, accepted: socket.socket) -> None:
+    async def serve(self, accepted: socket.socket, place: Place) -> None:
+        """Serve one connection until it ends."""
         stream = Stream(accepted)
-        session = Statements(self)
+        session = Statements(self, place)
 
-        async def check(name: str, password: bytes) -> bool:
+        async def check(name: str, password: bytes) -> Success | Forbidden:
             async with self._checks:
                 user = await asyncio.to_thread(self._checked, name, password)
-            if user is not None:
-                self.logged_in[id(session)] = user
-            return user is not None
+            if user is None:
+                return Forbidden()
+            if not session.enter(name, user):
+                client.code_of_refusal = ErrorCode.CON_COUNT_ERROR
+                return Forbidden(f"Too many connections of {name}: close some, or try again later")
+            return Success(name)
 
-        plugin = Password(stream, check, self._key, needs_tls=not _is_local(accepted))
-        client = Client(stream, session, self._control, Accounts(plugin), _CAPABILITIES, ssl=self._tls)
+        plugin = Password(stream, check, self._key, needs_tls=not is_loopback(place.address))
+        context = self._certificate.context
+        client = Client(stream, session, self._control, Accounts(plugin), _CAPABILITIES, ssl=context)
         try:
-            if len(self.clients) >= MOST_CONNECTIONS:
-                await stream.write(client.error(msg="Too many connections", code=ErrorCode.CON_COUNT_ERROR))
-                return
             client.connection_id = await self._control.add(client)
             self.clients[client.connection_id] = client
             await client.start()
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a client's bytes end its connection, nothing else
-            stream.is_over = True
         finally:
+            stream.is_over = True
             session.leave()
             self.clients.pop(client.connection_id, None)
             await self._control.remove(client.connection_id)
@@ -455,10 +456,3 @@ class Clients:
         if user is not None and len(self._right) < _MOST_REMEMBERED:
             self._right.add(seen)
         return user
-
-
-def _is_local(client: socket.socket) -> bool:
-    try:
-        return is_loopback(client.getpeername()[0])
-    except OSError:  # it has left again
-        return False

@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from ssl import SSLContext
-from typing import Any, Final
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA1
@@ -187,10 +187,7 @@ class Password(AuthPlugin):
                 auth_info = yield self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
                 sent = auth_info.data
             sent = self._opened(sent, challenge)
-        if await self._check(name, sent.removesuffix(b"\0")):
-            yield Success(name)
-        else:
-            yield Forbidden()
+        yield await self._check(name, sent.removesuffix(b"\0"))
 
     def _opened(self, sent: bytes, challenge: bytes) -> bytes:
         """The password, which is masked by the challenge, as MySQL has it. Empty where it cannot be opened."""
@@ -202,7 +199,7 @@ class Password(AuthPlugin):
         return xor(masked, repeated[: len(masked)])
 
 
-Check = Callable[[str, bytes], Any]
+Check = Callable[[str, bytes], Awaitable[Success | Forbidden]]
 
 
 class Accounts(IdentityProvider):

@@ -78,6 +78,10 @@ def gateway(
     http_port: Annotated[
         int | None, flag("--http-port N", "Also answer POST /v1/query on this port.", min=1, max=65535)
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        flag("--allow-host NAME", "Accept HTTP requests sent to this host name, too. Repeatable.", advanced=True),
+    ] = None,
     tls_cert: Annotated[
         Path | None, flag("--tls-cert FILE", "Certificate; needed to accept connections from other machines.")
     ] = None,
@@ -127,6 +131,6 @@ def gateway(
     asking |= {"memory": memory, "timeout": seconds}
     setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
     limits = Limits(seconds, memory + _FIXED_MEMORY, most_rows)
-    where = Listening(host, port, http_port, tls_cert, tls_key)
+    where = Listening(host, port, http_port, tls_cert, tls_key, allow_host or ())
     files = users_file(users).absolute()
-    serve(setup, environment(), files, where, limits, workers, lambda url: console.say(f"listening on {url}"))
+    serve(setup, environment(), files, where, limits, workers, console.say)

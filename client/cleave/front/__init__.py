@@ -1,0 +1,1 @@
+"""How this machine's servers take connections, whatever is spoken over them."""

@@ -1,0 +1,260 @@
+"""HTTP of this machine's servers, by uvicorn and h11: what reaches an application, and when a connection ends.
+
+`Server` takes connections with places (`cleave.front.places`). `Door` checks the head of each request, counts its body,
+and takes a place for it. `Connection` ends what is silent. h11 refuses what is no HTTP (400), and a head over 64 KB
+unless it arrives at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlsplit
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from cleave.front.places import Place, Places, accept
+from cleave.transport.addresses import is_loopback
+from cleave_shared import limits
+
+_STOP_SECONDS = 5
+_DIGITS = 18  # of a length that can be one
+_CLOSE = {"connection": "close"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Limits of a server's requests.
+
+    `problem` makes an answer of status, error, hint and headers, in the server's own form. `most_body`: bytes.
+    `user_of`: whose place a request takes (`ANYONE`: any free one); None: nobody's, it stays a waiting connection.
+    `is_name`: whether a host, in lower case, is this server, besides loopback names and the address in use.
+    `host_hint`: how to let a name in.
+    """
+
+    problem: Callable[[int, str, str, Mapping[str, str]], ASGIApp]
+    most_body: int
+    user_of: Callable[[Scope], str | None]
+    is_name: Callable[[str], bool]
+    host_hint: str
+
+
+class Door:
+    """Refuses requests before they reach `application`: by Host, head, framing, place, size and time of the body."""
+
+    def __init__(self, application: ASGIApp, rules: Rules) -> None:
+        self._application = application
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if refusal := self._refusal(scope["headers"]):
+            await refusal(scope, receive, send)
+        elif not knows(scope, self._rules.is_name):
+            hint = self._rules.host_hint
+            await self._problem(421, "the Host header names no host of this server", hint)(scope, receive, send)
+        elif (user := self._rules.user_of(scope)) is None:
+            await self._bounded(scope, receive, send)
+        elif (place := place_of(scope)).take(user):
+            try:
+                await self._bounded(scope, receive, send)
+            finally:
+                place.give_back()
+        else:
+            headers = _CLOSE | {"retry-after": "1"}
+            busy = self._problem(503, "too many requests are under way", "try again later", headers)
+            await busy(scope, receive, send)
+
+    def _problem(self, status: int, error: str, hint: str, headers: Mapping[str, str] = _CLOSE) -> ASGIApp:
+        return self._rules.problem(status, error, hint, headers)
+
+    def _refusal(self, headers: Collection[tuple[bytes, bytes]]) -> ASGIApp | None:
+        named = dict(headers)
+        if sum(len(name) + len(value) + 4 for name, value in headers) > limits.SERVE_HEAD_BYTES:
+            return self._problem(431, f"the headers are over {limits.SERVE_HEAD_BYTES:,} bytes", "send fewer of them")
+        if b"content-length" in named and b"transfer-encoding" in named:
+            error = "the request has both Content-Length and Transfer-Encoding"
+            return self._problem(400, error, "send one of them")
+        announced = named.get(b"content-length", b"0")  # digits, says h11
+        if len(announced) > _DIGITS or int(announced) > self._rules.most_body:
+            return self._large()
+        return None
+
+    def _large(self) -> ASGIApp:
+        return self._problem(413, f"a body has at most {self._rules.most_body:,} bytes", "send less at once")
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand on `most_body` bytes that arrive within SERVE_ARRIVAL_SECONDS; then the request ends."""
+        until = asyncio.get_running_loop().time() + limits.SERVE_ARRIVAL_SECONDS
+        is_whole = is_answered = False
+        size = 0
+        refusal: ASGIApp | None = None
+
+        async def within() -> Message:
+            nonlocal is_whole, size, refusal
+            if refusal is not None:
+                return {"type": "http.disconnect"}
+            try:
+                async with asyncio.timeout_at(None if is_whole else until):
+                    message = await receive()
+            except TimeoutError:
+                error = f"the request did not arrive within {limits.SERVE_ARRIVAL_SECONDS:g} s"
+                refusal = self._problem(408, error, "send it at once")
+                return {"type": "http.disconnect"}
+            size += len(message.get("body", b""))
+            if size > self._rules.most_body:
+                refusal = self._large()
+                return {"type": "http.disconnect"}
+            is_whole = not message.get("more_body", False)
+            return message
+
+        async def answer(message: Message) -> None:
+            nonlocal is_answered
+            if refusal is None or is_answered:
+                is_answered = True
+                await send(message)
+
+        await self._application(scope, within, answer)
+        if refusal is not None and not is_answered:
+            await refusal(scope, receive, send)
+
+
+def knows(scope: Scope, is_name: Callable[[str], bool]) -> bool:
+    """Check whether a request's one Host is a loopback name, the address that the client connected to, or a known name.
+
+    A web page can point its own name at this machine (DNS rebinding); it cannot do so with an address.
+    """
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
+        return False
+    try:
+        name = urlsplit(f"//{hosts[0].decode('ascii')}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(name) or name == (scope.get("server") or ("",))[0] or is_name(name)
+
+
+def place_of(scope: Scope) -> Place:
+    """The place of a request's connection."""
+    place: Place = scope["state"]["place"]
+    return place
+
+
+class Connection(H11Protocol):
+    """Ends a connection on which the head of a request, or what follows an answer, does not come in time, or whose
+    client takes nothing of an answer for that long.
+
+    uvicorn's own timer runs only until the first byte after an answer.
+    """
+
+    def __init__(self, place: Place, config: uvicorn.Config, server: uvicorn.Server) -> None:
+        super().__init__(config, server.server_state, {"place": place})
+        self.has_ended = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0  # bytes, when the timer was set
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+        self.has_ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._timer is None:
+            self._unsent = self.transport.get_write_buffer_size()
+            self._timer = self.loop.call_later(limits.SERVE_ARRIVAL_SECONDS, self._late)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent:  # the client takes an answer, slowly
+            self._wait()
+        elif unsent or self.conn.our_state is not h11.IDLE:
+            self.transport.abort()
+        else:
+            headers = [("connection", "close"), ("content-length", "0")]
+            answer = self.conn.send(h11.Response(status_code=408, headers=headers, reason=b"Request Timeout"))
+            self.transport.write(answer or b"")
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """Serves `application` on `listener`, whose connections have places; under TLS where there is a `context`.
+
+    `ready` is called once connections are accepted. Subclasses decide on signals.
+    """
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        listener: socket.socket,
+        places: Places,
+        ready: Callable[[], None] = lambda: None,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        config = uvicorn.Config(
+            application,
+            http=Connection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,  # shares go by the address that connected
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        super().__init__(config)
+        self._listener = listener
+        self._places = places
+        self._ready = ready
+        self._context = context
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's signature
+        self.servers = []
+        self._accepting = asyncio.create_task(accept(self._listener, self._places, self._serve_one))
+        self.started = True
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._accepting.cancel()
+        self._listener.close()
+        await super().shutdown(sockets)
+
+    async def _serve_one(self, accepted: socket.socket, place: Place) -> None:
+        context = self._context()
+        transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
+            partial(Connection, place, self.config, self),
+            accepted,
+            ssl=context,
+            ssl_handshake_timeout=limits.SERVE_ARRIVAL_SECONDS if context else None,
+        )
+        try:
+            await connection.has_ended.wait()
+        finally:
+            transport.abort()

@@ -1,0 +1,119 @@
+"""Places of connections: whoever comes in crowds leaves room for others."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cleave.front.places import ANYONE, Place, Places
+
+
+class Crowd:
+    """Connections; `closed` are those that were asked to end, in order."""
+
+    def __init__(self, most: int, waiting: int) -> None:
+        self.places = Places(most, waiting)
+        self.closed: list[Place] = []
+
+    def enter(self, address: str = "192.0.2.1") -> Place:
+        place = self.places.enter(address, lambda: self.closed.append(place))
+        return place
+
+    def taken(self, user: str) -> int:
+        """Enter and take, until one is refused."""
+        count = 0
+        while self.enter().take(user):
+            count += 1
+        return count
+
+
+def test_a_user_gets_half_at_most_and_the_next_a_share_of_what_is_left() -> None:
+    crowd = Crowd(256, 10)
+    assert [crowd.taken(user) for user in "abc"] == [128, 64, 32]
+    assert crowd.enter().take("d")
+
+
+def test_users_who_come_together_get_the_same() -> None:
+    crowd = Crowd(300, 10)
+    taken = [user for _ in range(150) for user in "ab" if crowd.enter().take(user)]
+    assert (taken.count("a"), taken.count("b")) == (100, 100)
+
+
+def test_a_user_who_ends_some_gets_others() -> None:
+    crowd = Crowd(4, 10)
+    first = crowd.enter()
+    assert first.take("a")
+    assert crowd.taken("a") == 1
+    first.give_back()
+    assert crowd.taken("a") == 1
+
+
+def test_anyone_takes_all() -> None:
+    assert Crowd(32, 40).taken(ANYONE) == 32
+
+
+def test_silent_connections_push_each_other_out_and_keep_nobody_out() -> None:
+    crowd = Crowd(2, 100)
+    silent = [crowd.enter() for _ in range(300)]
+    assert crowd.closed == silent[:200]
+    newcomer = crowd.enter()
+    assert crowd.closed == silent[:201]
+    assert newcomer.take("a")
+
+
+@pytest.mark.parametrize("crowded", ["198.51.100.7", "2001:db8::"])
+def test_the_address_with_most_loses(crowded: str) -> None:
+    """Of IPv6 all addresses of one network: whoever has one may use all."""
+    crowd = Crowd(2, 10)
+    patient = crowd.enter("192.0.2.9")
+    many = [crowd.enter(f"{crowded}{number}" if ":" in crowded else crowded) for number in range(50)]
+    assert patient not in crowd.closed
+    assert crowd.closed == many[:41]
+
+
+def test_users_connections_are_not_closed_for_silent_ones() -> None:
+    crowd = Crowd(10, 4)
+    mine = [crowd.enter() for _ in range(4)]
+    assert all(each.take("a") for each in mine)
+    for _ in range(50):
+        crowd.enter()
+    assert not {*mine} & {*crowd.closed}
+
+
+def test_work_that_outlives_its_connection_keeps_its_place() -> None:
+    crowd = Crowd(1, 10)
+    first = crowd.enter()
+    assert first.take(ANYONE)
+    first.leave()
+    assert not crowd.enter().take(ANYONE)
+    first.give_back()
+    assert crowd.enter().take(ANYONE)
+
+
+def test_no_place_is_lost_or_given_twice() -> None:
+    source, crowd = random.Random(5), Crowd(9, 7)
+    there: list[Place] = []
+    mine: dict[Place, str] = {}
+    for _ in range(5_000):
+        place = (
+            source.choice(there) if there and source.random() < 0.7 else crowd.enter(f"192.0.2.{source.randrange(4)}")
+        )
+        if place not in there:
+            there.append(place)
+        if place in mine and source.random() < 0.5:
+            place.give_back()
+            del mine[place]
+        elif place not in mine and place not in crowd.closed and source.random() < 0.7:
+            user = source.choice("abc")
+            held, free = list(mine.values()).count(user), 9 - len(mine)
+            assert place.take(user) == (held < free)
+            mine |= {place: user} if held < free else {}
+        else:
+            place.leave()
+            place.give_back()
+            mine.pop(place, None)
+        for each in {*there} & {*crowd.closed} - mine.keys() | {place} - mine.keys():
+            each.leave()
+            there.remove(each)
+        assert len(there) - len(mine) <= 7
