@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+from cleave.objects.retention import Retention
 from cleave.objects.storage import Storage, StoreError
 from cleave_shared import limits
 
@@ -58,6 +59,9 @@ class Failing:
                 self._storage.delete([name])
             else:
                 self._change(lambda each=name: self._storage.delete([each]))  # type: ignore[misc]
+
+    def retention(self) -> Retention | None:
+        return self._storage.retention()
 
     def link(self, name: str, seconds: int) -> str:
         return self._storage.link(name, seconds)

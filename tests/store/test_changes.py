@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import compact, delete, signed_record, update
+from cleave.maintain.changes import OldVersions, compact, delete, signed_record, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
@@ -259,13 +260,17 @@ def test_a_record_is_signed_and_says_what_is_gone(
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "erasure.md").read_text()
     recipe = page.partition("```python\n")[2].partition("```")[0]
-    file, keeps = tmp_path / "erased.json", []
-    for place in (world.tables.places[0], "s3://bucket"):
-        file.write_bytes(signed_record(world.key, before, changed, done.manifest, place, 30))
+    file, ends = tmp_path / "erased.json", []
+    for stated in (None, 30):
+        record, unsure = signed_record(
+            world.key, before, changed, done.manifest, OldVersions.of(world.tables.stores, stated)
+        )
+        file.write_bytes(record)
         exec(recipe)  # noqa: S102 - ours
         found = json.loads(file.read_text())
-        keeps.append(found["restorable_until"][:10] > found["at"][:10])
-    assert keeps == [False, True]
+        later = datetime.fromisoformat(found["restorable_until"]) - datetime.fromisoformat(found["at"])
+        ends.append((found["restorable_source"], later.days, unsure))
+    assert ends == [("store", 0, ""), ("user", 30, "")], "a folder keeps no old versions"
     assert (found["rows_deleted"], found["rows_left"]) == (changed.rows, done.manifest.rows)
     gone = {each["name"] for each in found["objects_gone"]}
     plain = {each.plain.name for each in before.segments if each.plain}
@@ -284,7 +289,7 @@ def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
     again, found, opened = delete(world.tables, "trial", where, Silent())
     assert opened is not None
     assert (again.rows, again.repeated, found, opened.manifest) == (first.rows, True, before, done.manifest)
-    assert signed_record(world.key, found, again, opened.manifest, "s3://b", 30)
+    assert signed_record(world.key, found, again, opened.manifest, OldVersions(30))
     world.tables.sweep(done)
     again, _, opened = delete(world.tables, "trial", where, Silent())
     assert (again.rows, again.repeated, opened) == (0, True, None)

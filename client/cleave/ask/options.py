@@ -199,8 +199,14 @@ class Deleting(Changing, total=False):
         str | Path | None, Flag(None, "--record FILE", "Write a signed record of the deletion to a new file.")
     ]
     old_version_days: Annotated[
-        int,
-        Flag(30, "--old-version-days N", "With --record: days the bucket keeps old versions.", int, advanced=True),
+        int | None,
+        Flag(
+            None,
+            "--old-version-days N",
+            "With --record: days the bucket keeps old versions. Default: as its lifecycle says.",
+            int,
+            advanced=True,
+        ),
     ]
 
 

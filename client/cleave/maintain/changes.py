@@ -3,9 +3,9 @@
 A change of sensitive columns alone leaves the plain objects as they are. Any other reveals to the plain place which
 rows changed. It needs the owner's consent where the condition reads other than plain columns.
 
-The signed record of a deletion says what was deleted, and until when it can still be restored. It has counts, and names
-and digests of the sealed objects that are gone; nothing of a row, not even a digest: those can be guessed.
-docs/erasure.md says how anyone verifies it with the owner's public key.
+The signed record of a deletion says what was deleted, until when it can still be restored, and where that is known
+from. It has counts, and names and digests of the sealed objects that are gone; nothing of a row, not even a digest:
+those can be guessed. docs/erasure.md says how anyone verifies it with the owner's public key.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
+from cleave.objects.locate import Stores
+from cleave.objects.retention import Retention, end_of
 from cleave.store.compacting import merges
 from cleave.store.manifest import Manifest, Object, now
 from cleave.store.reader import Opened
@@ -235,16 +237,43 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
     return rewrite(tables, opened, opened.manifest, pieces, "compact", [], progress)
 
 
+@dataclass(frozen=True, slots=True)
+class OldVersions:
+    """How long old versions of deleted objects stay: what the user states, else what each store's rules say.
+
+    `retentions`: None for a store whose rules cannot be read.
+    """
+
+    stated: int | None
+    retentions: tuple[tuple[str, Retention | None], ...] = ()
+
+    @classmethod
+    def of(cls, stores: Stores, stated: int | None) -> OldVersions:
+        read = () if stated is not None else tuple((each.location, each.retention()) for each in stores.apart())
+        return cls(stated, read)
+
+    def until(self, names: Collection[str], start: datetime.datetime) -> tuple[datetime.datetime | None, str, str]:
+        """Return the end (None: for ever, or unknown), its source, and what the user should know of it."""
+        if self.stated is not None:
+            return end_of(self.stated, start), "user", ""
+        ends = []
+        for location, retention in self.retentions:
+            if retention is None:
+                return None, "unknown", f"states no end of old versions: the rules of {location} cannot be read"
+            if (days := retention.days(names)) is None:
+                return None, "store", f"states that {location} keeps old versions for ever: no rule removes them"
+            ends.append(end_of(days, start))
+        return max(ends), "store", ""
+
+
 def signed_record(
-    key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, place: str, old_version_days: int
-) -> bytes:
-    """Return the record as JSON. `place`: the sensitive store; a folder keeps no old versions."""
+    key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, old_versions: OldVersions
+) -> tuple[bytes, str]:
+    """Return the record as JSON, and what its user should know of the end that it states."""
     left = after.objects()
-    at = datetime.datetime.now(datetime.UTC)
-    keeps = "://" in place
-    until = at + datetime.timedelta(days=old_version_days if keeps else 0)
+    until, source, unsure = old_versions.until(before.objects() - left, datetime.datetime.now(datetime.UTC))
     record: dict[str, Any] = {
-        "record": "cleave deletion 1",
+        "record": "cleave deletion 2",
         "key_id": key.key_id,
         "table": before.table,
         "table_id": before.table_id,
@@ -253,12 +282,13 @@ def signed_record(
         "rows_deleted": changed.rows,
         "rows_left": after.rows,
         "objects_gone": [each.model_dump() for each in _sealed(before) if each.name not in left],
-        "restorable_until": until.isoformat(timespec="seconds"),
+        "restorable_until": until and until.isoformat(timespec="seconds"),
+        "restorable_source": source,
     }
     signing = key.signing_key()
     signature = signing.sign(message(record)).hex()
     public = encoded(signing.public_key().public_bytes_raw())
-    return json.dumps({**record, "public_key": public, "signature": signature}, indent=2).encode() + b"\n"
+    return json.dumps({**record, "public_key": public, "signature": signature}, indent=2).encode() + b"\n", unsure
 
 
 def message(record: dict[str, Any]) -> bytes:

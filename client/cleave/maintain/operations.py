@@ -46,7 +46,7 @@ from cleave.maintain.facts import (
 )
 from cleave.table.progress import Progress, bars
 from cleave.text.quantities import counted
-from cleave_shared.errors import CleaveWarning, InputError, ServiceError
+from cleave_shared.errors import CleaveWarning, InputError, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from cleave.store.tables import Tables
 
 _LONGEST_BATCH = 200  # characters of a name
+_MOST_DAYS = 36_500
 _SECONDS = 600.0  # to list or show tables
 _CONTINUES = "run it again to continue from there"
 
@@ -321,7 +322,7 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
 
     `where`: an expression over the row, of columns of any kind. `dry_run`: change nothing. `yes`: required where the
     plain place learns which rows went, by a condition that reads other than plain columns. `record`: a new file for
-    the signed record; `old_version_days`: how long the bucket keeps old versions.
+    the signed record. `old_version_days`: how long the bucket keeps old versions; else its lifecycle is read.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
@@ -334,14 +335,20 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     path = None if settings["record"] is None or settings["dry_run"] else Path(settings["record"])
     if path is not None and names_file(path):
         raise InputError(f"{path}: already exists", hint="name another file, or move this one away first")
+    days = settings["old_version_days"]
+    if days is not None and not 0 <= days <= _MOST_DAYS:
+        raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
     with _working(settings, after=_CONTINUES) as (tables, progress):
+        # read before anything is changed
+        old_versions = None if path is None else changes.OldVersions.of(tables.stores, days)
         changed, before, done = changes.delete(
             tables, name, where, progress, dry_run=settings["dry_run"], yes=settings["yes"]
         )
-        if path is not None and done is not None:
-            place, days = tables.places[0], settings["old_version_days"]
-            record = changes.signed_record(tables.key, before, changed, done.manifest, place, days)
+        if path is not None and done is not None and old_versions is not None:
+            record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)
             write_atomically(path, record, error=InputError)
+            if unsure:
+                (settings["say"] or _warn)(f"{path}: {unsure}")
         if done is not None:  # now: until then a call that was stopped can be repeated for its record
             tables.sweep(done)
     return changed

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cleave.files import expanded
+from cleave.objects.retention import Retention
 from cleave.objects.storage import (
     ConflictError,
     ForeignError,
@@ -228,6 +229,9 @@ class Folder:
     def delete(self, names: Iterable[str]) -> None:
         with self._translated("deleted"):
             folder_store.delete(str(self._root), map(checked, names))
+
+    def retention(self) -> Retention:
+        return Retention(keeps=False)
 
     def link(self, name: str, seconds: int) -> str:  # noqa: ARG002 - a path does not expire
         return (self._root / checked(name)).as_uri()

@@ -31,6 +31,7 @@ from botocore.exceptions import ConnectionError as S3ConnectionError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
+from cleave.objects.retention import Retention, of_bucket
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
 from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of, session_ends
 from cleave.transport.bounded import WrongAnswerError
@@ -66,6 +67,7 @@ _UNKEPT = "two writers could lose each other's rows there: use a store that docs
 _LONGEST_CODE = 60
 _READS = 3
 _PART_BYTES = 8 << 20  # of an answer that are read at once
+_NOT_TOLD = (403, 405, 501)  # no right to read the bucket's rules, or a service without them
 _GONE = "NoSuchKey"  # of status 404: a page, or a bucket that is not there, has it too
 _MISSING = 404
 _CONFLICTS = (412, 409)
@@ -139,6 +141,26 @@ class Bucket:
                 code = _word(failed[0].get("Code")) if failed else "it does not name them"
                 hint = _HINTS.get(code, _AGAIN) if failed else _NOT_S3
                 raise StoreError(f"{self.location}: {left} objects could not be deleted ({code})", hint=hint)
+
+    def retention(self) -> Retention | None:
+        try:
+            versioning = self._try(lambda: self._client.get_bucket_versioning(Bucket=self._bucket))
+            if "Status" not in versioning:  # never switched on: a bucket that was switched off keeps what it has
+                return Retention(keeps=False)
+            return of_bucket(self._prefix, self._try(self._lifecycle))
+        except StoreError as error:
+            if error.status in _NOT_TOLD:
+                return None
+            raise
+
+    def _lifecycle(self) -> list[dict[str, Any]]:
+        try:
+            rules: list[dict[str, Any]] = self._client.get_bucket_lifecycle_configuration(Bucket=self._bucket)["Rules"]
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "NoSuchLifecycleConfiguration":
+                raise
+            return []
+        return rules
 
     def link(self, name: str, seconds: int) -> str:
         return self._link("get_object", self._object(name), seconds)

@@ -6,6 +6,7 @@
     exists    whether there is such a place
     sizes     in bytes of what is there, by name, under a prefix; `names` without them
     delete    objects, whether they are there or not
+    retention how long what was deleted can be brought back
     link      a URL by which a service may read one object for a while; put_link, one by which it may write a new one
 
 An object is there whole or not at all, and once written it stays as it is. Names are ours: letters, digits and `/ . -`.
@@ -17,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from cleave.objects.retention import Retention
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, ServiceError
 
@@ -111,6 +113,10 @@ class Storage(Protocol):
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...
+
+    def retention(self) -> Retention | None:
+        """How long old versions of objects stay. None: these credentials may not read the store's rules."""
+        ...
 
     def link(self, name: str, seconds: int) -> str:
         """A URL that gives its holder this object, for `seconds` where the store can limit it."""
