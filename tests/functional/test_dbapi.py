@@ -20,7 +20,7 @@ import pytest
 import cleave
 from cleave.api.errors import translated
 from cleave.processes.deadline import OutOfTime
-from cleave.sql.parameters import bound
+from cleave.sql.read import read_statement
 from cleave_shared import errors
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
@@ -207,7 +207,7 @@ VALUES: list[Any] = [
 def test_a_parameter_comes_out_of_duckdb_as_it_went_in(oracle: duckdb.DuckDBPyConnection, value: object) -> None:
     """Between a text with a ? in it and comments with one, which are none."""
     sql = "SELECT 'ä?', ? /* ? */, $$?$$, e'\\'?', \"?\" -- ?\nFROM (SELECT 1 AS \"?\")"
-    row = in_duckdb(oracle, bound(sql, [value]))
+    row = in_duckdb(oracle, read_statement(sql, [value]).sql)
     assert (row[0], row[2], row[3], row[4]) == ("ä?", "?", "'?", 1)
     expected = value.item() if isinstance(value, np.generic) else value
     assert row[1] == expected
@@ -218,15 +218,15 @@ def test_a_parameter_comes_out_of_duckdb_as_it_went_in(oracle: duckdb.DuckDBPyCo
 
 
 def test_not_a_number_is_one_too(oracle: duckdb.DuckDBPyConnection) -> None:
-    assert math.isnan(in_duckdb(oracle, bound("SELECT ?", [math.nan]))[0])
+    assert math.isnan(in_duckdb(oracle, read_statement("SELECT ?", [math.nan]).sql)[0])
 
 
 @pytest.mark.parametrize(
-    "value", ["\0", Decimal("NaN"), [1], {"a": 1}, object(), 1j, datetime.time(1, tzinfo=datetime.UTC)]
+    "value", ["\0", "\ud800", Decimal("NaN"), [1], {"a": 1}, object(), 1j, datetime.time(1, tzinfo=datetime.UTC)]
 )
 def test_what_has_no_literal_is_refused_without_quoting_it(value: object) -> None:
     with pytest.raises(errors.QueryRefused, match=r"^parameter 2: this .* has no literal in SQL$"):
-        bound("SELECT ?, ?", [1, value])
+        read_statement("SELECT ?, ?", [1, value])
 
 
 def test_parameters_reach_the_question(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection) -> None:

@@ -287,7 +287,7 @@ def test_groups_that_need_more_memory_are_refused(world: World) -> None:
         if isinstance(plan, QueryPlan):
             refused(lambda: Halves(table, plan))
         else:
-            refused(lambda: run_select(table, "t", plan.sql, plan.types, lambda: 60.0))
+            refused(lambda: run_select(table, "t", plan.runs, plan.types, lambda: 60.0))
 
 
 def test_too_little_memory_is_told(world: World) -> None:

@@ -70,7 +70,7 @@ def plan(sql: str, t: Schema, table: str = "t") -> LocalPlan:
 def test_is_answered_here(sql: str, t: Schema) -> None:
     made = plan_query(sql, t, "t", others={"wards": WARDS})
     if isinstance(made, LocalPlan):
-        assert made.sql == sql
+        assert made.statement.text == sql
         assert {output.source for output in made.outputs} == {"local"}
         assert made.reason
         assert len(made.types) == len(made.outputs)
@@ -106,7 +106,7 @@ def test_is_answered_here(sql: str, t: Schema) -> None:
         ("SELECT * FROM t, read_text('/etc/passwd')", "read_text() reads"),
         ("SELECT * FROM glob('*')", "glob() reads"),
         ("SELECT DISTINCT (SELECT content FROM read_text('/etc/passwd')) FROM t", "read_text() reads"),
-        ("FROM t SELECT (FROM parquet_metadata('x'))", "parquet_metadata() reads"),
+        ("FROM t SELECT (FROM parquet_metadata('x'))", "no function PARQUET_METADATA"),
         # what differs from call to call, or tells of this machine
         ("SELECT random() FROM t", "random"),
         ("SELECT DISTINCT ward FROM t ORDER BY random()", "random"),
@@ -114,10 +114,10 @@ def test_is_answered_here(sql: str, t: Schema) -> None:
         ("SELECT DISTINCT getenv('HOME') FROM t", "getenv"),
         ("SELECT system.main.current_setting('threads') FROM t", "current_setting"),
         ("SELECT DISTINCT current_user FROM t", "current_user"),
-        ("SELECT DISTINCT version() FROM t", "version"),
-        ("SELECT MAX(version()), AVG(age) FROM t", "version() is about the database"),
-        ("SELECT SUM(age) FROM t WHERE ward = pg_get_viewdef(1)", "pg_get_viewdef() is about the database"),
-        ("SELECT DISTINCT pg_get_viewdef(1) FROM t", "pg_get_viewdef"),
+        ("SELECT DISTINCT version() FROM t", "no function VERSION"),
+        ("SELECT MAX(version()), AVG(age) FROM t", "no function VERSION"),
+        ("SELECT SUM(age) FROM t WHERE ward = pg_get_viewdef(1)", "no function PG_GET_VIEWDEF"),
+        ("SELECT DISTINCT pg_get_viewdef(1) FROM t", "no function PG_GET_VIEWDEF"),
         ("SELECT DISTINCT nextval('x') FROM t", "nextval"),
         ("SELECT reservoir_quantile(age, 0.5) OVER () FROM t", "reservoir_quantile"),
         # no SELECT, or no value
@@ -137,7 +137,7 @@ def test_is_answered_here(sql: str, t: Schema) -> None:
         ("PIVOT t ON ward", "SELECT"),
         # what DuckDB does not understand either
         ("SELECT DISTINCT wardd FROM t", 'column "wardd" not found'),
-        ("SELECT DISTINCT nosuch(ward) FROM t", "nosuch"),
+        ("SELECT DISTINCT nosuch(ward) FROM t", "no function NOSUCH"),
         ("SELECT FROM WHERE", "syntax error"),
     ],
 )

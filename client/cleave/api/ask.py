@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Data
     from cleave.ask.session import Session
+    from cleave.sql.read import Statement
 
 
 class UndecidedWarning(UserWarning):
@@ -154,9 +155,9 @@ def session_over(data: Data | None, asking: Asking) -> Session:
     return open_session(table, others, asking, embedded_services, bars(asking["progress"]))
 
 
-def ask(session: Session, sql: str, asking: Asking, started: float) -> Result:
+def ask(session: Session, question: str | Statement, asking: Asking, started: float) -> Result:
     """Answer one question over an open session; warn, at the line that called the API, of what stays undecided."""
-    planned = session.plan(sql, cloud_only=asking["cloud_only"])
+    planned = session.plan(question, cloud_only=asking["cloud_only"])
     if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read
     answer = session.ask(planned, question_options(asking), asking["timeout"], strict=asking["strict"])

@@ -22,9 +22,10 @@ from cleave.api.ask import ask, session_over
 from cleave.api.errors import InterfaceError, NotSupportedError, translated
 from cleave.api.result import Result
 from cleave.ask.options import Asking, complete, question_options, stated
-from cleave.sql.parameters import bound
+from cleave.sql.read import Statement, read_statement
 from cleave.table.schema import Schema
 from cleave.table.types import decimals_of, digits_of
+from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
@@ -108,10 +109,10 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, sql: str) -> Result:
+    def _ask(self, statement: Statement) -> Result:
         started = time.perf_counter()
         with translated():
-            return ask(self._opened(), sql, self._asking, started)
+            return ask(self._opened(), statement, self._asking, started)
 
     def _opened(self) -> Session:
         if self._session is None:
@@ -135,8 +136,10 @@ class Cursor:
         self._opened()
         self._result, self._rows, self._next = None, [], 0
         with translated():
-            sql = bound(operation, parameters or ())
-        result = self.connection._ask(sql)
+            if not isinstance(operation, str):
+                raise QueryRefused(f"a statement is text, not {type(operation).__name__}")
+            statement = read_statement(operation, parameters or ())
+        result = self.connection._ask(statement)
         self._result, self._rows = result, result.rows
         return self
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from cleave.ask.works import Cost, Way, Work, cost_of, groups_of, least_of_rows, rows_work, work_of
 from cleave.sql.plan import LocalPlan
 from cleave.sql.planner import Planner
-from cleave.sql.read import Statement, read_statement
+from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
 from cleave.sums.cellwise import KeptTotals, StoredPlan, SummedRows, stored_plan, too_much
 from cleave.sums.scan import answer_of_scan, most_groups, too_large
@@ -141,13 +141,13 @@ class Chooser:
     def _over_totals(self, plan: LocalPlan, planner: Planner) -> LocalPlan:
         """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
 
-        def answered(table: str, sql: str) -> StoredPlan | None:
+        def answered(table: str, select: Statement) -> StoredPlan | None:
             stored = self.tables.get(table.lower())
             if stored is None:
                 return None
             measures = stored.manifest.measures
             sums = KeptTotals(measures, stored.manifest.by, NO_PLAIN)
-            with closing(Planner(read_statement(sql), stored.schema, table, {})) as inner:
+            with closing(Planner(select, stored.schema, table, {})) as inner:
                 try:
                     cut = inner.cut(sums, cloud_only=True)
                     inner_plan = stored_plan(cut, sums, measures, whose=bool(stored.parties))
@@ -185,7 +185,7 @@ class Chooser:
         """The ways of the question that `plan` answers, the one it goes first."""
         cloud_only = isinstance(plan, StoredPlan) and plan.cloud_only
         mine = name_of(plan)
-        others = [each for each in self.plans(read_statement(plan.sql)) if name_of(each) != mine]
+        others = [each for each in self.plans(plan.statement) if name_of(each) != mine]
         ways = [Way(mine, self.cost(plan, pad=pad), True, self._why(plan, others, cloud_only=cloud_only))]
         ways += [
             Way(name_of(each), self.cost(each, pad=pad), False, self._why_not(plan, each, cloud_only=cloud_only))

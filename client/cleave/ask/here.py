@@ -7,6 +7,7 @@ no key file is needed.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ckks.secret_key import SecretKey
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.sql.read import Statement
     from cleave.sql.split import Halves
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
@@ -51,7 +53,7 @@ class HereSource(Source):
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
-        self._plans: dict[tuple[str, bool], QueryPlan | LocalPlan] = {}  # the one asked for last comes last
+        self._plans: dict[tuple[str, str, bool], QueryPlan | LocalPlan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
@@ -60,21 +62,23 @@ class HereSource(Source):
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
 
-    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """Plan a question, or return its plan of a moment ago, unless the question reads the clock."""
-        query = (sql, cloud_only)
-        plan = self._plans.pop(query, None) or self._planned(sql, cloud_only=cloud_only)
-        if not any(name in sql.lower() for name in TODAY):
+        tree = json.dumps(statement.tree)  # which holds the values of parameters
+        query = (statement.text, tree, cloud_only)
+        plan = self._plans.pop(query, None) or self._planned(statement, cloud_only=cloud_only)
+        if not any(name in tree.lower() for name in TODAY):
             self._plans[query] = plan
             while len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
         return plan
 
-    def _planned(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def _planned(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         others = {each.name: each.schema for each in self._others}
-        from cleave.sql.planner import plan_query  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
+        from cleave.sql.planner import Planner  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
 
-        return plan_query(sql, self._lazy.schema, self.name, cloud_only=cloud_only, others=others)
+        with contextlib.closing(Planner(statement, self._lazy.schema, self.name, others)) as planner:
+            return planner.plan(cloud_only=cloud_only)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:
         from cleave.ask.here_facts import describe_here  # noqa: PLC0415

@@ -28,7 +28,7 @@ from cleave.processes.deadline import Deadline
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleasedTotals, ReleaseHead, open_totals, place_of, read_head
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner, names_in
-from cleave.sql.read import Statement, read_statement
+from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
 from cleave.store.cells import Cells
 from cleave.store.identity import Identity
@@ -157,9 +157,8 @@ class ReleaseSource(Source):
         release = self._opened.get(name.lower())
         return sum(release.totals.rows) if release else None
 
-    def plan(self, sql: str, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
+    def plan(self, statement: Statement, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
         """Raises QueryRefused for what the totals do not answer."""
-        statement = read_statement(sql)
         name = self._named(statement)
         release = self._release(name)
         sums = KeptTotals(release.measures, release.totals.by, _TOTALS_ALONE)

@@ -28,10 +28,11 @@ from cleave.table.schema import Schema
 from cleave.table.table import run_select
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
-from cleave_shared.errors import CleaveError, InputError, QueryRefused, Undecided, UsageError
+from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
+    from cleave.sql.read import Statement
 
 
 T = TypeVar("T")
@@ -73,36 +74,35 @@ class Session:
         """Have the next question answered over the newest version of the stored tables `names`."""
         self._run(lambda _: self.source.renew(names))
 
-    def plan(self, sql: str, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
+    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Decide for each output which way answers it. Reads no rows and sends nothing.
 
         `cloud_only`: what only rows here answer is refused. Raises QueryRefused, InputError for what is no text, and
         what reading a stored table's list of cells may.
         """
-        if not isinstance(sql, str):
-            raise InputError(f"a query is text, not {type(sql).__name__}", hint="one SELECT over the table")
+        statement = _read(question)
         try:
-            return self._run(lambda _: self.source.plan(sql, cloud_only=cloud_only))
+            return self._run(lambda _: self.source.plan(statement, cloud_only=cloud_only))
         except QueryRefused as error:
             with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
-                point(error, sql, self._names(sql))
+                point(error, statement.text, self._names(statement))
             raise
 
-    def _names(self, sql: str) -> list[str]:
+    def _names(self, statement: Statement) -> list[str]:
         """Columns of the tables that a statement names: those of others are not for everyone who may ask it."""
         from cleave.sql.planner import names_in  # noqa: PLC0415 - as `point`
-        from cleave.sql.read import read_statement  # noqa: PLC0415
 
         try:
-            named = {each.lower() for each in names_in(read_statement(sql))[0]}
+            named = {each.lower() for each in names_in(statement)[0]}
         except QueryRefused:
             named = set()
         named.add(self.name.lower())
         return [name for table, schema in self.schemas.items() if table.lower() in named for name in schema.names]
 
-    def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
+    def ways(self, question: str | Statement) -> Sequence[QueryPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""
-        return self._run(lambda _: self.source.ways(sql))
+        statement = _read(question)
+        return self._run(lambda _: self.source.ways(statement))
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
         """Describe what the query would send and read, where, and what it would reveal. Raises InputError,
@@ -175,6 +175,13 @@ class Session:
         self.close()
 
 
+def _read(question: str | Statement) -> Statement:
+    """Parse a question that is still text. Raises QueryRefused, InputError."""
+    from cleave.sql.read import Statement, read_statement  # noqa: PLC0415 - as `point`
+
+    return question if isinstance(question, Statement) else read_statement(question)
+
+
 def finished(sums: GroupSums, question: Question) -> Result:
     """The answer to a plan that was cut. Raises CheckFailed where two sources report different groups."""
     from cleave.finish import finish  # noqa: PLC0415 - see import_finish
@@ -219,7 +226,7 @@ def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Resul
     with source.load(plan, question) as loaded:
 
         def run() -> list[list[object]]:
-            return run_select(loaded.table, loaded.name, plan.run or plan.sql, plan.types, deadline.left)
+            return run_select(loaded.table, loaded.name, plan.runs, plan.types, deadline.left)
 
         with question.clock.stage("local"):
             # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted

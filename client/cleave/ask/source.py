@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.finish import ResultTable
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.sql.read import Statement
     from cleave.sql.rejoin import Members, Texts
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
@@ -113,13 +114,13 @@ class Source(Protocol):
         """Have the next question answered over the newest versions of the tables `names`."""
         return
 
-    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """Raises QueryRefused."""
         ...
 
-    def ways(self, sql: str) -> Sequence[QueryPlan | LocalPlan]:
+    def ways(self, statement: Statement) -> Sequence[QueryPlan | LocalPlan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""
-        return [self.plan(sql, cloud_only=False)]
+        return [self.plan(statement, cloud_only=False)]
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description: ...
 

@@ -29,7 +29,7 @@ from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import names_in
-from cleave.sql.read import Statement, read_statement
+from cleave.sql.read import Statement
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
 from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
@@ -159,16 +159,14 @@ class StoredSource(Source):
         held = self._held.get(name.lower())
         return held.manifest.rows if held else None
 
-    def plan(self, sql: str, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
         cells may.
         """
-        statement = read_statement(sql)
         names, whose = self._named(statement)
         return self.chooser(names, whose=whose).chosen(statement, cloud_only=cloud_only)
 
-    def ways(self, sql: str) -> list[StoredPlan | LocalPlan]:
-        statement = read_statement(sql)
+    def ways(self, statement: Statement) -> list[StoredPlan | LocalPlan]:
         names, whose = self._named(statement)
         return self.chooser(names, whose=whose).plans(statement)
 
@@ -252,7 +250,7 @@ class StoredSource(Source):
         from cleave.sums.job import job_of  # noqa: PLC0415 - boto3 takes 120 ms
 
         stored = self._at(plan.table, whose=plan.whose)
-        return job_of(self._stores.sensitive, self._tables.folder(plan.table), stored, machine, plan.sql)
+        return job_of(self._stores.sensitive, self._tables.folder(plan.table), stored, machine, plan.statement.sql)
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)

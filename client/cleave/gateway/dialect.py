@@ -7,11 +7,12 @@ functions of MySQL, and one with names in backticks is translated.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final, cast
 
-from sqlglot import TokenType, exp, parse
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
@@ -28,15 +29,32 @@ Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | 
 Variables = Mapping[str, object]
 
 
-def parsed(sql: str) -> exp.Expr | None:
-    """The one statement of `sql`, read as MySQL's; None where it is not MySQL's. Raises QueryRefused for several."""
+def parsed(sql: str, parameters: Sequence[Parameter] = ()) -> exp.Expr | None:
+    """The one statement of `sql`, read as MySQL's, with a literal in the place of each `?`; None where it is not
+    MySQL's. Raises QueryRefused for several, and where placeholders and parameters differ in number.
+    """
     try:
-        statements = [each for each in parse(sql, read="mysql") if each is not None]
+        tokens = MySQL().tokenize(sql)
+        places = [place for place, each in enumerate(tokens) if each.token_type == TokenType.PLACEHOLDER]
+        if len(places) != len(parameters):
+            count = len(parameters)
+            raise QueryRefused(f"the statement has {len(places)} placeholders, and {count} parameters were sent")
+        for place, value in reversed(list(zip(places, parameters, strict=True))):
+            tokens[place : place + 1] = _literal(value)
+        statements = [each for each in MySQL().parser().parse(tokens, sql) if each is not None]
     except (SqlglotError, RecursionError, ValueError):
         return None
     if len(statements) > 1:
         raise QueryRefused("there are several statements", hint="send one after the other")
     return statements[0] if statements else None
+
+
+def condition_of(sql: str) -> exp.Expr:
+    """A condition of MySQL's that stands alone. Raises QueryRefused for what is none."""
+    try:
+        return exp.condition(sql, dialect="mysql")
+    except (SqlglotError, RecursionError, ValueError):
+        raise QueryRefused("this condition of SHOW cannot be read") from None
 
 
 def placeholders(sql: str) -> list[int]:
@@ -48,32 +66,27 @@ def placeholders(sql: str) -> list[int]:
     return [token.start for token in tokens if token.token_type == TokenType.PLACEHOLDER]
 
 
-def bound(sql: str, parameters: Sequence[Parameter]) -> str:
-    """`sql` with a literal of MySQL's in the place of each `?`. Raises QueryRefused where their numbers differ."""
-    places = placeholders(sql)
-    if len(places) != len(parameters):
-        raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters were sent")
-    for start, value in reversed(list(zip(places, parameters, strict=True))):
-        sql = f"{sql[:start]}{_literal(value)}{sql[start + 1 :]}"
-    return sql
-
-
-def _literal(value: Parameter) -> str:
+def _literal(value: Parameter) -> list[Token]:
+    """The tokens of a literal. No parser reads the text of a value: it is one token, whatever it holds."""
     match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
+        case None | bool():
+            return MySQL().tokenize({None: "NULL", True: "TRUE", False: "FALSE"}[value])
+        case float() if not math.isfinite(value):
+            return _filled("CAST(? AS DOUBLE)", TokenType.STRING, str(value))
         case int() | Decimal() | float():
-            return f"({value})"
+            return _filled("(-?)" if str(value)[0] == "-" else "(?)", TokenType.NUMBER, str(value).removeprefix("-"))
         case bytes():
-            return f"X'{value.hex()}'"
+            return [Token(TokenType.HEX_STRING, value.hex())]
         case datetime.datetime():
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+            return _filled("CAST(? AS DATETIME)", TokenType.STRING, value.isoformat(sep=" "))
         case datetime.date():
-            return f"DATE '{value.isoformat()}'"
-        case _:
-            return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+            return _filled("CAST(? AS DATE)", TokenType.STRING, value.isoformat())
+    return [Token(TokenType.STRING, value)]
+
+
+def _filled(sql: str, kind: TokenType, text: str) -> list[Token]:
+    tokens = MySQL().tokenize(sql)
+    return [Token(kind, text) if each.token_type == TokenType.PLACEHOLDER else each for each in tokens]
 
 
 def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] | None:
@@ -98,7 +111,10 @@ def system_tables(tree: exp.Expr, database: str | None) -> set[tuple[str, str]] 
 
 
 def translated(tree: exp.Expr, variables: Variables) -> str:
-    """DuckDB's SQL of a statement of MySQL's. Raises QueryRefused for databases and variables that there are not."""
+    """DuckDB's SQL of a statement of MySQL's. A system table is called by both its names.
+
+    Raises QueryRefused for databases and variables that there are not.
+    """
     for function in reversed(list(tree.find_all(exp.Func))):  # those within others first
         if (expression := in_duckdb(function)) is not None:
             function.replace(_named(function, expression))
@@ -126,11 +142,12 @@ def _node(node: exp.Expr, variables: Variables) -> exp.Expr | None:
 def _table(node: exp.Table) -> exp.Expr:
     database = node.db.lower()
     if database in SYSTEM:
-        node.set("db", exp.to_identifier(f"mysql_{database}"))
+        if not node.alias:
+            node.set("alias", exp.TableAlias(this=node.this.copy()))
+        node.set("this", exp.to_identifier(f"{database}.{node.name.lower()}", quoted=True))
     elif database and database != DATABASE:
         raise QueryRefused(f"there is no database {node.db!r}", hint=f"all tables are in {DATABASE!r}")
-    else:
-        node.set("db", None)
+    node.set("db", None)
     node.set("catalog", None)
     return node
 

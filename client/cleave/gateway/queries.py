@@ -1,4 +1,4 @@
-"""Answered queries that are not yet in the audit logs of their tables."""
+"""Queries that are not yet in the audit logs of their tables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ _MOST_ANSWERS: Final = 200  # of one record; those above are only counted
 
 
 class Queries:
-    """Counts by table and user, and time, user and number of rows of the first answers; no SQL and no value."""
+    """Per table: query counts by user; the first 200 queries as (time, user, rows of the answer).
+
+    No SQL and no value. Queries that failed while rows were read are among them, with None in place of rows: which fail
+    may follow from a sealed value.
+    """
 
     def __init__(self) -> None:
         self._users: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._answers: defaultdict[str, list[JsonValue]] = defaultdict(list)
 
-    def add(self, tables: list[str], user: str, rows: int) -> None:
+    def add(self, tables: list[str], user: str, rows: int | None) -> None:
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         for table in tables:
             self._users[table][user] += 1

@@ -15,8 +15,20 @@ import duckdb
 from mysql_mimic.constants import INFO_SCHEMA
 from sqlglot import exp
 
-from cleave.gateway.dialect import DATABASE, SYSTEM, Variables, parsed, system_tables, translated
-from cleave.table.duck import identifier, literal, private
+from cleave.gateway.dialect import (
+    DATABASE,
+    SYSTEM,
+    Parameter,
+    Variables,
+    condition_of,
+    parsed,
+    system_tables,
+    translated,
+)
+from cleave.sql.allowed import named as require_allowed
+from cleave.sql.catalog import selects_of
+from cleave.sql.read import read_statement
+from cleave.table.duck import identifier, private
 from cleave.table.types import decimals_of, digits_of
 from cleave_shared.errors import QueryRefused
 
@@ -36,6 +48,7 @@ _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("information_schema", "plugins"): ("plugin_name", "plugin_version", "plugin_status", "plugin_type"),
     ("information_schema", "processlist"): ("id", "user", "host", "db", "command", "time", "state", "info"),
     ("information_schema", "keywords"): ("word", "reserved"),
+    ("performance_schema", "session_variables"): ("variable_name", "variable_value"),
 }
 _TYPES: Final = {
     "BOOLEAN": "tinyint",
@@ -92,7 +105,7 @@ _SHOW = re.compile(
     r"(?P<kind>CREATE\s+(?:TABLE|DATABASE|SCHEMA|VIEW)|TABLE\s+STATUS|CHARACTER\s+SET|(?:PROCEDURE|FUNCTION)\s+STATUS"
     r"|(?:MASTER|SLAVE|REPLICA|BINARY\s+LOG)\s+STATUS|STORAGE\s+ENGINES|\w+)(?:\s+IF\s+NOT\s+EXISTS)?"
     rf"(?P<names>(?:\s+(?:FROM|IN|FOR))?(?:\s+{_WORD}(?:\.{_WORD})?)?(?:\s+(?:FROM|IN)\s+{_WORD})?)"
-    r"(?:\s+(?:(?P<like>LIKE\s+'(?:[^'\\]|\\.|'')*')|WHERE\s+(?P<where>.+)))?\s*;?\s*",
+    r"(?:\s+(?:LIKE\s+(?P<like>'(?:[^'\\]|\\.|'')*')|WHERE\s+(?P<where>.+)))?\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
 _NAME = re.compile(r"`(?:[^`]|``)+`|'[^']*'|\w+")
@@ -144,8 +157,15 @@ _LISTS: Final = {
         "default_collate_name AS `Default collation`, maxlen AS `Maxlen` FROM information_schema.character_sets"
     ),
 }
+_LISTS["VARIABLES"] = (
+    "SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM performance_schema.session_variables "
+    "ORDER BY variable_name"
+)
 _LISTS["CHARSET"], _LISTS["STORAGE ENGINES"] = _LISTS["CHARACTER SET"], _LISTS["ENGINES"]
 _LISTS["SCHEMAS"] = _LISTS["DATABASES"]
+
+
+_NOT_VARIABLES: Final = frozenset({"database", "user", "connection_id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +176,14 @@ class Reply:
     rows: list[list[str | None]]
 
 
-def answer(sql: str, tables: Tables, variables: Variables) -> Reply | None:
+def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables: Variables) -> Reply | None:
     """Answer a statement that reads system tables alone, or none; None for any other. Raises QueryRefused."""
     if _IS_SHOW.match(sql):
+        if parameters:
+            raise QueryRefused("SHOW takes no parameters", hint="write the value itself")
         return _shown(sql, tables, variables)
-    tree = parsed(sql)
-    if tree is None or not hasattr(tree, "selects"):
+    tree = parsed(sql, parameters)
+    if not isinstance(tree, exp.Query):
         return None
     database = variables.get("database")
     named = system_tables(tree, str(database) if database else None)
@@ -170,14 +192,14 @@ def answer(sql: str, tables: Tables, variables: Variables) -> Reply | None:
     if str(database or "").lower() in SYSTEM:
         for table in tree.find_all(exp.Table):
             if table.name and not table.db:
-                table.set("db", str(database).lower())
-    return _run(translated(tree, variables), named, tables)
+                table.set("db", exp.to_identifier(str(database).lower()))
+    return _run(tree, named, tables, variables)
 
 
 def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
     if described := _DESCRIBE.fullmatch(sql):
         names = [_unquoted(each) for each in _NAME.findall(described[1])]
-        return _columns(names[-1], tables, variables, full=False, condition="")
+        return _columns(names[-1], tables, variables)
     show = _SHOW.fullmatch(sql)
     if show is None:
         if sql.lstrip()[:4].upper() == "SHOW":
@@ -185,43 +207,36 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
         raise QueryRefused("EXPLAIN is not answered here", hint="`cleave plan` shows how a question is answered")
     kind = " ".join(show["kind"].upper().split())
     names = [_unquoted(each) for each in _NAME.findall(show["names"] or "") if each.lower() not in _WORDS]
-    condition = f" WHERE {show['where']}" if show["where"] else ""
+    condition = condition_of(show["where"]) if show["where"] else None
     full = "FULL" in show["full"].upper()
 
-    def listed(select: str, first: str) -> Reply:
-        where = f" WHERE {first} {show['like']}" if show["like"] else condition
-        return _answered(f"SELECT * FROM ({select}) AS listed{where}", tables, variables)
+    def listed(select: exp.Select) -> Reply:
+        return _listed(select, show["like"], condition, tables, variables)
 
     match kind:
         case "TABLES":
             of = (names or [str(variables.get("database") or DATABASE)])[-1].lower()
             more = ", table_type AS `Table_type`" if full else ""
-            name = f"`Tables_in_{of}`"
-            return listed(
-                f"SELECT table_name AS {name}{more} FROM information_schema.tables WHERE table_schema = '{_safe(of)}'",
-                name,
-            )
+            select = _select(f"SELECT table_name{more} FROM information_schema.tables")
+            select.selects[0].replace(exp.alias_("table_name", f"Tables_in_{of}", quoted=True))
+            return listed(select.where(_is("table_schema", of)))
         case "COLUMNS" | "FIELDS" if names:
-            where = f" WHERE `Field` {show['like']}" if show["like"] else condition
-            return _columns(_table_of(names, show["names"]), tables, variables, full=full, condition=where)
+            table = _table_of(names, show["names"])
+            return _columns(table, tables, variables, full=full, like=show["like"], condition=condition)
         case "INDEX" | "INDEXES" | "KEYS":
-            return listed(f"SELECT {_INDEX} FROM information_schema.statistics", "`Key_name`")
+            return listed(_select(f"SELECT {_INDEX} FROM information_schema.statistics"))
         case "TABLE STATUS":
-            return listed(
+            select = _select(
                 "SELECT table_name AS `Name`, engine AS `Engine`, version AS `Version`, row_format AS `Row_format`, "
                 "table_rows AS `Rows`, create_time AS `Create_time`, table_collation AS `Collation`, "
-                "table_comment AS `Comment` FROM information_schema.tables WHERE table_schema = 'cleave'",
-                "`Name`",
+                "table_comment AS `Comment` FROM information_schema.tables WHERE table_schema = 'cleave'"
             )
+            return listed(select)
         case "CREATE TABLE" if names:
             return _create(names[-1], tables)
         case "CREATE DATABASE" | "CREATE SCHEMA":
             created = f"CREATE DATABASE `{DATABASE}` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
             return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, created]])
-        case "VARIABLES":
-            rows = [(name, _text(value)) for name, value in sorted(variables.items()) if name not in _NOT_VARIABLES]
-            values = ", ".join(f"ROW({literal(name)}, {literal(value)})" for name, value in rows)
-            return _variables(values, show["like"], show["where"])
         case "GRANTS":
             user = variables.get("user")
             return Reply([(f"Grants for {user}", "VARCHAR")], [[f"GRANT SELECT ON `{DATABASE}`.* TO `{user}`"]])
@@ -230,38 +245,70 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
     if kind in _EMPTY:
         return Reply([(name, "VARCHAR") for name in _EMPTY[kind]], [])
     if kind in _LISTS:
-        first = re.match(r"SELECT \w+ AS (`[^`]+`)", _LISTS[kind])
-        return listed(_LISTS[kind], first[1] if first else "")
+        return listed(_select(_LISTS[kind]))
     raise QueryRefused(f"SHOW {kind} is not known", hint="SHOW TABLES, SHOW COLUMNS FROM a table")
 
 
-_NOT_VARIABLES: Final = frozenset({"database", "user", "connection_id"})
+def _select(sql: str) -> exp.Select:
+    """A SELECT in this file."""
+    tree = parsed(sql)
+    if not isinstance(tree, exp.Select):
+        raise TypeError(sql)
+    return tree
 
 
-def _variables(values: str, like: str | None, where: str | None) -> Reply:
-    condition = f" WHERE Variable_name I{like}" if like else ""
-    sql = f"SELECT v[1] AS Variable_name, v[2] AS Value FROM (SELECT unnest([{values}]) AS v)"
-    if where:
-        tree = parsed(f"SELECT * FROM listed WHERE {where}")
-        if tree is None:
-            raise QueryRefused("this condition of SHOW cannot be read")
-        clause = tree.args["where"].sql(dialect="duckdb")
-        condition = f" {clause}"
-    return _run(f"SELECT * FROM ({sql}) AS listed{condition}", set(), dict)
+def _is(column: str, value: str) -> exp.Expr:
+    return exp.EQ(this=exp.column(column), expression=exp.Literal.string(value))
 
 
-def _columns(table: str, tables: Tables, variables: Variables, *, full: bool, condition: str) -> Reply:
+def _listed(
+    select: exp.Select, like: str | None, condition: exp.Expr | None, tables: Tables, variables: Variables
+) -> Reply:
+    """Rows of `select` that SHOW's condition holds for, or whose first column its LIKE matches."""
+    whole = exp.select("*").from_(select.subquery("listed"))
+    if condition is not None:
+        whole = whole.where(condition)
+    reply = _run(whole, system_tables(whole, None) or set(), tables, variables)
+    if like is None:
+        return reply
+    pattern = _pattern(like)
+    return Reply(reply.columns, [row for row in reply.rows if pattern.fullmatch(row[0] or "")])
+
+
+_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """The pattern of LIKE, a text of MySQL's in its quotes: % any characters, _ one, each after a backslash itself.
+
+    https://dev.mysql.com/doc/refman/8.0/en/string-literals.html
+    """
+    parts = []
+    for each in re.findall(r"\\.|''|.", text[1:-1], re.DOTALL):
+        plain = _ESCAPES.get(each[1], each[1]) if len(each) > 1 else each
+        parts.append({"%": ".*", "_": "."}.get(each, re.escape(plain)))
+    return re.compile("".join(parts), re.IGNORECASE | re.DOTALL)
+
+
+def _columns(
+    table: str,
+    tables: Tables,
+    variables: Variables,
+    *,
+    full: bool = False,
+    like: str | None = None,
+    condition: exp.Expr | None = None,
+) -> Reply:
     if table.lower() not in map(str.lower, tables()):
         raise QueryRefused(f"there is no table {table!r}", hint="SHOW TABLES lists them")
     middle = ", collation_name AS `Collation`" if full else ""
     more = ", privileges AS `Privileges`, column_comment AS `Comment`" if full else ""
-    return _answered(
-        f"SELECT * FROM (SELECT column_name AS `Field`, column_type AS `Type`{middle}, is_nullable AS `Null`, "
-        f"column_key AS `Key`, column_default AS `Default`, extra AS `Extra`{more} FROM information_schema.columns "
-        f"WHERE lower(table_name) = '{_safe(table.lower())}' ORDER BY ordinal_position) AS listed{condition}",
-        tables,
-        variables,
+    select = _select(
+        f"SELECT column_name AS `Field`, column_type AS `Type`{middle}, is_nullable AS `Null`, column_key AS `Key`, "
+        f"column_default AS `Default`, extra AS `Extra`{more} FROM information_schema.columns ORDER BY ordinal_position"
     )
+    named = exp.EQ(this=exp.Lower(this=exp.column("table_name")), expression=exp.Literal.string(table.lower()))
+    return _listed(select.where(named), like, condition, tables, variables)
 
 
 def _create(table: str, tables: Tables) -> Reply:
@@ -278,34 +325,31 @@ def _create(table: str, tables: Tables) -> Reply:
     return Reply([("Table", "VARCHAR"), ("Create Table", "VARCHAR")], [[name, sql]])
 
 
-def _answered(sql: str, tables: Tables, variables: Variables) -> Reply:
-    """A statement of our own, in MySQL's dialect."""
-    tree = parsed(sql)
-    if tree is None:
-        raise QueryRefused("this condition of SHOW cannot be read")
-    return _run(translated(tree, variables), system_tables(tree, None) or set(), tables)
-
-
-def _run(sql: str, named: set[tuple[str, str]], tables: Tables) -> Reply:
-    """Raises QueryRefused for a table that there is not, and for what DuckDB refuses."""
+def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Tables, variables: Variables) -> Reply:
+    """Answer a SELECT over the system tables `named`. Raises QueryRefused for what a SELECT over tables may not have,
+    and for what DuckDB refuses.
+    """
+    statement = read_statement(translated(tree, variables))
+    columns = {}
+    for database, table in sorted(named):
+        names = _MORE.get((database, table)) or tuple(INFO_SCHEMA.get(database, {}).get(table, ()))
+        if not names:
+            raise QueryRefused(f"there is no table {database}.{table}")
+        columns[f"{database}.{table}"] = names
+    require_allowed(selects_of(statement), columns)
     with private() as connection:
-        for database, table in sorted(named):
-            names = _MORE.get((database, table)) or tuple(INFO_SCHEMA.get(database, {}).get(table, ()))
-            if not names:
-                raise QueryRefused(f"there is no table {database}.{table}")
-            schema = identifier(f"mysql_{database}")
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        for name, names in columns.items():
             types = (f"{identifier(each)} {'BIGINT' if each in _NUMBERS else 'VARCHAR'}" for each in names)
-            connection.execute(f"CREATE TABLE {schema}.{identifier(table)} ({', '.join(types)})")
-            for row in _rows(table, tables):
+            connection.execute(f"CREATE TABLE {identifier(name)} ({', '.join(types)})")
+            for row in _rows(name.partition(".")[2], tables, variables):
                 given = [each for each in names if each in row]
                 marks = ", ".join("?" * len(given))
                 connection.execute(
-                    f"INSERT INTO {schema}.{identifier(table)} ({', '.join(map(identifier, given))}) VALUES ({marks})",
+                    f"INSERT INTO {identifier(name)} ({', '.join(map(identifier, given))}) VALUES ({marks})",
                     [row[each] for each in given],
                 )
         try:
-            answer = connection.sql(sql)
+            answer = connection.sql(statement.sql)
             texts = ", ".join(f"CAST(#{place} AS VARCHAR)" for place, _ in enumerate(answer.columns, 1))
             rows = [list(row) for row in answer.project(texts).fetchall()]
             return Reply(list(zip(answer.columns, map(str, answer.types), strict=True)), rows)
@@ -323,7 +367,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _rows(table: str, tables: Tables) -> list[dict[str, Any]]:
+def _rows(table: str, tables: Tables, variables: Variables) -> list[dict[str, Any]]:
     """The rows of a system table."""
     of = {"table_catalog": "def", "table_schema": DATABASE}
     match table:
@@ -345,6 +389,9 @@ def _rows(table: str, tables: Tables) -> list[dict[str, Any]]:
         case "collations":
             held = {"character_set_name": "utf8mb4", "id": 45, "is_default": "Yes", "is_compiled": "Yes", "sortlen": 1}
             return [{"collation_name": _COLLATION, **held}]
+        case "session_variables":
+            shown = sorted(variables.keys() - _NOT_VARIABLES)
+            return [{"variable_name": name, "variable_value": _text(variables[name])} for name in shown]
         case "engines":
             return [{"engine": "Cleave", "support": "DEFAULT", "comment": "read only", "transactions": "NO"}]
     return []
@@ -384,8 +431,3 @@ def _table_of(names: Sequence[str], written: str) -> str:
 
 def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name[0] in "`'" else name
-
-
-def _safe(text: str) -> str:
-    """`text` between the quotes of a text of MySQL's."""
-    return text.replace("\\", "\\\\").replace("'", "''")

@@ -10,22 +10,24 @@ import contextlib
 import json
 import math
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sqlglot import exp
+
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.source import Options
 from cleave.finish.result import Records, loaded, records
 from cleave.gateway import system
-from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, bound, parsed, translated
+from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, parsed, translated
 from cleave.propose.further import further
-from cleave.sql.parameters import bound as bound_in_duckdb
 from cleave.sql.planner import names_in
-from cleave.sql.read import read_statement
+from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
@@ -87,16 +89,30 @@ _sessions: dict[str, Session] = {}  # the one of this process
 
 
 def answer(channel: Channel, setup: Setup, request: Request) -> None:
-    """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone."""
+    """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone.
+
+    Before a head that is read from stored tables comes a frame with their names, so that they are known however the
+    question ends.
+    """
     rows: Sequence[Sequence[str | None]] = ()
     content = None
+    reads: list[str] = []
+
+    def begin(tables: list[str]) -> None:
+        reads.extend(tables)
+        channel.send([json.dumps({"reads": reads}).encode()])
+
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CleaveWarning)
         try:
-            head, rows, content = _answered(setup, request)
+            head, rows, content = _answered(setup, request, begin)
         except CleaveError as error:
             done = isinstance(error, InputError | QueryRefused)  # after a time-out something may still be at work
             head = {"error": error.message, "hint": error.hint, "done": done}
+        except Exception as error:  # noqa: BLE001 - whatever a client's statement brings about is that statement's error
+            text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
+            warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
+            head = {"error": text, "hint": "write it in another way", "done": not reads}
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
     channel.send([json.dumps(head).encode()])
     if "error" in head:
@@ -120,20 +136,28 @@ def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValu
     channel.send([json.dumps(failed).encode()])
 
 
-def _answered(setup: Setup, request: Request) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
+def _place(error: Exception) -> str:
+    """The line that raised it, without its message, which may quote values."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
+
+
+def _answered(
+    setup: Setup, request: Request, begin: Callable[[list[str]], None]
+) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
+    """`begin` is told the stored tables that are read, before they are."""
     if len(request.sql) > MOST_CHARACTERS:
         raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
     session = _session(setup)
     may = _Allowed(setup, request, session)
-    reads_system = bound(request.sql, request.parameters) if request.parameters else request.sql
-    reply = system.answer(reads_system, may.listed, request.variables)
+    reply = system.answer(request.sql, request.parameters, may.listed, request.variables)
     if reply is not None:
-        head = {"columns": reply.columns, "warnings": [], "tables": [], "rows": len(reply.rows)}
+        head = {"columns": reply.columns, "warnings": [], "rows": len(reply.rows)}
         types = [type_ for _, type_ in reply.columns]
         return head, [_texts(row, types) for row in reply.rows[: request.most]], None
     plan = may.plan()
-    head, rows, content = _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
-    return head | {"tables": session.source.logged(plan)}, rows, content
+    begin(session.source.logged(plan))
+    return _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
 
 
 def _session(setup: Setup) -> Session:
@@ -183,29 +207,29 @@ class _Allowed:
         refusal: QueryRefused | None = None
         if not {"\\", "`"} & set(sql):
             try:
-                return self._planned(bound_in_duckdb(sql, parameters))
+                return self._planned(read_statement(sql, parameters))
             except QueryRefused as error:
                 refusal = error
-        tree = parsed(bound(sql, parameters) if parameters else sql)
+        tree = parsed(sql, parameters)
         if tree is None:
             raise refusal or QueryRefused(
                 "the statement cannot be read", hint="a backslash or a backtick makes it MySQL's"
             )
-        if not hasattr(tree, "selects"):
+        if not isinstance(tree, exp.Query):
             raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
         try:
-            return self._planned(translated(tree, self._request.variables))
+            return self._planned(read_statement(translated(tree, self._request.variables)))
         except QueryRefused as second:
             raise (second if refusal is None or "@" in sql else refusal) from None
 
-    def _planned(self, sql: str) -> QueryPlan | LocalPlan:
-        names, _ = names_in(read_statement(sql))
+    def _planned(self, statement: Statement) -> QueryPlan | LocalPlan:
+        names, _ = names_in(statement)
         self._session.renew(names)
         try:
             for name in names:
                 if name not in self:
                     raise QueryRefused(name)
-            return self._session.plan(sql, cloud_only=not self._request.rows)
+            return self._session.plan(statement, cloud_only=not self._request.rows)
         except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
             allowed = {each.lower() for each in self._session.schemas if each in self}
             for name in names:

@@ -40,16 +40,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; warnings.
-
-    `tables`: those with an audit log that were queried; `count`: rows of the answer.
-    """
+    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; warnings. `count`: rows of the answer."""
 
     columns: list[tuple[str, str]]
     rows: list[list[str | None]]
     content: bytes
     warnings: list[str]
-    tables: list[str]
     count: int
 
 
@@ -111,20 +107,21 @@ class Workers:
         if self._waiting[name] >= _MOST_WAITING:
             raise Refused("too many of your queries are waiting; try again later")
         self._waiting[name] += 1
+        at_work, count = _AtWork(), None
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
                     time.reschedule(None)  # from here on the worker has a deadline of its own
-                    reply = await self._answered(request)
-                    self._queries.add(reply.tables, name, reply.count)
+                    reply = await self._answered(request, at_work)
+                    count = reply.count
                     return reply
         except TimeoutError:
             raise Refused(f"the query waited longer than {seconds:g} s for its turn; try again later") from None
         finally:
             self._waiting[name] -= 1
+            self._queries.add(at_work.reads, name, count)
 
-    async def _answered(self, request: Request) -> Reply:
-        at_work = _AtWork()
+    async def _answered(self, request: Request, at_work: _AtWork) -> Reply:
         future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, request, at_work)
         try:
             return await asyncio.shield(future)
@@ -140,7 +137,7 @@ class Workers:
             with self._crew.worker() as child, at_work.with_child(child):
                 bounds = Bounds(seconds=seconds, memory=self.limits.memory)
                 child.call(answer, (self._setup, request), bounds, lasting=True)
-                reply = _received(child, seconds, arrow=request.arrow)
+                reply = _received(child, seconds, at_work, arrow=request.arrow)
         except ProcessDied as error:
             if error.late:
                 raise Refused(f"the query took longer than the {request.seconds:g} s it is given") from None
@@ -189,9 +186,10 @@ class Workers:
 
 
 class _AtWork:
-    """The worker of one question, so that another thread may end it."""
+    """The worker of one question, so that another thread may end it. `reads`: the stored tables that it reads."""
 
     def __init__(self) -> None:
+        self.reads: list[str] = []
         self._lock = threading.Lock()
         self._child: Child | None = None
         self._stopped = False
@@ -237,10 +235,14 @@ async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callabl
             await asyncio.wait({asking})
 
 
-def _received(child: Child, seconds: float, *, arrow: bool) -> Reply | Refused:
+def _received(child: Child, seconds: float, at_work: _AtWork, *, arrow: bool) -> Reply | Refused:
     """Return what a worker sends. Raises Refused where the worker may have more to do."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
+    if "reads" in head:
+        at_work.reads = head["reads"]
+        (content,) = child.receive(seconds, _MOST_FRAME)
+        head = json.loads(content)
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
@@ -256,4 +258,4 @@ def _received(child: Child, seconds: float, *, arrow: bool) -> Reply | Refused:
             stream = parts[0]
         else:
             rows += json.loads(parts[0])
-    return Reply(columns, rows, stream, head["warnings"], head["tables"], head["rows"])
+    return Reply(columns, rows, stream, head["warnings"], head["rows"])

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleave.sql.functions import (
-    ABOUT_DATABASE,
     BY_TEXT,
     BY_TEXT_HINT,
     CLOCK,
@@ -21,7 +20,9 @@ from cleave.sql.functions import (
     UNSTEADY,
 )
 from cleave.sql.parse import MAIN
+from cleave.sql.refusals import no_function
 from cleave.table.duck import parts_of
+from cleave.table.functions import FUNCTIONS
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -200,7 +201,7 @@ class _Walk:
             if len(words) == 1:
                 self.alone.add(words[0])
                 if words[0] not in self._names:
-                    _refuse_function(words[0])
+                    _refuse_unsteady(words[0])
 
 
 def _tables_of_from(node: Any) -> set[str]:
@@ -230,7 +231,11 @@ def _called(call: Mapping[str, Any]) -> str:
 def _refuse_function(name: str) -> None:
     if not name:
         raise QueryRefused(BY_TEXT, hint=BY_TEXT_HINT)
+    _refuse_unsteady(name)
+    if name not in FUNCTIONS:
+        raise no_function(name)
+
+
+def _refuse_unsteady(name: str) -> None:
     if name in UNSTEADY and name not in CLOCK:
         raise QueryRefused(f"{name} does not depend on the table alone", hint="write the value itself as a literal")
-    if name in ABOUT_DATABASE:
-        raise QueryRefused(f"{name}() is about the database, not the table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import duckdb
@@ -43,32 +43,22 @@ class Catalog:
         described = ", ".join([*stated, *map(generated, derived)])
         self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
-    def describe(self, statement: str) -> Described:
-        """Raises QueryRefused with DuckDB's own reason, without the values of the query's literals."""
-        try:
-            rows = self._connection.execute(f"DESCRIBE {statement}").fetchall()
-        except duckdb.Error as error:
-            keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
-            hint = keyword if isinstance(error, duckdb.ParserException) else None
-            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, statement)}", hint=hint) from None
-        return [(str(row[0]), str(row[1])) for row in rows]
+    def describe(self, select: str) -> Described:
+        """`select`: DuckDB's own text of a statement, or text of `cleave.sql.nodes`.
 
-    def tree(self, statement: Statement) -> Tree:
-        """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason for what is no SQL."""
-        if statement.tree.get("error"):
-            if statement.tree.get("error_type") == "parser":
-                self.describe(statement.text)
-            raise Uncut("only SELECT is supported", hint=_NAMED if _pivots(statement.text) else None)
-        return statement.tree
+        Raises QueryRefused with DuckDB's own reason, without the values of the query's literals.
+        """
+        try:
+            rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
+        except duckdb.Error as error:
+            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, select)}") from None
+        return [(str(row[0]), str(row[1])) for row in rows]
 
     def functions(self, expression: str) -> set[str]:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
         selected = f"SELECT {expression}"
         return {
-            name
-            for node in parts_of(self.tree(Statement(selected, tree_of(selected))))
-            if node.get("class") == "FUNCTION"
-            for name in called(node)
+            name for node in parts_of(tree_of(selected)) if node.get("class") == "FUNCTION" for name in called(node)
         }
 
     def settle(self, name: str) -> Node:
@@ -78,18 +68,6 @@ class Catalog:
             text, type_ = row or ("", "")
             self._settled[name] = Cast(Constant("STRING", text), type_)
         return self._settled[name]
-
-    def require_functions(self, names: Iterable[str]) -> None:
-        """Raises QueryRefused for the first that DuckDB does not have."""
-        for name in names:
-            try:
-                self._connection.execute(f"DESCRIBE SELECT {identifier(name)}()")
-            except duckdb.CatalogException as error:
-                near = re.search(r'Did you mean "(\w+)"', str(error))
-                hint = f"did you mean {near[1].upper()}?" if near else "the functions are DuckDB's"
-                raise QueryRefused(f"there is no function {name.upper()}", hint=hint) from None
-            except duckdb.Error:  # it is there and wants arguments
-                continue
 
     def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""
@@ -101,8 +79,17 @@ class Catalog:
         return tuple(self._types[sql, grouped] for sql in expressions)
 
 
-def _pivots(statement: str) -> bool:
-    return re.search(r"\bpivot", statement, re.IGNORECASE) is not None
+def selects_of(statement: Statement) -> Tree:
+    """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason for what is no SQL."""
+    tree = statement.tree
+    if not tree.get("error"):
+        return tree
+    if tree.get("error_type") == "parser":
+        reason = _without_literals(f"Parser Error: {tree['error_message']}", statement.text)
+        keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
+        raise QueryRefused(f"DuckDB refuses the query: {reason}", hint=keyword)
+    pivots = re.search(r"\bpivot", statement.text, re.IGNORECASE)
+    raise Uncut("only SELECT is supported", hint=_NAMED if pivots else None)
 
 
 def _reason(error: duckdb.Error, statement: str) -> str:
@@ -110,6 +97,10 @@ def _reason(error: duckdb.Error, statement: str) -> str:
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
     text = re.split(r"\n\s*(?:\n|LINE |Candidate)", str(error))[0].replace("\n", " ").strip()
+    return _without_literals(text, statement)
+
+
+def _without_literals(text: str, statement: str) -> str:
     for literal in sorted(filter(None, _literals(statement)), key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(literal)}(?!\w)", "...", text)
     return text

@@ -94,7 +94,7 @@ class Cutter:
         having = self._final(question.having) if question.having is not None else None
         order_by = [self._ordering(each) for each in question.orderings if not self._orders_nothing(each.expression)]
 
-        described = self._catalog.describe(question.text)
+        described = self._catalog.describe(question.statement.sql)
         key_types = self._catalog.types([write(key) for key in question.grouped])
         keys = tuple(
             write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
@@ -118,7 +118,7 @@ class Cutter:
             for (name, _), final, item in zip(described, finals, items, strict=True)
         )
         plan = QueryPlan(
-            sql=question.text,
+            statement=question.statement,
             table=question.table,
             where=write(question.where) if question.where is not None else None,
             keys=keys,

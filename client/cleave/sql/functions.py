@@ -49,20 +49,6 @@ CLOCK = frozenset(TODAY) | _names(
 )
 """Those that are constant within one statement, and so within a query answered here as a whole."""
 
-ABOUT_DATABASE = _names(
-    """
-    col_description format_pg_type get_block_size has_any_column_privilege has_column_privilege has_database_privilege
-    has_foreign_data_wrapper_privilege has_function_privilege has_language_privilege has_schema_privilege
-    has_sequence_privilege has_server_privilege has_table_privilege has_tablespace_privilege inet_client_addr
-    inet_client_port inet_server_addr inet_server_port map_to_pg_oid obj_description pg_collation_is_visible
-    pg_conf_load_time pg_conversion_is_visible pg_function_is_visible pg_get_constraintdef pg_get_expr pg_get_viewdef
-    pg_has_role pg_is_other_temp_schema pg_my_temp_schema pg_opclass_is_visible pg_operator_is_visible
-    pg_opfamily_is_visible pg_postmaster_start_time pg_table_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible
-    pg_ts_parser_is_visible pg_ts_template_is_visible pg_type_is_visible shobj_description version
-    """
-)
-"""Functions that tell of the database or of this machine."""
-
 ROW_MAKING = _names(
     "generate_series generate_subscripts json_each json_tree range regexp_split_to_table repeat repeat_row unnest"
 )

@@ -1,8 +1,7 @@
 """Parameters of DB-API's `qmark` style.
 
-Parameters are written into the SQL as literals where DuckDB's own lexer finds a `?`, since another one might see a text
-end where DuckDB does not. The values become part of the SQL as if they had been typed there: the plain service sees
-those of its part.
+Each `?` is a node of DuckDB's tree of the statement, and the value takes its place there: it is never text of SQL. To
+all that is made of the tree it is a constant as if it had been typed, so the plain service sees the values of its part.
 """
 
 from __future__ import annotations
@@ -10,75 +9,95 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import cache
+from typing import Any
 
-import duckdb
 import numpy as np
 
-from cleave.table.duck import literal
+from cleave.table.duck import is_unicode, parts_of, tree_of
 from cleave_shared.errors import QueryRefused
 
+Tree = dict[str, Any]
 
-def bound(sql: str, parameters: Sequence[object]) -> str:
-    """`sql` with a literal in the place of each `?`. Raises QueryRefused for a number or a type that does not fit.
 
-    >>> bound("SELECT '?', AVG(age) FROM t WHERE ward = ? AND bed < ?", ["O'Hara", 7])
-    "SELECT '?', AVG(age) FROM t WHERE ward = 'O''Hara' AND bed < 7"
+def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mapping[str, Any]:
+    """Return DuckDB's `tree` of a statement with a constant in the place of each parameter.
+
+    Raises QueryRefused for a number or a type that does not fit.
     """
-
-    if not isinstance(sql, str):
-        raise QueryRefused(f"a statement is text, not {type(sql).__name__}")
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise QueryRefused("parameters are a sequence, one for each ? of the statement")
-    text = sql.encode()
-    places = [
-        start
-        for start, kind in duckdb.tokenize(sql)
-        if kind == duckdb.token_type.operator and text[start : start + 1] == b"?"
-    ]
-    if len(places) != len(parameters):
+    if tree.get("error"):
+        return tree
+    places = {str(each["identifier"]) for each in parts_of(tree) if each.get("class") == "PARAMETER"}
+    if places != {str(number) for number in range(1, len(parameters) + 1)}:
         raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters are given")
-    for start, value, number in reversed(list(zip(places, parameters, range(1, len(places) + 1), strict=True))):
-        text = text[:start] + _literal(value, number).encode() + text[start + 1 :]
-    return text.decode()
+    constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
+
+    def put(node: Any) -> Any:
+        if isinstance(node, list):
+            return [put(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        if node.get("class") == "PARAMETER":
+            place = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
+            return constants[str(node["identifier"])] | place
+        return {key: [] if key == "named_param_map" else put(value) for key, value in node.items()}
+
+    bound: Tree = put(tree)
+    return bound
 
 
-def _literal(value: object, number: int) -> str:
+def _constant_of(value: object, number: int) -> Tree:
     if isinstance(value, np.generic):
         value = value.item()
     match value:
         case None:
-            return "NULL"
+            return _constant("NULL_LITERAL", "")
         case bool():
-            return "TRUE" if value else "FALSE"
+            return _constant("BOOLEAN", str(value).lower())
         case int():
-            return str(value) if value >= 0 else f"({value})"
+            return _constant("INTEGER", str(value))
+        case float() if math.isfinite(value):
+            text = repr(value)
+            return _constant("NUMERIC", text if "e" in text else f"{text}e0")  # 1.5 alone is a DECIMAL to DuckDB
         case float():
-            return _double(value)
+            return _cast("DOUBLE", str(value))
         case Decimal() if value.is_finite():
-            return f"{value:f}" if value >= 0 else f"({value:f})"
-        case str() if "\0" not in value:
-            return literal(value)
+            text = f"{value:f}"
+            return _constant("NUMERIC" if "." in text else "INTEGER", text)
+        case str() if "\0" not in value and is_unicode(value):
+            return _constant("STRING", value)
         case datetime.datetime():
-            return f"{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'} {literal(value.isoformat(sep=' '))}"
+            return _cast("TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ", value.isoformat(sep=" "))
         case datetime.date():
-            return f"DATE {literal(value.isoformat())}"
+            return _cast("DATE", value.isoformat())
         case datetime.time() if value.tzinfo is None:
-            return f"TIME {literal(value.isoformat())}"
+            return _cast("TIME", value.isoformat())
         case datetime.timedelta():
-            return f"to_microseconds({value // datetime.timedelta(microseconds=1)})"
+            span = _example("to_microseconds(1)")
+            (argument,) = span["arguments"]
+            given = _constant("INTEGER", str(value // datetime.timedelta(microseconds=1)))
+            return span | {"arguments": [argument | {"expression": given}]}
         case uuid.UUID():
-            return f"{literal(str(value))}::UUID"
+            return _cast("UUID", str(value))
         case bytes() | bytearray():
-            return f"{literal(''.join(f'{chr(92)}x{byte:02X}' for byte in value))}::BLOB"
+            return _cast("BLOB", "".join(f"\\x{byte:02X}" for byte in value))
     raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL")
 
 
-def _double(value: float) -> str:
-    """With an exponent: 1.5 alone is a DECIMAL to DuckDB."""
-    if not math.isfinite(value):
-        return f"CAST({literal(str(value))} AS DOUBLE)"
-    text = repr(value)
-    text = text if "e" in text else f"{text}e0"
-    return text if not text.startswith("-") else f"({text})"
+def _constant(kind: str, text: str) -> Tree:
+    return _example("1") | {"literal": {"kind": kind, "text": text}}
+
+
+def _cast(type_: str, text: str) -> Tree:
+    return _example(f"CAST('' AS {type_})") | {"child": _constant("STRING", text)}
+
+
+@cache
+def _example(sql: str) -> Tree:
+    """DuckDB's tree of an expression in this file."""
+    node: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
+    return node

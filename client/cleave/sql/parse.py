@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
 import duckdb
 
-from cleave.sql.functions import ABOUT_DATABASE, BY_TEXT, BY_TEXT_HINT, CLOCK, SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, CLOCK, ROW_MAKING, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.read import Reader, Statement, Tree, require_faithful
-from cleave.sql.refusals import Uncut, no_service, too_deep
+from cleave.sql.refusals import Uncut, no_function, no_service, too_deep
 from cleave.table.duck import identifier, parts_of
+from cleave.table.functions import FUNCTIONS
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
@@ -36,7 +37,7 @@ class Question:
     `sets`: by place in `keys`, those of each set of GROUPING SETS, ROLLUP and CUBE; None where there is none of them.
     """
 
-    text: str
+    statement: Statement
     table: str
     alias: str | None
     items: tuple[Item, ...]
@@ -49,7 +50,6 @@ class Question:
     orders_all: Ordered | None
     limit: int | None
     offset: int
-    functions: tuple[str, ...]  # names, in lower case
 
     @property
     def grouped(self) -> tuple[Node, ...]:
@@ -75,7 +75,7 @@ def parse(statement: Statement, table: str) -> Question:
     calls = [each for each in parts_of(select) if each.get("class") == "FUNCTION"]
     for name in (name for call in calls for name in called(call)):
         _refuse_function(name)
-    return _Clauses(statement.text, table, alias, select, tuple(dict.fromkeys(_named(calls)))).question()
+    return _Clauses(statement, table, alias, select).question()
 
 
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
@@ -92,7 +92,7 @@ def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
     return [where.replaced(lambda node: Column((node.name,)) if isinstance(node, Column) else None)]
 
 
-_CHANGING = UNSTEADY | CLOCK | ABOUT_DATABASE
+_CHANGING = UNSTEADY | CLOCK
 
 
 def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
@@ -118,13 +118,12 @@ def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
 
 
 class _Clauses:
-    def __init__(self, sql: str, table: str, alias: str | None, select: Tree, functions: tuple[str, ...]) -> None:
-        self._sql = sql
+    def __init__(self, statement: Statement, table: str, alias: str | None, select: Tree) -> None:
+        self._statement = statement
         self._table = table
         self._alias = alias
         self._select = select
-        self._functions = functions
-        self._read = Reader(sql)
+        self._read = Reader(statement.text)
         self._trees: list[Tree] = []
         self._nodes: list[Node] = []
 
@@ -144,7 +143,7 @@ class _Clauses:
         all_ = next((each for each in orders if each["expression"]["class"] == "STAR"), None)
         limit = modifiers.get("LIMIT_MODIFIER", {"limit": None, "offset": None, "limit_type": "ROW_COUNT"})
         question = Question(
-            text=self._sql,
+            statement=self._statement,
             table=self._table,
             alias=self._alias,
             items=tuple(Item(self._node(each), each["alias"] or None) for each in select["select_list"]),
@@ -157,7 +156,6 @@ class _Clauses:
             orders_all=self._all(all_) if all_ else None,
             limit=self._limit(limit),
             offset=_number(self._read.node(limit["offset"]), "OFFSET") if limit["offset"] else 0,
-            functions=self._functions,
         )
         require_faithful(self._trees, self._nodes)
         return question
@@ -240,15 +238,13 @@ def _refuse_clauses(select: Tree) -> None:
             raise no_service(what, hint)
 
 
-def _named(calls: Iterable[Tree]) -> Iterator[str]:
-    return (str(call["function_name"]).lower() for call in calls if not call["is_operator"])
-
-
 def _refuse_function(name: str) -> None:
     if not name:
         raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
-    if (name in UNSTEADY and name not in TODAY) or name in ABOUT_DATABASE:
+    if name in UNSTEADY and name not in TODAY:
         raise unsteady(f"{name}()")
+    if name not in FUNCTIONS | ROW_MAKING:
+        raise no_function(name)
     if name in SET_RETURNING:
         raise no_service(f"{name}(), which returns rows", "reshape the CSV beforehand")
 

@@ -18,12 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.nodes import Node
 from cleave.table.types import range_of
+
+if TYPE_CHECKING:
+    from cleave.sql.read import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class QueryPlan:
     `cleave.sql.parse.conditions_of`.
     """
 
-    sql: str
+    statement: Statement
     table: str
     where: str | None
     keys: tuple[str, ...]
@@ -194,10 +197,10 @@ class LocalPlan:
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
-    themselves; `run`: the statement over them, "" for `sql`. `conditions`: of one SELECT over `table` alone.
+    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone.
     """
 
-    sql: str
+    statement: Statement
     table: str
     outputs: tuple[Output, ...]
     types: tuple[str, ...]
@@ -205,8 +208,13 @@ class LocalPlan:
     reason: str
     hint: str
     inner: Mapping[str, QueryPlan] = field(default_factory=dict)
-    run: str = ""
+    over_inner: Statement | None = None
     conditions: tuple[Node, ...] = ()
+
+    @property
+    def runs(self) -> str:
+        """The SQL that DuckDB runs."""
+        return (self.over_inner or self.statement).sql
 
     @property
     def columns(self) -> tuple[str, ...]:

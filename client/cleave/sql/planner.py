@@ -11,7 +11,6 @@ that DuckDB reads by itself reads nothing of the statement around it: names are 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Set
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from cleave.sql.allowed import Named, named, names_of
-from cleave.sql.catalog import Catalog, Described
+from cleave.sql.catalog import Catalog, Described, selects_of
 from cleave.sql.cut import Cutter
 from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
@@ -28,7 +27,7 @@ from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import Statement, read_statement, same
 from cleave.sql.refusals import Uncut, stays_here, too_deep
 from cleave.sql.resolve import columns_of, resolve
-from cleave.table.duck import identifier, parts_of, scratch, tree_of
+from cleave.table.duck import identifier, parts_of, tree_of
 from cleave.table.schema import Kind, Schema
 from cleave_shared.errors import QueryRefused
 
@@ -87,13 +86,9 @@ class Planner:
             raise self._read
         question = self._read
         cutter = partial(Cutter, question, self._schema, self._catalog)
-        try:
-            if cloud_only and sums is None:
-                self._require_sent(question)
-            plan = cutter(cloud_only=cloud_only, sums=sums).plan()
-        except QueryRefused:
-            self._catalog.require_functions(question.functions)  # a misspelled one explains more
-            raise
+        if cloud_only and sums is None:
+            self._require_sent(question)
+        plan = cutter(cloud_only=cloud_only, sums=sums).plan()
         if cloud_only or sums is not None or all(each.decomposable for each in plan.plain):
             return plan
         with suppress(QueryRefused):
@@ -104,12 +99,7 @@ class Planner:
     def _read(self) -> Question | QueryRefused:
         """Return the clauses of the query with names resolved, or why it has none."""
         try:
-            question = parse(self._statement, self._table)
-            try:
-                return resolve(question, self._schema, self._catalog.settle)
-            except QueryRefused:
-                self._catalog.require_functions(question.functions)
-                raise
+            return resolve(parse(self._statement, self._table), self._schema, self._catalog.settle)
         except QueryRefused as error:
             return error
 
@@ -130,7 +120,7 @@ class Planner:
         mentioned, described, conditions = self._named
         reason = str(refusal)
         return LocalPlan(
-            sql=self._statement.text,
+            statement=self._statement,
             table=self._table,
             outputs=tuple(Output(name, "local", reason) for name, _ in described),
             types=tuple(type_ for _, type_ in described),
@@ -140,17 +130,23 @@ class Planner:
             conditions=conditions,
         )
 
-    def over_answers(self, plan: LocalPlan, answered: Callable[[str, str], QueryPlan | None]) -> LocalPlan:
+    def over_answers(self, plan: LocalPlan, answered: Callable[[str, Statement], QueryPlan | None]) -> LocalPlan:
         """`plan` with the SELECTs over one table that `answered` plans read as tables of their answers."""
-        run, inner = taken_out(self._statement, answered)
+        over_inner, inner = taken_out(self._statement, answered)
+        if not inner:
+            return plan
         for name, each in inner.items():
             outputs = zip(each.outputs, each.finals, strict=True)
             self._catalog.create(name, [(output.name, final.type) for output, final in outputs])
         tables = {name: each.names for name, each in self._tables.items()}
-        mentioned = named(self._catalog.tree(Statement(run, tree_of(run))), tables | dict.fromkeys(inner, ()))
-        if not inner or tuple(type_ for _, type_ in self._catalog.describe(run)) != plan.types:
+        mentioned = named(over_inner.tree, tables | dict.fromkeys(inner, ()))
+        try:
+            types = tuple(type_ for _, type_ in self._catalog.describe(over_inner.sql))
+        except QueryRefused:
             return plan
-        return replace(plan, run=run, inner=inner, reads=self._reads(mentioned))
+        if types != plan.types:
+            return plan
+        return replace(plan, over_inner=over_inner, inner=inner, reads=self._reads(mentioned))
 
     @property
     def _tables(self) -> dict[str, Schema]:
@@ -168,9 +164,9 @@ class Planner:
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
-            tree = self._catalog.tree(self._statement)
+            tree = selects_of(self._statement)
             mentioned = named(tree, {name: each.names for name, each in self._tables.items()})
-            described = self._catalog.describe(self._statement.text)
+            described = self._catalog.describe(self._statement.sql)
             return mentioned, described, conditions_of_select(self._statement, self._table)
         except QueryRefused as error:
             return error
@@ -180,10 +176,7 @@ def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
     """The tables that a SELECT names, as it spells them, and columns, in lower case. Raises QueryRefused for what is
     none.
     """
-    if statement.tree.get("error"):
-        with closing(Catalog(" ", ())) as catalog:
-            catalog.tree(statement)  # which raises
-    return names_of(statement.tree)
+    return names_of(selects_of(statement))
 
 
 def _read_of(name: str, schema: Schema, mentioned: Named) -> tuple[str, ...]:
@@ -195,37 +188,37 @@ def _read_of(name: str, schema: Schema, mentioned: Named) -> tuple[str, ...]:
 
 
 def taken_out(
-    statement: Statement, answered: Callable[[str, str], QueryPlan | None]
-) -> tuple[str, dict[str, QueryPlan]]:
-    """The statement in which each SELECT that `answered`, given its table and its text, has a plan for is a table; and
-    those plans by the names of their tables. The outputs of a plan are named after its table.
+    statement: Statement, answered: Callable[[str, Statement], QueryPlan | None]
+) -> tuple[Statement, dict[str, QueryPlan]]:
+    """The statement in which each SELECT that `answered`, given its table and the SELECT, has a plan for is a table;
+    and those plans by the names of their tables. The outputs of a plan are named after its table.
     """
-    sql, tree = statement.text, statement.tree
+    tree = statement.tree
     given = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
-    tables: dict[str, str] = {}  # what is read in place of a SELECT, by its text
+    tables: list[tuple[dict[str, Any], dict[str, Any]]] = []  # what is read in place of a SELECT
     answers: dict[str, QueryPlan] = {}
 
     def table_of(node: dict[str, Any]) -> dict[str, Any] | None:
         source = node["from_table"]
         if source["type"] != "BASE_TABLE" or source["table_name"].lower() in given:
             return None
-        text = _text_of(node)
-        if text not in tables:
-            answer = answered(source["table_name"], text) if same(_node_of(text), node) else None
-            name = f"totals {len(answers)}"
-            if answer is None or name in sql.lower():
-                return None
-            outputs = tuple(replace(each, name=f"{name}.{place}") for place, each in enumerate(answer.outputs))
-            both = zip(outputs, answer.outputs, strict=True)
-            items = [f"{identifier(mine.name)} AS {identifier(given.name)}" for mine, given in both]
-            tables[text] = f"SELECT {', '.join(items)} FROM {identifier(name)}"
-            answers[name] = replace(answer, outputs=outputs)
-        return _node_of(tables[text])
+        for select, each in tables:
+            if same(select, node):
+                return each
+        answer, name = answered(source["table_name"], statement.of(node)), f"totals {len(answers)}"
+        if answer is None or name in statement.text.lower():
+            return None
+        outputs = tuple(replace(each, name=f"{name}.{place}") for place, each in enumerate(answer.outputs))
+        both = zip(outputs, answer.outputs, strict=True)
+        items = [f"{identifier(mine.name)} AS {identifier(given.name)}" for mine, given in both]
+        table: dict[str, Any] = tree_of(f"SELECT {', '.join(items)} FROM {identifier(name)}")["statements"][0]["node"]
+        tables.append((node, table))
+        answers[name] = replace(answer, outputs=outputs)
+        return table
 
     (whole,) = tree["statements"]
     node = {key: _replaced(value, table_of) for key, value in whole["node"].items()}
-    run = _text_of(node) if answers else sql
-    return (run, answers) if same(_node_of(run), node) else (sql, {})
+    return statement.of(node), answers
 
 
 def _replaced(tree: Any, table_of: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
@@ -236,17 +229,3 @@ def _replaced(tree: Any, table_of: Callable[[dict[str, Any]], dict[str, Any] | N
     if tree.get("type") == "SELECT_NODE" and (table := table_of(tree)) is not None:
         return table
     return {key: _replaced(value, table_of) for key, value in tree.items()}
-
-
-def _node_of(sql: str) -> dict[str, Any]:
-    (statement,) = tree_of(sql).get("statements") or [{"node": {}}]
-    node: dict[str, Any] = statement["node"]
-    return node
-
-
-def _text_of(node: dict[str, Any]) -> str:
-    """DuckDB's text of one query."""
-    statement = dict(tree_of("SELECT 1"))
-    statement["statements"] = [{**statement["statements"][0], "node": node}]
-    row = scratch().execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchone()
-    return str(row[0]) if row else ""

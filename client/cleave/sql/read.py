@@ -10,15 +10,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import duckdb
 
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other, write
+from cleave.sql.parameters import with_values
 from cleave.sql.refusals import Uncut, no_service, too_deep
-from cleave.table.duck import identifier, parts_of, scratch, tree_of
+from cleave.table.duck import identifier, is_unicode, parts_of, text_of, tree_of
 from cleave_shared import limits
-from cleave_shared.errors import QueryRefused
+from cleave_shared.errors import InputError, QueryRefused
 
 Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
 
@@ -48,28 +50,63 @@ _NO_SERVICE = {
     "PARAMETER": ("a parameter", "write the value itself"),
     "POSITIONAL_REFERENCE": ("a column by its number", "write the column's name"),
 }
+_UNSUPPORTED = "part of the query uses syntax that is not supported"
 _ROWS = no_service("*: it selects single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
-_OF_THE_TEXT = frozenset({"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type"})
+_OF_THE_TEXT = frozenset(
+    {"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type", "named_param_map"}
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
-    """Text of a query and DuckDB's tree of it, which may hold an error in place of statements."""
+    """A query as DuckDB's tree, which may hold an error in place of statements.
+
+    It is parsed once: the tree that was checked is what is planned and run. `text`: as it was typed. Places in the tree
+    are places in it.
+    """
 
     text: str
     tree: Tree
 
+    @cached_property
+    def sql(self) -> str:
+        """The text that DuckDB runs: its own of the tree, which it reads as the same tree. Raises QueryRefused."""
+        try:
+            text = text_of(self.tree)
+            again = tree_of(text)
+        except duckdb.Error:
+            text, again = "", {}
+        if not same(again.get("statements", []), self.tree.get("statements", [])):
+            raise QueryRefused(_UNSUPPORTED, hint="write it in a simpler form")
+        return text
 
-def read_statement(sql: str) -> Statement:
-    """Parse a question, once for all that is made of it. Raises QueryRefused for one that is too long or too deep."""
+    def of(self, node: Tree) -> Statement:
+        """The statement of one SELECT inside this one."""
+        return Statement(self.text, {**self.tree, "statements": [{**self.tree["statements"][0], "node": node}]})
+
+
+def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Statement:
+    """Parse a question, once for all that is made of it. `parameters`: a value for each `?`; None: it may have none.
+
+    Raises QueryRefused for one that is too long or too deep or no Unicode, and for parameters that do not fit;
+    InputError for what is no text.
+    """
+    if not isinstance(sql, str):
+        raise InputError(f"a query is text, not {type(sql).__name__}", hint="one SELECT over the table")
     if len(sql) > limits.MAX_SQL_CHARS:
         raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
+    if not is_unicode(sql):
+        raise QueryRefused("the query is no Unicode text", hint="half of a surrogate pair is no character")
     try:
-        return Statement(sql, tree_of(sql))
+        tree = tree_of(sql)
+        return Statement(sql, tree if parameters is None else with_values(tree, parameters))
     except RecursionError:
         raise too_deep() from None
+    except duckdb.Error as error:  # within its parser; its message may quote the statement
+        failure = type(error).__name__
+    raise QueryRefused(f"DuckDB cannot read the query ({failure})")
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:
@@ -98,13 +135,15 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
     selects = again.get("statements") or [{"node": {"select_list": []}}]
     if [_plain(each) for each in selects[0]["node"]["select_list"]] != [_plain(each, top=True) for each in trees]:
         raise QueryRefused(
-            "part of the query uses syntax that is not supported",
+            _UNSUPPORTED,
             hint="write it in a simpler form: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
         )
 
 
-def same(one: Tree, other: Tree) -> bool:
-    """Check whether two trees differ only in places in the text and in the case of functions and types."""
+def same(one: Any, other: Any) -> bool:
+    """Check whether two trees differ only in spelling: places in the text, case of functions and types, brackets
+    around VALUES, and the order in which sets of keys name these.
+    """
     return bool(_plain(one) == _plain(other))
 
 
@@ -120,7 +159,25 @@ def _plain(node: Any, *, top: bool = False) -> Any:
     for name in ("function_name", "type_name"):
         if name in plain:
             plain[name] = plain[name].lower()
+    if plain.get("name") and (plain.get("expression") or {}).get("alias") == plain["name"]:  # of an argument
+        plain["expression"]["alias"] = ""
+    if len(plain.get("group_sets") or ()) > 1:
+        keys = [json.dumps(each) for each in plain["group_expressions"]]
+        plain["group_sets"] = [sorted(keys[place] for place in each) for each in plain["group_sets"]]
+        plain["group_expressions"] = sorted(keys)
+    if plain.get("type") == "SUBQUERY" and "column_name_alias" in plain:
+        select = plain["subquery"]["node"]
+        values = select.get("from_table") or {}
+        if values.get("type") == "EXPRESSION_LIST" and {**select, "from_table": None} == _everything():
+            names = plain["column_name_alias"] or values["expected_names"]
+            return {**values, "alias": plain["alias"], "expected_names": names, "sample": plain["sample"]}
     return plain
+
+
+@cache
+def _everything() -> Tree:
+    """SELECT * of whatever."""
+    return {**_plain(tree_of("FROM t")["statements"][0]["node"]), "from_table": None}
 
 
 class Reader:
@@ -197,13 +254,12 @@ class Reader:
         holed = self._holed(tree, operands, frozenset())
         statement = tree_of("SELECT 1")
         statement["statements"][0]["node"]["select_list"] = [holed]
-        row = scratch().execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchone()
-        rest = str(row[0]).removeprefix("SELECT ") if row else ""
+        rest = text_of(statement).removeprefix("SELECT ")
         pieces = []
         for place in range(len(operands)):
             piece, hole, rest = rest.partition(_hole(place))
             if not hole:
-                raise Uncut("part of the query uses syntax that is not supported")
+                raise Uncut(_UNSUPPORTED)
             pieces.append(piece)
         return Other((*pieces, rest), tuple(operands))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+
 from cleave.aggregates import DECLARED
 from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
+from cleave.table.functions import FUNCTIONS
 from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused
@@ -25,6 +28,13 @@ def no_service(what: str, hint: str | None = None) -> Uncut:
 
 def too_deep() -> QueryRefused:
     return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets")
+
+
+def no_function(name: str) -> QueryRefused:
+    """Return the refusal of a function that DuckDB does not have, or may not call here."""
+    near = difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
+    hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
+    return QueryRefused(f"there is no function {name.upper()}", hint=hint)
 
 
 def single_value(name: str) -> QueryRefused:

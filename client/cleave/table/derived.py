@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from cleave.table.duck import identifier, parts_of, private, scratch, tree_of
+from cleave.table.duck import identifier, parts_of, private, tree_of
+from cleave.table.functions import FUNCTIONS
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
             raise ValueError("names an aggregate that does not follow from the row, or not by a text literal")
         if unsteady := sorted(names & _unsteady()):
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
+        if other := sorted(names - FUNCTIONS):
+            raise ValueError(f"there is no function {other[0].upper()}")
         read = {str(node["column_names"][-1]).lower() for node in parts_of(tree) if node.get("class") == "COLUMN_REF"}
         used = tuple(each for each in types if each.lower() in read)
         if not used and not constant:
@@ -86,7 +89,7 @@ def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[
 def _unsteady() -> frozenset[str]:
     """Functions whose result does not follow from their arguments. DuckDB takes 12 ms to list them."""
     sql = "SELECT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
-    with scratch() as connection:
+    with private() as connection:
         return frozenset(name for (name,) in connection.execute(sql).fetchall())
 
 
