@@ -14,6 +14,7 @@ import pymysql
 import pytest
 
 import cleave
+from cleave.gateway import workers as of_workers
 from cleave.gateway.queries import Queries
 from cleave.gateway.work import Setup
 from cleave.gateway.workers import Limits, Workers
@@ -35,7 +36,7 @@ def recorded(folder: Path, table: str, user: str) -> list[dict[str, Any]]:
     return [each for each in found if user in each["users"]]
 
 
-def test_answered_queries_are_in_the_log_of_each_table(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
+def test_queries_are_in_the_log_of_each_table_they_read(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
     for name in ("store", "key.json"):
         (tmp_path / name).symlink_to(gateway.folder / name)
     rights = {"tables": None, "min_group": 0, "rows": True, "token": False}
@@ -55,18 +56,28 @@ def test_answered_queries_are_in_the_log_of_each_table(gateway: Gateway, tmp_pat
                 "DESCRIBE visits",
             ):
                 cursor.execute(sql)
+            for sql in (
+                "SELECT CAST(name AS INTEGER) FROM visits WHERE id = 1",  # whether it is refused tells of a value
+                "SELECT CASE WHEN MAX(id) > 2998 THEN CAST('x' AS INTEGER) END FROM visits",
+            ):
+                with pytest.raises(pymysql.err.Error, match="cannot be computed"):
+                    cursor.execute(sql)
             with pytest.raises(pymysql.err.Error):
                 cursor.execute("SELECT nothing FROM visits")
+            cursor.execute("SET max_execution_time = 500")
+            with pytest.raises(pymysql.err.Error):
+                cursor.execute("SELECT COUNT(*) FROM wards, visits a, visits b, visits c WHERE a.id + b.id < c.id")
     finally:
         stop(process)
     (visits,) = recorded(gateway.folder, "visits", "Zoë")
-    assert visits["users"] == {"Zoë": 3}
-    assert [(user, rows) for _, user, rows in visits["answers"]] == [("Zoë", 4), ("Zoë", 7), ("Zoë", 1)]
+    assert visits["users"] == {"Zoë": 6}
+    assert [user for _, user, _ in visits["answers"]] == ["Zoë"] * 6
+    assert [rows for *_, rows in visits["answers"]] == [4, 7, 1, None, None, None]
     (wards,) = recorded(gateway.folder, "wards", "Zoë")
-    assert wards["users"] == {"Zoë": 1}
+    assert [rows for *_, rows in wards["answers"]] == [1, None]
     assert not {"SELECT", "bill", "Hara"} & set(json.dumps([visits, wards]).replace('"', " ").split())
     result = cli.run("log", "visits", "--store", tmp_path / "store", "--key", tmp_path / "key.json")
-    assert "Zoë 3" in result.stdout, result.output
+    assert "Zoë 6" in result.stdout, result.output
     assert visits["answers"][0][0] not in result.stdout.split("queries")[-1]
 
 
@@ -111,6 +122,40 @@ def test_queries_wait_for_a_store_that_can_be_written(gateway: Gateway, tmp_path
     (record,) = recorded(tmp_path, "wards", "yan")
     assert record["users"] == {"yan": 2}
     assert [rows for _, _, rows in record["answers"]] == [1, 1]
+
+
+def test_a_query_that_is_stopped_while_it_reads_rows_is_recorded(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("store", "key.json"):
+        (tmp_path / name).symlink_to(gateway.folder / name)
+    asking = {"store": tmp_path / "store", "key": tmp_path / "key.json"}
+    setup = Setup(asking, (), None, embedded_services, prepare_embedded)
+    server = ForkServer(["cleave.gateway.work"])
+    workers = Workers(server, setup, 1, Limits(HANGS, 8 << 30, 1000))
+    variables = {"database": "cleave", "user": "xi@%", "connection_id": 0}
+    made: list[Any] = []
+    at_work = of_workers._AtWork
+    monkeypatch.setattr(of_workers, "_AtWork", lambda: made.append(at_work()) or made[-1])
+
+    async def run() -> None:
+        given = {"variables": variables, "bounds": False, "most": None}
+        sql = "SELECT COUNT(*) AS n FROM visits a, visits b, visits c WHERE a.id + b.id < c.id"
+        asking = asyncio.ensure_future(workers.ask("xi", User(rows=True), sql, **given))
+        async with asyncio.timeout(HANGS):
+            while not (made and made[-1].reads):
+                await asyncio.sleep(0.01)
+        asking.cancel()
+        await workers.finish()
+        assert asking.cancelled()
+
+    try:
+        asyncio.run(run())
+    finally:
+        workers.close()
+        server.stop()
+    (record,) = recorded(tmp_path, "visits", "xi")
+    assert [rows for _, _, rows in record["answers"]] == [None]
 
 
 def test_a_record_has_an_end() -> None:

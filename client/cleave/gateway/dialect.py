@@ -7,6 +7,7 @@ functions of MySQL, and one with names in backticks is translated.
 from __future__ import annotations
 
 import datetime
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -25,6 +26,8 @@ SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", 
 MOST_CHARACTERS: Final = 1 << 20  # of a statement
 NO_VARIABLES: Final = "write the value itself: a connection keeps no variables of its own"
 
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL + 1)  # it logs statements
+
 Parameter = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 Variables = Mapping[str, object]
 
@@ -42,7 +45,9 @@ def parsed(sql: str, parameters: Sequence[Parameter] = ()) -> exp.Expr | None:
         for place, value in reversed(list(zip(places, parameters, strict=True))):
             tokens[place : place + 1] = _literal(value)
         statements = [each for each in MySQL().parser().parse(tokens, sql) if each is not None]
-    except (SqlglotError, RecursionError, ValueError):
+    except QueryRefused:
+        raise
+    except Exception:  # noqa: BLE001 - sqlglot raises errors of every class for what it does not read
         return None
     if len(statements) > 1:
         raise QueryRefused("there are several statements", hint="send one after the other")
@@ -53,7 +58,7 @@ def condition_of(sql: str) -> exp.Expr:
     """A condition of MySQL's that stands alone. Raises QueryRefused for what is none."""
     try:
         return exp.condition(sql, dialect="mysql")
-    except (SqlglotError, RecursionError, ValueError):
+    except Exception:  # noqa: BLE001 - as above
         raise QueryRefused("this condition of SHOW cannot be read") from None
 
 
@@ -115,11 +120,16 @@ def translated(tree: exp.Expr, variables: Variables) -> str:
 
     Raises QueryRefused for databases and variables that there are not.
     """
-    for function in reversed(list(tree.find_all(exp.Func))):  # those within others first
-        if (expression := in_duckdb(function)) is not None:
-            function.replace(_named(function, expression))
-    changed = tree.transform(lambda node: _node(node, variables))
-    return cast("exp.Expr", changed).sql(dialect="duckdb")  # None only for a node within
+    try:
+        for function in reversed(list(tree.find_all(exp.Func))):  # those within others first
+            if (expression := in_duckdb(function)) is not None:
+                function.replace(_named(function, expression))
+        changed = tree.transform(lambda node: _node(node, variables))
+        return cast("exp.Expr", changed).sql(dialect="duckdb")  # None only for a node within
+    except QueryRefused:
+        raise
+    except Exception:  # noqa: BLE001 - as above
+        raise QueryRefused("the statement cannot be translated into DuckDB's dialect") from None
 
 
 def _node(node: exp.Expr, variables: Variables) -> exp.Expr | None:

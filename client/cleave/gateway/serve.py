@@ -108,7 +108,7 @@ async def _serve(
     listener, shown = listen(where.host, where.port), in_url(where.host)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(workers.close)
-        stack.push_async_callback(workers.record)
+        stack.push_async_callback(workers.finish)
         stack.callback(listener.close)
         http = None if where.http_port is None else stack.enter_context(listen(where.host, where.http_port))
         accepting = asyncio.create_task(accept(listener, places, clients.serve))

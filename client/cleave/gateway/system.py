@@ -265,10 +265,11 @@ def _listed(
     select: exp.Select, like: str | None, condition: exp.Expr | None, tables: Tables, variables: Variables
 ) -> Reply:
     """Rows of `select` that SHOW's condition holds for, or whose first column its LIKE matches."""
+    named = system_tables(select, None) or set()
     whole = exp.select("*").from_(select.subquery("listed"))
     if condition is not None:
         whole = whole.where(condition)
-    reply = _run(whole, system_tables(whole, None) or set(), tables, variables)
+    reply = _run(whole, named, tables, variables)
     if like is None:
         return reply
     pattern = _pattern(like)

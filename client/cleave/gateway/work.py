@@ -28,7 +28,7 @@ from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, parsed, translate
 from cleave.propose.further import further
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
-from cleave.table.duck import identifier
+from cleave.table.duck import identifier, is_unicode
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
 from cleave_shared.children import Channel
@@ -148,6 +148,8 @@ def _answered(
     """`begin` is told the stored tables that are read, before they are."""
     if len(request.sql) > MOST_CHARACTERS:
         raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
+    if not is_unicode(request.sql):
+        raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     session = _session(setup)
     may = _Allowed(setup, request, session)
     reply = system.answer(request.sql, request.parameters, may.listed, request.variables)

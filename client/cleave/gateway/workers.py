@@ -66,6 +66,7 @@ class Workers:
         self._waiting: defaultdict[str, int] = defaultdict(int)
         self._queries = Queries()  # since the last record
         self._checking: asyncio.Task[str] | None = None
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     def begin(self) -> None:
         """Have a worker open the session, which the first query then finds. Raises what keeps it from that."""
@@ -108,6 +109,9 @@ class Workers:
             raise Refused("too many of your queries are waiting; try again later")
         self._waiting[name] += 1
         at_work, count = _AtWork(), None
+        if (task := asyncio.current_task()) is not None:
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
@@ -157,13 +161,19 @@ class Workers:
                 await self.record()
 
     async def record(self) -> None:
-        """Record in the audit logs what was answered since the last time; what fails is tried again with the next."""
+        """Record in the audit logs what was asked since the last time; what fails is tried again with the next."""
         queries, self._queries = self._queries, Queries()
         if details := queries.details():
             failed = await asyncio.get_running_loop().run_in_executor(self._threads, self._recorded, details)
             for table, why in failed.items():
                 self._queries.put_back(table, queries)
                 warnings.warn(f"queries are not yet in the log of {table!r}: {why}", CleaveWarning, stacklevel=2)
+
+    async def finish(self) -> None:
+        """Record the last queries, those included that are being stopped."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
+        await self.record()
 
     def _recorded(self, details: dict[str, Any]) -> dict[str, str]:
         """Write records; return, by table, why one could not be written."""

@@ -73,12 +73,14 @@ class Statement:
     @cached_property
     def sql(self) -> str:
         """The text that DuckDB runs: its own of the tree, which it reads as the same tree. Raises QueryRefused."""
+        if (count := len(self.tree.get("statements", ()))) != 1:
+            raise QueryRefused(f"{count} statements, one at a time", hint="run them one by one")
         try:
             text = text_of(self.tree)
             again = tree_of(text)
         except duckdb.Error:
             text, again = "", {}
-        if not same(again.get("statements", []), self.tree.get("statements", [])):
+        if not same(again.get("statements"), self.tree["statements"]):
             raise QueryRefused(_UNSUPPORTED, hint="write it in a simpler form")
         return text
 

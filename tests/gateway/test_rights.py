@@ -1,0 +1,205 @@
+"""What a user may read and change is decided by the statement that runs: no text of a client is SQL of anything else.
+
+A worker's own function answers in this process, where each DuckDB can be looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import httpx
+import pymysql
+import pytest
+
+from cleave.gateway import work
+from cleave.gateway.work import Request, Setup
+from cleave.local.embedded import embedded_services, prepare_embedded
+from cleave.table import duck
+from cleave_shared.children import Channel
+from tests.functional.processes import descendants
+from tests.gateway.conftest import Gateway
+from tests.gateway.test_answers import alike
+
+HOSTILE = [
+    line
+    for line in (Path(__file__).parents[1] / "vectors" / "hostile-statements.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+VARIABLES = {"database": "cleave", "user": "mallory@%", "connection_id": 1, "version": "8.0.29", "sql_mode": "ANSI"}
+WARDS = frozenset({"wards"})
+ASKED = (
+    "SELECT ward, region FROM wards ORDER BY ward",
+    "SELECT region, COUNT(*) AS n FROM wards GROUP BY region ORDER BY region",
+    "SELECT upper(region) AS r FROM wards WHERE ward <> 'B' ORDER BY 1",
+)
+OF_ALL = (*ASKED, "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward", "SELECT MAX(name) FROM visits")
+# What a statement could leave behind in a DuckDB.
+LEFT = (
+    "SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE NOT internal",
+    "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal",
+    "SELECT database_name, schema_name, function_name FROM duckdb_functions() WHERE NOT internal",
+    "SELECT database_name, schema_name, sequence_name FROM duckdb_sequences()",
+    "SELECT database_name, schema_name, type_name FROM duckdb_types() WHERE NOT internal",
+    "SELECT database_name, schema_name FROM duckdb_schemas() WHERE NOT internal",
+    "SELECT database_name FROM duckdb_databases() WHERE NOT internal",
+    "SELECT name, value FROM duckdb_settings() ORDER BY name",
+)
+
+
+class Frames:
+    """Takes what a worker sends."""
+
+    def __init__(self) -> None:
+        self.every: list[bytes] = []
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        self.every += [bytes(each) for each in parts]
+
+
+class Worker:
+    """A worker in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        asking = {"store": folder / "store", "key": folder / "key.json"}
+        self._setup = Setup(asking, (), None, embedded_services, prepare_embedded)
+
+    def ask(
+        self, sql: str, parameters: Sequence[Any] = (), tables: frozenset[str] | None = None, **more: Any
+    ) -> tuple[Mapping[str, Any], list[list[str | None]], list[str]]:
+        """The head of the answer, its rows, and the tables that were read for it."""
+        given = {"min_group": 0, "rows": True, "bounds": False, "seconds": 600.0, "most": None, "limit": 100_000}
+        request = Request(sql, tuple(parameters), tables, variables=dict(VARIABLES), **(given | more))
+        frames: Any = Frames()
+        channel: Channel = frames
+        work.answer(channel, self._setup, request)
+        replies = [json.loads(each) for each in frames.every]
+        reads = [name for each in replies if "reads" in each for name in each["reads"]]
+        head = next(each for each in replies if "said" in each)
+        return head, [row for each in replies if isinstance(each, list) for row in each], reads
+
+    def rows(self, sql: str, tables: frozenset[str] | None = None) -> list[list[str | None]]:
+        head, rows, _ = self.ask(sql, (), tables)
+        assert "error" not in head, head
+        return rows
+
+
+@pytest.fixture(scope="module")
+def worker(gateway: Gateway) -> Iterator[Worker]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "_sessions", {})
+        yield Worker(gateway.folder)
+        for session in work._sessions.values():
+            session.close()
+
+
+def left(connection: duckdb.DuckDBPyConnection) -> list[list[tuple[Any, ...]]]:
+    with closing(connection.cursor()) as cursor:
+        return [cursor.execute(sql).fetchall() for sql in LEFT]
+
+
+def test_a_hostile_statement_leaves_nothing_behind_and_reads_nothing(worker: Worker) -> None:
+    before = [worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]
+    with closing(duck._closed_in()) as fresh:
+        untouched = left(fresh)
+    for sql in HOSTILE:
+        head, rows, reads = worker.ask(sql, (), WARDS)
+        assert "error" in head or not rows, sql
+        assert "defect" not in head.get("error", ""), (sql, head)
+        assert reads == [], sql
+        for instance in (duck._parsers[os.getpid()], duck._instances[os.getpid()]):
+            assert left(instance) == untouched, sql
+    assert ([worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]) == before
+
+
+@pytest.mark.parametrize("sql", [HOSTILE[0], HOSTILE[1], HOSTILE[4]])
+def test_answers_of_others_stay_as_they_are(gateway: Gateway, sql: str) -> None:
+    """As it was reported: by MySQL's protocol, where the next statement may be another user's in the same worker."""
+    children = set(descendants(gateway.process.pid))
+    for user, asked in (("owner", OF_ALL), ("wards_only", ASKED)):
+        for _ in range(2):  # of two workers
+            with closing(gateway.connect("wards_only")) as connection, connection.cursor() as cursor:
+                with pytest.raises(pymysql.err.Error):
+                    cursor.execute(sql)
+                with pytest.raises(pymysql.err.Error, match="there is no table 'visits'"):
+                    cursor.execute("SELECT COUNT(*) FROM visits")
+        for each in asked:
+            assert alike(gateway.rows(each, user)) == alike(gateway.truth.execute(each).fetchall())
+    assert set(descendants(gateway.process.pid)) >= children, "a worker ended"
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("SELECT '\ud800'", []),
+        ("SELECT `\ud800` FROM `wards`", []),
+        ("SHOW VARIABLES LIKE '\udfff'", []),
+        ("SELECT ward FROM wards WHERE ward = ?", ["\ud800"]),
+        ("SELECT `ward` FROM `wards` WHERE `ward` = ?", ["x\udfffy"]),
+        ("SELECT ward FROM wards WHERE ward = ?", ["\0"]),
+        ("SELECT ward FROM wards WHERE ward = ?", []),
+        ("SELECT ward FROM wards WHERE ward = ?", [1, 2]),
+        ("SELECT DAY() FROM `wards`", []),
+        ("SELECT VAR_MAP(`ward`) FROM `wards`", []),
+        ("SELECT INITCAP() FROM `wards`", []),
+    ],
+)
+def test_whatever_a_statement_holds_its_error_is_the_statements(
+    worker: Worker, sql: str, parameters: list[Any]
+) -> None:
+    head, rows, _ = worker.ask(sql, parameters)
+    assert head["done"] is True
+    assert "defect" not in head["error"]
+    assert rows == []
+
+
+def test_a_defect_is_the_statements_error_too(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a value: O'Hara")
+
+    worker.rows("SELECT 1 AS one FROM wards")
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "names_in", broken)
+        head, rows, _ = worker.ask("SELECT ward FROM wards")
+    assert (head["done"], rows) == (True, [])
+    assert "KeyError" in head["error"]
+    assert "O'Hara" not in json.dumps(head)
+    (said,) = head["said"]
+    assert "test_rights.py" in said
+    assert len(worker.rows("SELECT ward FROM wards")) == 3
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", "1; DROP TABLE wards", "' OR ''='"])
+def test_a_parameter_is_a_value_and_never_a_name(worker: Worker, value: object) -> None:
+    """In both dialects, beside columns that have such names."""
+    names = 'SELECT 1 AS "nan", 2 AS "inf"'
+    shown = None if isinstance(value, float) else value
+    for sql in (f"SELECT ? AS v, ? FROM ({names})", f"SELECT ? AS `v`, ? FROM ({names.replace(chr(34), '`')}) AS `t`"):
+        head, rows, _ = worker.ask(sql, [value, value])
+        assert "error" not in head, head
+        assert rows == [[shown, shown]]
+    for quote in ("", "`"):
+        sql = f"SELECT COUNT(*) FROM {quote}visits{quote} WHERE name = CAST(? AS VARCHAR) OR level > ?"
+        head, rows, _ = worker.ask(sql, [value, math.inf])
+        assert rows == [["0"]], head
+
+
+def test_no_lone_surrogate_ends_a_worker_by_http(gateway: Gateway) -> None:
+    children = set(descendants(gateway.process.pid))
+    headers = {"authorization": f"Bearer {gateway.tokens['owner']}", "content-type": "application/json"}
+    with httpx.Client(base_url=gateway.http, headers=headers, timeout=600, trust_env=False) as client:
+        for body in (
+            rb'{"sql": "SELECT \ud800"}',
+            rb'{"sql": "SELECT name FROM visits WHERE name = ?", "parameters": ["\ud800"]}',
+        ):
+            answer = client.post("/v1/query", content=body)
+            assert answer.status_code in (400, 422), answer.text
+        answer = client.post("/v1/query", content=b'{"sql": "SELECT ? AS v FROM wards LIMIT 1", "parameters": [NaN]}')
+        assert answer.json()["columns"] == [{"name": "v", "type": "DOUBLE"}]
+    assert set(descendants(gateway.process.pid)) >= children
