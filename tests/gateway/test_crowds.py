@@ -53,7 +53,7 @@ class Answers:
     """In the place of workers: every query has the same answer."""
 
     async def ask(self, *_: Any, **__: Any) -> Reply:
-        return Reply([("n", "BIGINT")], [["3"]], b"", [], [], 1)
+        return Reply([("n", "BIGINT")], [["3"]], b"", [], 1)
 
 
 class Small(NamedTuple):
