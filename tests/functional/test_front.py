@@ -38,7 +38,7 @@ Context = Callable[[], ssl.SSLContext | None]
 class Echo:
     """Answers with the length of the body, and notes the paths that it was sent, and `size`, bytes of bodies.
 
-    /wait waits for `leave`; /large answers 64 MB.
+    /wait waits for `leave`; /large answers 64 MB; /lingers returns a while after its answer.
     """
 
     def __init__(self) -> None:
@@ -59,6 +59,8 @@ class Echo:
             self.come.release()
             await asyncio.to_thread(self.leave.wait, PATIENCE)
         await Response(bytes(64 << 20) if scope["path"] == "/large" else str(size))(scope, receive, send)
+        if scope["path"] == "/lingers":
+            await asyncio.sleep(0)  # the next request begins
 
 
 def problem(status: int, error: str, hint: str, headers: Mapping[str, str]) -> ASGIApp:
@@ -265,6 +267,14 @@ def test_requests_beyond_a_users_share_are_503_with_retry_after_and_others_are_a
         assert answers(port, GET % (b"/", ANYONE.encode())).startswith(b"HTTP/1.1 200 ")
         echo.leave.set()
     assert met(lambda: answers(port, GET % (b"/", b"alice")).startswith(b"HTTP/1.1 200 "))
+
+
+def test_requests_in_a_row_take_one_place_and_give_it_back(port: int) -> None:
+    request = b"GET /lingers HTTP/1.1\r\nHost: localhost\r\nUser: alice\r\n\r\n"
+    for _ in range(5):
+        found = answers(port, 2 * request + FOLLOWING)
+        assert found.count(b" 200 ") == 3
+    assert answers(port, GET % (b"/", b"alice")).startswith(b"HTTP/1.1 200 ")
 
 
 def test_three_hundred_that_say_nothing_stop_nobody(port: int) -> None:

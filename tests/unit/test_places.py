@@ -45,7 +45,7 @@ def test_a_user_who_ends_some_gets_others() -> None:
     first = crowd.enter()
     assert first.take("a")
     assert crowd.taken("a") == 1
-    first.give_back()
+    first.give_back("a")
     assert crowd.taken("a") == 1
 
 
@@ -87,8 +87,22 @@ def test_work_that_outlives_its_connection_keeps_its_place() -> None:
     assert first.take(ANYONE)
     first.leave()
     assert not crowd.enter().take(ANYONE)
-    first.give_back()
+    first.give_back(ANYONE)
     assert crowd.enter().take(ANYONE)
+
+
+def test_a_request_may_come_before_the_end_of_the_last() -> None:
+    """uvicorn starts the next of a connection once an answer is sent, and not once its application has returned."""
+    crowd = Crowd(4, 1)
+    place = crowd.enter()
+    assert place.take("a")
+    assert place.take("b")
+    place.give_back("a")
+    crowd.enter()
+    crowd.enter()
+    assert place not in crowd.closed
+    place.give_back("b")
+    assert crowd.taken(ANYONE) == 4
 
 
 def test_no_place_is_lost_or_given_twice() -> None:
@@ -102,8 +116,7 @@ def test_no_place_is_lost_or_given_twice() -> None:
         if place not in there:
             there.append(place)
         if place in mine and source.random() < 0.5:
-            place.give_back()
-            del mine[place]
+            place.give_back(mine.pop(place))
         elif place not in mine and place not in crowd.closed and source.random() < 0.7:
             user = source.choice("abc")
             held, free = list(mine.values()).count(user), 9 - len(mine)
@@ -111,8 +124,8 @@ def test_no_place_is_lost_or_given_twice() -> None:
             mine |= {place: user} if held < free else {}
         else:
             place.leave()
-            place.give_back()
-            mine.pop(place, None)
+            if place in mine:
+                place.give_back(mine.pop(place))
         for each in {*there} & {*crowd.closed} - mine.keys() | {place} - mine.keys():
             each.leave()
             there.remove(each)

@@ -67,7 +67,7 @@ class Door:
             try:
                 await self._bounded(scope, receive, send)
             finally:
-                place.give_back()
+                place.give_back(user)
         else:
             headers = _CLOSE | {"retry-after": "1"}
             busy = self._problem(503, "too many requests are under way", "try again later", headers)

@@ -50,7 +50,7 @@ class Places:
             longest.close()
 
     def take(self, place: Place, user: str) -> bool:
-        """Make a waiting place `user`'s. False where that user has as many as are free."""
+        """Make a place `user`'s. False where that user has as many as are free."""
         mine = 0 if user == ANYONE else self._users[user]
         if mine >= self._most - self._users.total():
             return False
@@ -75,23 +75,21 @@ class Place:
         self.network = _network(address)
         self.close = close
         self._places = places
-        self._user: str | None = None
+        self._uses = 0
         self._has_left = False
 
     def take(self, user: str) -> bool:
-        """Check whether `user` may have it, until `give_back`. It must be waiting."""
+        """Check whether `user` may have it, until `give_back`. A request may take it before the last gave it back."""
         if not self._places.take(self, user):
             return False
-        self._user = user
+        self._uses += 1
         return True
 
-    def give_back(self) -> None:
-        """Wait again, if it is a user's."""
-        if self._user is None:
-            return
-        self._places.give_back(self._user)
-        self._user = None
-        if not self._has_left:
+    def give_back(self, user: str) -> None:
+        """End what `take` began, and wait again."""
+        self._places.give_back(user)
+        self._uses -= 1
+        if not self._uses and not self._has_left:
             self._places.wait(self)
 
     def leave(self) -> None:

@@ -247,6 +247,7 @@ class Statements(Session):
         super().__init__(SessionVariables(GlobalVariables(_VARIABLES)))
         self._server = server
         self._place = place
+        self._holder: str | None = None  # user whose place it is
         self._warnings: list[str] = []
         self.decimals: list[int] = []  # of the last answer's columns
         self._asking: asyncio.Future[Reply] | None = None
@@ -262,13 +263,16 @@ class Statements(Session):
 
     def leave(self) -> None:
         self.username = None
-        if self._server.logged_in.pop(id(self), None) is not None:
-            self._place.give_back()
+        self._server.logged_in.pop(id(self), None)
+        if self._holder is not None:
+            self._place.give_back(self._holder)
+            self._holder = None
 
     def enter(self, name: str, user: User) -> bool:
         """Log a user in. False where that user has too many connections."""
         if not self._place.take(name):
             return False
+        self._holder = name
         self._server.logged_in[id(self)] = user
         return True
 
