@@ -86,7 +86,7 @@ WARM_LEAST_BYTES = MIB
 # Objects of a store as the client reads them: anyone who may write there decides what is there, so nothing is read
 # before its size is known to be one of these, or the one that a manifest states.
 MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes for each of its parts; an owner's has 600 bytes in all
-# A sealed manifest, a draft of one, a job's state: 100 bytes, compressed, for each object of a table.
+# A sealed manifest, a draft of one, a job's state: some 300 bytes for each object of a table.
 MAX_MANIFEST_BYTES = 256 * MIB
 MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, and its columns take up to 512 MB while it is made
 # A contributor's part and its list of objects, sealed and opened, and an opened block of its rows

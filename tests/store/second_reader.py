@@ -29,8 +29,9 @@ class Table:
         Ed25519PrivateKey.from_private_bytes(hkdf(self.master, "cleave/2/sign")).public_key().verify(signature, signed)
         self.id, file = head["table_id"], head["manifest"]["name"]
         content = (store / file).read_bytes()
-        packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], b"CLS2" + file.encode())
-        self.manifest = json.loads(zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True))
+        packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], content[:4] + file.encode())
+        whole, size = content[:4] == b"CLS3", int.from_bytes(packed[:8], "little")
+        self.manifest = json.loads(packed[8 : 8 + size] if whole else zstandard.decompress(packed))
 
     def cipher(self, purpose: str, name: str) -> AESGCM:
         return AESGCM(hkdf(hkdf(self.master, f"cleave/2/store/{purpose}/{self.id}"), name))
@@ -51,7 +52,7 @@ class Table:
             plain, content = self.cipher("rows", name).decrypt(content[:12], content[12:size], bound), content[size:]
             lengths, at = [width] * count, bitmap
             if not width:
-                plain = plain[8:] if rows < 1000 else zstandard.ZstdDecompressor().decompress(plain[8:], 0, 0, True)
+                plain = plain[8:] if rows < 1000 or plain[7] & 128 else zstandard.decompress(plain[8:])
                 lengths, at = memoryview(plain[bitmap : bitmap + 4 * count]).cast("I").tolist(), bitmap + 4 * count
             for row, length in enumerate(lengths):
                 found.append(plain[at : at + length] if not bitmap or plain[row // 8] >> row % 8 & 1 else None)

@@ -13,6 +13,7 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.store.manifest import SealedColumn, new_id
+from cleave.store.padding import padded
 from cleave.store.sealed import (
     BLOCK_ROWS,
     ColumnPlace,
@@ -20,7 +21,6 @@ from cleave.store.sealed import (
     cut,
     key_of_object,
     open_blocks,
-    padded,
     seal_column,
 )
 from cleave_shared.errors import CheckFailed

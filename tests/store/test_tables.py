@@ -14,7 +14,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
 from cleave.store.memory import Memory
-from cleave.store.sealed import padded
+from cleave.store.padding import padded
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave_shared.errors import CheckFailed, InputError

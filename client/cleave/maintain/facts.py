@@ -189,7 +189,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
     return [
         f"What {sensitive} holds\n"
         f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
-        "    declared bounds, and about how well texts compress\n"
+        "    declared bounds, and about how long texts are together\n"
         f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
         + (f"  - {counted(scans, 'object')} of encrypted rows for scans\n" if scans else "")
         + "  - sealed objects: schema, names, cells, order of the rows\n"

@@ -24,7 +24,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.identity import Identity, is_signed
 from cleave.store.manifest import Analyst, Count, Hex, Measure, Object, StoredModel
-from cleave.store.sealed import padded
+from cleave.store.padding import padded
 from cleave.store.vault import seal, unseal
 from cleave_shared.errors import CheckFailed
 
@@ -34,7 +34,7 @@ MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 cells 
 MOST_HEAD = 16 << 10
 _MAGIC = b"CLR1"
 _LEAST_KEY = 64  # bytes
-_PLACES = 1 << 48  # times the largest value of one row: more rows than any table has
+MOST_ROWS = 1 << 48  # more than any table has
 
 
 class ReleasedTotals(StoredModel):
@@ -76,7 +76,7 @@ class ReleasedTotals(StoredModel):
         by_cell = ("keys", "rows", "as_of", "shown", "counts", "sums", "squares")
         rest = self.model_copy(update=dict.fromkeys(by_cell, ())).model_dump_json().encode()
         limits = [each.limit for each in of_measures.columns_of(self.measures)]
-        digits = sum(len(str(each * _PLACES)) + 1 for each in (*limits, *(1 for _ in self.measures), 1, 1))
+        digits = sum(len(str(each * MOST_ROWS)) + 1 for each in (*limits, *(1 for _ in self.measures), 1, 1))
         longest = max((len(json.dumps(text)) for key in self.keys for text in key), default=0)
         text = max(_LEAST_KEY, 1 << longest.bit_length()) * len(self.by)
         cell = digits + text + 8 * len(self.measures) + 8

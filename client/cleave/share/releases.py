@@ -13,12 +13,14 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cleave.ckks.public_key import PublicKey, public_side, read_public_key
 from cleave.objects.storage import ConflictError, replaced
 from cleave.share.release import (
     KEY_BYTES,
     MOST_HEAD,
+    MOST_ROWS,
     SUITE,
     ReleasedTotals,
     ReleaseHead,
@@ -42,6 +44,7 @@ from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 LEAST = 3  # rows of a cell: two values follow from their sum and that of their squares
 MOST_ANALYSTS = 256
+_DIGITS = len(str(MOST_ROWS))
 _TRIES = 8
 
 
@@ -77,20 +80,30 @@ class Ledger:
             "left": self.left,
             "keys": list(self.values),
             "values": [[each.cell, each.rows, each.gone, each.number, each.steps, each.way] for each in values],
-            "sums": [
-                [None if of is None else [of.count, of.sum, of.square] for of in each.measures] for each in values
-            ],
+            "sums": [[self._texts(number, of) for number, of in enumerate(each.measures)] for each in values],
         }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def _texts(self, measure: int, sums: MeasureSums | None) -> list[str]:
+        """Texts of a measure, as long for all cells: 1 where it is shown, and its totals."""
+        digits = {each.part: len(str(each.limit * MOST_ROWS)) for each in columns_of([self.measures[measure]])}
+        of = sums or MeasureSums()
+        parts = (("count", of.count), ("sum", of.sum), ("square", of.square))
+        return [str(int(sums is not None)), *(f"{total:0{digits.get(part, _DIGITS)}d}" for part, total in parts)]
+
+
+def _sums(stored: list[Any] | None) -> MeasureSums | None:
+    """Read what `Ledger._texts` wrote; Cleave 1.0 wrote three numbers, or nothing."""
+    if stored is None or stored[0] == "0":
+        return None
+    return MeasureSums(*map(int, stored[-3:]))
 
 
 def load_ledger(content: bytes) -> Ledger:
     """Read what `dump` wrote; it was sealed by the owner."""
     fields = json.loads(content)
     values = {
-        tuple(key): CellValue(
-            cell, rows, gone, tuple(MeasureSums(*of) if of else None for of in sums), number, steps, way
-        )
+        tuple(key): CellValue(cell, rows, gone, tuple(map(_sums, sums)), number, steps, way)
         for key, (cell, rows, gone, number, steps, way), sums in zip(
             fields["keys"], fields["values"], fields["sums"], strict=True
         )

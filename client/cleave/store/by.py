@@ -87,7 +87,7 @@ def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str
     return (
         f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
         f"about {sized(size)}, {size / max(1, rows):.1f} bytes for each of {counted(rows, 'row')}"
-        + (f", {counted(texts, 'column')} of text" if texts else "")
+        + (f", {counted(texts, 'column')} of text as long as they are" if texts else "")
         + " and the plain columns compressed"
     )
 

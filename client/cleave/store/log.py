@@ -21,7 +21,8 @@ from cleave.store.reader import Objects
 from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-PAGE = 128  # records
+PAGE = 64  # records that are written into one
+_MOST = 128  # as Cleave 1.0 wrote
 
 
 class Record(StoredModel):
@@ -56,7 +57,7 @@ class Page(StoredModel):
     """`pages`: the full pages before this one."""
 
     pages: tuple[Object, ...] = ()
-    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
+    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=_MOST)]
 
 
 def extended(

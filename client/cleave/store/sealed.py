@@ -1,9 +1,9 @@
 """Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/format.md).
 
 A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need. So the
-size of their object follows from the schema and the number of rows. Values of variable length are compressed per block,
-and padding hides most of what their size would reveal. The associated data of a block names its table, object,
-segment, column, format and place, so no block opens anywhere else.
+size of their object follows from the schema and the number of rows. Of values of variable length padding hides most of
+what their size would reveal; Cleave 1.0 compressed them besides. The associated data of a block names its table,
+object, segment, column, format and place, so no block opens anywhere else.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn
+from cleave.store.padding import padded
 from cleave_shared.errors import CheckFailed
 
 BLOCK_ROWS = 1 << 16
-SMALL_ROWS = 1000  # fewer rows are padded to their longest text: compressed beside known rows, lengths reveal values
+SMALL_ROWS = 1000  # fewer rows are padded to their longest text
 OVERHEAD = 28  # nonce and tag
 _NONCE = 12
 _FORMAT = b"cleave sealed column 2"
-_SIZE = struct.Struct("<Q")  # bytes of a block's content before compression
+_SIZE = struct.Struct("<Q")  # bytes of a block's content, and _AS_IT_IS
+_AS_IT_IS = 1 << 63  # not compressed
 _SHORTEST = 64  # bytes that a text of a small segment is padded to, at least
 _MOST_CONTENT = 1 << 32  # bytes of a block
 _FRAME_HEAD = 18  # bytes of a zstd frame header, at most
-_SMALLEST = 512  # bytes of an object of variable values, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class ColumnBlock:
     lengths: NDArray[np.uint32] | None
 
     def content(self, *, nullable: bool) -> bytes:
-        """Return its content before compression."""
+        """Return what is sealed of it, without size and padding."""
         valid = self.bitmap or np.packbits(np.ones(self.rows, np.bool_), bitorder="little").data
         return b"".join(
             [valid if nullable else b"", b"" if self.lengths is None else self.lengths.tobytes(), self.data]
@@ -146,8 +147,7 @@ def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[by
     cipher, column = AESGCM(key), place.column
     contents = [each.content(nullable=column.nullable) for each in values.blocks(range(place.blocks))]
     if contents and not column.width:
-        compress = zstandard.ZstdCompressor(level=1).compress if values.rows >= SMALL_ROWS else bytes
-        contents = [_SIZE.pack(len(each)) + compress(each) for each in contents]
+        contents = [_SIZE.pack(len(each) | _AS_IT_IS) + each for each in contents]
         contents[-1] += bytes(_padding(values, list(map(len, contents))))
     nonces = [os.urandom(_NONCE) for _ in contents]
     return [
@@ -193,21 +193,12 @@ def _padding(values: ColumnValues, sizes: list[int]) -> int:
     return padded(total) - total
 
 
-def padded(size: int) -> int:
-    """Round a size up so that only its leading bits are set: Padme (Nikitin et al., PoPETs 2019), at most 12% more."""
-    if size < _SMALLEST:
-        return _SMALLEST
-    bits = size.bit_length() - 1
-    loose = bits - bits.bit_length()
-    return -(-size >> loose) << loose
-
-
 def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBlock:
     rows, column = place.rows_of(block), place.column
     bitmap_bytes = _bitmap_bytes(rows) if column.nullable else 0
     view = memoryview(plain)
     if not column.width:
-        view = _content(view, most, compressed=place.rows >= SMALL_ROWS)
+        view = _content(view, most, place.rows)
     bitmap = view[:bitmap_bytes] if column.nullable else None
     rest = view[bitmap_bytes:]
     if column.width:
@@ -223,11 +214,13 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
     return ColumnBlock(rows, bitmap, data, lengths)
 
 
-def _content(view: memoryview, most: int, *, compressed: bool) -> memoryview:
-    """A variable block's content, without compression and padding."""
+def _content(view: memoryview, most: int, rows: int) -> memoryview:
+    """The content of a block of variable values, without padding, of a segment of `rows` rows."""
     if len(view) < _SIZE.size:
         raise _damaged()
     (size,) = _SIZE.unpack(view[: _SIZE.size])
+    compressed = not size & _AS_IT_IS and rows >= SMALL_ROWS  # by Cleave 1.0
+    size &= ~_AS_IT_IS
     rest = view[_SIZE.size :]
     if size > most:
         raise _damaged()

@@ -1,16 +1,16 @@
 """Seal objects that only the owner of a table may read or write, each under a key of its own.
 
 The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: the key of
-one purpose or object opens no other. AES-256-GCM binds each object to its name. What is sealed here is compressed, so
-its size would reveal how well its values compress; padding (Padme) leaves log log of it.
+one purpose or object opens no other. AES-256-GCM binds each object to its name. Sizes of objects follow from counts
+(cleave.store.padding).
 """
 
 from __future__ import annotations
 
 import os
-from typing import Literal
+import struct
+from typing import Final, Literal
 
-import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,13 +18,19 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ckks.owner_key import Deriving
-from cleave.store.sealed import key_of_object, padded
+from cleave.store.padding import padded, room
+from cleave.store.sealed import key_of_object
 from cleave_shared.errors import DAMAGED, CheckFailed
 
 Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log"]
 
 _NONCE_BYTES = 12
-_MAGIC = b"CLS2"
+_MAGIC = b"CLS3"
+_COMPRESSED = b"CLS2"  # as Cleave 1.0 sealed: a zstd frame, then zeros
+_SIZE = struct.Struct("<Q")
+# Records are JSON objects. Bytes of a number in them: what is counted in a segment has 7 digits, rows of a table have
+# 15; sums of a lane's entries by weights 35.
+_NUMBERS: Final[dict[Purpose, int]] = {"cells": 8, "release": 16, "manifest": 40, "draft": 40, "job": 40, "log": 16}
 
 
 def seal(magic: bytes, key: bytes, content: bytes, bound: bytes) -> bytes:
@@ -54,18 +60,25 @@ class Vault:
         return key_of_object(self._key.derive(f"store/{purpose}/{self._table_id}"), name)
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
-        """Return `content`, compressed and padded, as the object `name`; 32 bytes longer than that."""
-        packed = zstandard.ZstdCompressor(level=3).compress(content)
-        packed += bytes(padded(len(packed)) - len(packed))
+        """Return `content`, padded, as the object `name`."""
+        size = room(content, _NUMBERS[purpose]) if content[:1] == b"{" and purpose in _NUMBERS else len(content)
+        padding = bytes(padded(_SIZE.size + size) - _SIZE.size - len(content))
+        packed = b"".join([_SIZE.pack(len(content)), content, padding])
         return seal(_MAGIC, self.key_of(purpose, name), packed, _MAGIC + name.encode())
 
     def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
         """Return what `seal` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
+        magic = _COMPRESSED if sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
         try:
-            packed = unseal(_MAGIC, self.key_of(purpose, name), sealed, _MAGIC + name.encode())
+            packed = unseal(magic, self.key_of(purpose, name), sealed, magic + name.encode())
         except InvalidTag:
             raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
-        return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
+        if magic == _COMPRESSED:
+            import zstandard  # noqa: PLC0415 - only of tables of Cleave 1.0
+
+            return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
+        (size,) = _SIZE.unpack_from(packed)
+        return packed[_SIZE.size : _SIZE.size + size]
 
     def pseudorandom(self, label: str, length: int) -> bytes:
         """Return `length` bytes that look random to everyone else, the same every time: AES-256 in counter mode under a
