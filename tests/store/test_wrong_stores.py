@@ -6,6 +6,7 @@ compared with a list of what they must be.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -354,11 +355,9 @@ def test_a_conflict_is_told_by_its_status(stub: Stub) -> None:
             store.replace("t/head", b"3", expected)
 
 
-@pytest.mark.parametrize("how", ["forbidden", pytest.param("errors", marks=pytest.mark.slow)])
-def test_put_without_the_right_to_delete_says_what_is_committed(
-    world: World, cli: Cli, key_file: Path, tmp_path: Path, how: str
-) -> None:
-    (tmp_path / "more.csv").write_text(CSV)
+@pytest.fixture
+def words(world: World, cli: Cli, key_file: Path, tmp_path: Path) -> tuple[object, ...]:
+    """Options of commands on the table, on a machine that has not seen it."""
     cli.environment |= {
         "AWS_ENDPOINT_URL": world.stub.url,
         "AWS_ACCESS_KEY_ID": "an-access-key",
@@ -366,18 +365,56 @@ def test_put_without_the_right_to_delete_says_what_is_committed(
         "AWS_DEFAULT_REGION": "us-east-1",
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
-    places = f"s3://{BUCKET}/{PREFIX}/s,s3://{BUCKET}/{PREFIX}/p"
-    words = ("put", tmp_path / "more.csv", "--table", "trial", "--append", "--store", places, "--key", key_file)
+    return "--store", f"s3://{BUCKET}/{PREFIX}/s,s3://{BUCKET}/{PREFIX}/p", "--key", key_file
+
+
+@pytest.mark.parametrize("how", ["forbidden", pytest.param("errors", marks=pytest.mark.slow)])
+def test_put_without_the_right_to_delete_says_what_is_committed(
+    world: World, cli: Cli, words: tuple[object, ...], tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "more.csv").write_text(CSV)
+    put = ("put", tmp_path / "more.csv", "--table", "trial", "--append", *words)
     world.stub.arm(Wrong("delete", how))
-    result = cli.run(*words)
+    result = cli.run(*put)
     assert result.exit_code == 0, result.output
     assert "trial: version 2, 6 rows" in result.stderr
     assert "warning: the change is made, but older objects stay in the store" in result.stderr
     assert "stopped" not in result.stderr
     assert world.rows() == sorted(ROWS * 2)
     old = set(world.stub.objects)
-    assert cli.run(*words, "--again").exit_code == 0, "and the next change deletes what stayed"
+    assert cli.run(*put, "--again").exit_code == 0, "and the next change deletes what stayed"
     assert len(old - world.stub.objects.keys()) > 2
+
+
+def test_a_deletion_is_recorded_only_once_the_objects_are_gone(
+    world: World, cli: Cli, words: tuple[object, ...], tmp_path: Path
+) -> None:
+    record, old = tmp_path / "erased.json", set(world.stub.objects)
+    delete_it = (
+        "delete",
+        "trial",
+        "--where",
+        "ward = 'A'",
+        "--yes",
+        "--record",
+        record,
+        "--old-version-days",
+        "1",
+        *words,
+    )
+    world.stub.arm(Wrong("delete", "forbidden"))
+    result = cli.run(*delete_it)
+    assert result.exit_code == 6, result.output
+    assert "version 2 is made, but older objects are still there" in result.stderr
+    assert not record.exists()
+    assert old <= world.stub.objects.keys()
+    world.stub.arm(None)
+    result = cli.run(*delete_it)
+    assert result.exit_code == 0, result.output
+    gone = {each["name"] for each in json.loads(record.read_text())["objects_gone"]}
+    assert gone
+    assert not [name for name in world.stub.objects if name.partition("/s/")[2] in gone]
+    assert world.rows() == EXPECTED["delete"]
 
 
 class Forgetful(Folder):

@@ -345,11 +345,12 @@ def delete(name: str, where: str, **options: Unpack[Deleting]) -> Changed:
             tables, name, where, progress, dry_run=settings["dry_run"], yes=settings["yes"]
         )
         if path is not None and done is not None and old_versions is not None:
+            tables.delete_older(before, done)  # a record says what is gone
             record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)
             write_atomically(path, record, error=InputError)
             if unsure:
                 (settings["say"] or _warn)(f"{path}: {unsure}")
-        if done is not None:  # now: until then a call that was stopped can be repeated for its record
+        if done is not None:  # deletes the manifest before, by which a stopped call is repeated for its record
             tables.sweep(done)
     return changed
 

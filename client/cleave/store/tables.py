@@ -470,6 +470,16 @@ class Tables(Objects):
                 swept += len(left)
         return swept
 
+    def delete_older(self, before: Manifest, opened: Opened) -> None:
+        """Delete what the version `before` names and `opened` does not. Raises StoreError, unlike `sweep`."""
+        names = before.objects() - opened.manifest.objects()
+        try:
+            for store in self.stores.apart():
+                store.delete(names)
+        except StoreError as error:
+            message = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
+            raise StoreError(message, hint=error.hint, status=error.status) from None
+
     def _forgotten(self, tag: str) -> str:
         """Under which name the floor of this store's table is noted as forgotten."""
         return self.key.tag(f"forgotten {self.seen(tag)}")
