@@ -35,8 +35,10 @@ class Failing:
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         return self._storage.read(name, start, stop, most)
 
-    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
-        return self._storage.read_versioned(name, most)
+    def read_versioned(
+        self, name: str, most: int = limits.MAX_HEAD_BYTES, earlier: tuple[bytes, str] | None = None
+    ) -> tuple[bytes, str] | None:
+        return self._storage.read_versioned(name, most, earlier)
 
     def write(self, name: str, content: bytes) -> None:
         self._change(lambda: self._storage.write(name, content))

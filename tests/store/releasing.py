@@ -57,7 +57,9 @@ class Releases(World):
         """What an analyst opens; `memory` names another machine of theirs."""
         fingerprint = fingerprint or public_side(self.key).fingerprint
         known = Memory(self.root / f"{name}{memory}.json")
-        return ReleaseSource(self.name, self.stores(), self.analyst(name), fingerprint, known)
+        source = ReleaseSource(self.name, self.stores(), self.analyst(name), fingerprint, known)
+        source.open()
+        return source
 
     def ask(self, name: str, sql: str, *, strict: bool = False, memory: str = "") -> Result:
         with Session(self.source(name, memory=memory)) as session:
@@ -66,7 +68,7 @@ class Releases(World):
     def shown(self, name: str) -> dict[tuple[Any, ...], int]:
         """Cells of the release that the analyst reads, and their rows."""
         source = self.source(name)
-        totals = source._release(self.name).totals
+        totals = source._newest(self.name).totals
         source.close()
         return dict(zip(totals.keys, totals.rows, strict=True))
 

@@ -127,7 +127,7 @@ def test_what_is_no_release_for_an_analyst(world: Releases) -> None:
     with pytest.raises(InputError, match="no release of table 'trial' for this analyst"):
         world.source("dave")
     with pytest.raises(InputError, match="no release of table 'other'"):
-        ReleaseSource("other", world.stores(), world.analyst("carol"), memory=Memory(world.root / "c.json"))
+        ReleaseSource("other", world.stores(), world.analyst("carol"), memory=Memory(world.root / "c.json")).open()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,9 @@ def test_an_owner_is_pinned_on_first_use(world: Releases) -> None:
     memory = Memory(world.root / "new.json")
 
     def source(fingerprint: str | None = None) -> ReleaseSource:
-        return ReleaseSource(world.name, world.stores(), world.analyst("carol"), fingerprint, memory)
+        made = ReleaseSource(world.name, world.stores(), world.analyst("carol"), fingerprint, memory)
+        made.open()
+        return made
 
     with pytest.raises(KeyFileError, match="was expected"):
         source("SHA256:someone")

@@ -219,8 +219,8 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
     real = storage.read_versioned
     heads: list[int] = []
 
-    def read_versioned(name: str, *most: int) -> tuple[bytes, str] | None:
-        found = real(name, *most)
+    def read_versioned(name: str, *most: int, earlier: tuple[bytes, str] | None = None) -> tuple[bytes, str] | None:
+        found = real(name, *most, earlier=earlier)
         if not heads:  # between a reader's head and its manifest
             heads.append(1)
             tables.sweep(tables.commit(first.manifest, first, "put"))
@@ -262,7 +262,7 @@ class Deaf:
             self.read_versioned = self._gone
         raise self._error
 
-    def _gone(self, name: str, *_: int) -> tuple[bytes, str] | None:
+    def _gone(self, name: str, *_: int, **__: object) -> tuple[bytes, str] | None:
         raise StoreError(f"{name}: the store cannot be reached")
 
 

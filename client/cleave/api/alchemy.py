@@ -4,7 +4,8 @@
     cleave://bucket/prefix                          s3://bucket/prefix
     cleave:///tables?key=key.json&min_group=5       any argument of `cleave.connect`
 
-Tables are read only, and there are no transactions. pandas, JupySQL and Superset use it.
+Tables are read only, and there are no transactions: each statement is over the newest version of each table. pandas,
+JupySQL and Superset use it.
 """
 
 from __future__ import annotations

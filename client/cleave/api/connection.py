@@ -1,16 +1,18 @@
-"""DB-API 2.0 (PEP 249): one table, opened once, queried through cursors.
+"""DB-API 2.0 (PEP 249): tables, key and services are opened once, and queried through cursors.
 
     with cleave.connect("patients.csv", key="key.json") as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT ward, AVG(age) FROM patients WHERE admitted >= ? GROUP BY ward", [date(2025, 1, 1)])
         cursor.fetchall(), cursor.bounds, cursor.sources
 
-Statements are SELECTs, so there are no transactions: `commit` and `rollback` do nothing. Threads may share the module
-and not a connection.
+Statements are SELECTs, so there are no transactions: `commit` and `rollback` do nothing. Each statement is over the
+newest version of a stored table, unless `Connection.snapshot` fixes the versions. Threads may share the module and not
+a connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 import weakref
@@ -54,7 +56,13 @@ def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
     with translated():
         given = complete(Asking, asking)
         question_options(given)
-        return Connection(session_over(data, given), given)
+        session = session_over(data, given)
+        try:
+            session.open()
+        except BaseException:
+            session.close()
+            raise
+        return Connection(session, given)
 
 
 class Connection:
@@ -89,6 +97,17 @@ class Connection:
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
         """A cursor that has executed it."""
         return self.cursor().execute(operation, parameters)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Have all statements of a block answered over the versions that stored tables have at its start.
+
+        Raises OperationalError at a statement that needs what a later change has deleted of them.
+        """
+        with contextlib.ExitStack() as stack:
+            with translated():
+                stack.enter_context(self._opened().snapshot())
+            yield
 
     def commit(self) -> None:
         self._opened()

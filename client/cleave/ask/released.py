@@ -1,7 +1,8 @@
 """Releases as a source: totals of cells that an owner has sealed to an analyst, and nothing else.
 
-A release is read whole when a question first names its table, and kept. The owner's fingerprint is remembered from the
-first release on, and the number of the newest one: another owner's, or an older release, is not believed.
+A release is read whole when a question first names its table, and kept until a question finds a newer one. The owner's
+fingerprint is remembered from the first release on, and the number of the newest one: another owner's, or an older
+release, is not believed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +25,7 @@ from cleave.ask.source import GroupSums, Loaded, Options, Question, Source, Usag
 from cleave.ask.works import Way
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
-from cleave.objects.storage import NotStoredError, read_twice
+from cleave.objects.storage import NotStoredError, StoreError, read_twice
 from cleave.processes.deadline import Deadline
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleasedTotals, ReleaseHead, open_totals, place_of, read_head
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -44,7 +46,7 @@ from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
-from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFileError, QueryRefused
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFileError, QueryRefused, UsageError
 
 T = TypeVar("T")
 _TRIES = 4  # to read a release that is renewed meanwhile
@@ -136,22 +138,32 @@ class ReleaseSource(Source):
         self._floor = int(number or 0)
         self._memory = memory or Memory()
         self._opened: dict[str, Released] = {}  # by name in lower case
+        self._heads_read: dict[str, tuple[bytes, str]] = {}  # by name, as they were read last
+        self._is_fixed = False  # no newer ones are looked for
         self._read: list[int] = []  # bytes of each object that was read since the last question
-        try:
-            if name is not None:
-                self.run(lambda: self._release(name), Deadline(self.seconds))
-        except BaseException:
-            stores.close()
-            raise
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        return {self.name or each.totals.table: each.schema for each in self._opened.values()}
+        """The newest schemas of the tables that questions have named: a store does not show others."""
+        names = {each.lower(): each for each in (*self._opened, self.name) if each}
+        opened = [self._newest(name) for name in names.values()]
+        return {self.name or each.totals.table: each.schema for each in opened}
 
-    def renew(self, names: Sequence[str]) -> None:
-        for name in map(str.lower, names):
-            if name in self._opened and self._head(name).release != self._opened[name].head.release:
-                self._opened.pop(name).close()
+    def open(self) -> None:
+        if self.name:
+            self._newest(self.name)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Fix the releases of tables that were named before; others when they are named."""
+        if self._is_fixed:
+            raise UsageError("there is a snapshot already", hint="end it before the next")
+        self.run(lambda: self.schemas, Deadline(self.seconds))
+        self._is_fixed = True
+        try:
+            yield
+        finally:
+            self._is_fixed = False
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - the release has them
         release = self._opened.get(name.lower())
@@ -160,11 +172,12 @@ class ReleaseSource(Source):
     def plan(self, statement: Statement, *, cloud_only: bool) -> StoredPlan:  # noqa: ARG002 - nothing else is possible
         """Raises QueryRefused for what the totals do not answer."""
         name = self._named(statement)
-        release = self._release(name)
+        release = self._newest(name)
         sums = KeptTotals(release.measures, release.totals.by, _TOTALS_ALONE)
         with closing(Planner(statement, release.schema, name, {})) as planner:
             try:
-                return stored_plan(planner.cut(sums, cloud_only=True), sums, release.measures)
+                plan = stored_plan(planner.cut(sums, cloud_only=True), sums, release.measures)
+                return replace(plan, assumed=((name.lower(), release.head.release),))
             except Uncut as error:
                 raise not_by_totals(error, release.totals.by) from None
 
@@ -184,15 +197,36 @@ class ReleaseSource(Source):
             )
         return self.name or next(iter(names.values()))
 
-    def _release(self, name: str) -> Released:
-        if name.lower() not in self._opened:
-            self._opened[name.lower()] = self._open(name)
-        return self._opened[name.lower()]
+    def _planned(self, plan: StoredPlan) -> Released:
+        """Return the release that `plan` was made over. Raises StoreError where another question opened a newer one."""
+        release = self._opened[plan.table.lower()]
+        if plan.assumed != ((plan.table.lower(), release.head.release),):
+            raise StoreError(
+                f"there is a newer release of table {plan.table!r} than when this query was planned",
+                hint="run it again",
+            )
+        return release
 
-    def _open(self, name: str) -> Released:
-        """Raises InputError where there is no release, CheckFailed for one that is not the owner's, or an older one."""
+    def _newest(self, name: str) -> Released:
+        """Return the newest release of a table, or that of the snapshot."""
+        held = self._opened.get(name.lower())
+        if held is not None and self._is_fixed:
+            return held
+        newest = self._open(name, held)
+        self._opened[name.lower()] = newest
+        if held is not None and held is not newest:
+            held.close()
+        return newest
+
+    def _open(self, name: str, held: Released | None) -> Released:
+        """Open the newest release; it is `held` if that is the newest.
+
+        Raises InputError where there is no release, CheckFailed for one that is not the owner's, or an older one.
+        """
         for left in reversed(range(_TRIES)):
             head = self._head(name)
+            if held is not None and head.release == held.head.release:
+                return held
             try:
                 content = self._content(head.totals)
                 break
@@ -215,10 +249,18 @@ class ReleaseSource(Source):
         place, location = place_of(self._analyst, name), self._stores.sensitive.location
         seen = self._memory.newest(self._tag("release", name))
 
-        def read(content: tuple[bytes, str] | None) -> ReleaseHead | None:
-            return read_head(content[0], self._analyst, name) if content else None
+        def stored() -> tuple[bytes, str] | None:
+            earlier = self._heads_read.pop(name.lower(), None)
+            return self._stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD, earlier)
 
-        head = read_twice(lambda: self._stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD), read)
+        def read(content: tuple[bytes, str] | None) -> ReleaseHead | None:
+            if content is None:
+                return None
+            head = read_head(content[0], self._analyst, name)
+            self._heads_read[name.lower()] = content
+            return head
+
+        head = read_twice(stored, read)
         if head is None and seen:
             raise CheckFailed(
                 "stored",
@@ -268,7 +310,7 @@ class ReleaseSource(Source):
 
     def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         mine = _mine(plan)
-        release = self._release(mine.table)
+        release = self._planned(mine)
         summed = {release.measures[number].name for source in mine.sources for number, _ in source.terms}
         size = release.head.totals.bytes
         return description(
@@ -301,7 +343,7 @@ class ReleaseSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
         mine = _mine(plan)
-        release = self._release(mine.table)
+        release = self._planned(mine)
         with question.clock.stage("ask"):
             cells = release.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
             selection = Selection(cells, release.cells.rows, mine)

@@ -4,7 +4,8 @@
         plan = session.plan("SELECT ward, AVG(age) FROM patients GROUP BY ward")
         answer = session.ask(plan)
 
-Tables and services are opened when the first question needs them, and kept.
+Tables and services are opened when the first question needs them, and kept. Each question is over one version of each
+stored table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,9 +72,17 @@ class Session:
         with self._bars() as progress:
             return self._run(lambda _: self.source.rows(name, progress))
 
-    def renew(self, names: Sequence[str]) -> None:
-        """Have the next question answered over the newest version of the stored tables `names`."""
-        self._run(lambda _: self.source.renew(names))
+    def open(self) -> None:
+        """Raise what keeps the table `name` from being asked, where that is known without reading its rows."""
+        self._run(lambda _: self.source.open())
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Have the questions of a block answered over the versions of stored tables at its start.
+
+        Otherwise a question is over the newest version of each table when it is planned. Raises UsageError within
+        another snapshot, and as opening every table does.
+        """
+        return self.source.snapshot()
 
     def plan(self, question: str | Statement, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
         """Decide for each output which way answers it. Reads no rows and sends nothing.

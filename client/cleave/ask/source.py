@@ -110,12 +110,16 @@ class Source(Protocol):
         """Rows of a table; None where they are not known before a question reads them."""
         ...
 
-    def renew(self, names: Sequence[str]) -> None:  # noqa: ARG002 - files have one version
-        """Have the next question answered over the newest versions of the tables `names`."""
+    def open(self) -> None:
+        """Raise what keeps the table `name` from being asked, where that is known without reading its rows."""
         return
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Answer all questions of a block over the versions at its start. Files have one version."""
+        return contextlib.nullcontext()
+
     def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
-        """Raises QueryRefused."""
+        """Begin a question: it is asked over the newest versions, or those of a snapshot. Raises QueryRefused."""
         ...
 
     def ways(self, statement: Statement) -> Sequence[QueryPlan | LocalPlan]:

@@ -1,12 +1,14 @@
 """Tables in a store as a source: totals of cells, sealed rows, scans.
 
-Every answer is over one version of each table that it names: the one that was opened first, until another has taken its
-place and what it stood on is deleted.
+Every answer is over one version of each table that it names: the newest when it was planned, or that of a snapshot.
+What a session keeps of a version is closed when a newer one is opened.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,11 +47,12 @@ from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.figures import plain
 from cleave.transport.base import QUERY_SECONDS
-from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
+from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from cleave.store.manifest import Manifest
     from cleave.sums.job import Job
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
@@ -91,7 +94,7 @@ class StoredSource(Source):
     ) -> None:
         """`name`: the table that questions are over; None: those that each question names.
 
-        `seconds`: what opening may take once the key is open, and each later step that is given no time of its own.
+        `seconds`: what a step may take that is given no time of its own.
         `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
@@ -117,25 +120,26 @@ class StoredSource(Source):
         self._open.callback(self._services.close)
         self._table: Table | None = None  # that DuckDB is at work on
         self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
+        self._is_fixed = False  # no newer ones are looked for
         self._used = False
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
             self._open.callback(self._let_go)
-            if name is not None:
-                self.run(lambda: self._hold(name, self._tables.open(name)), Deadline(self.seconds))
         except BaseException:
             self._open.close()
             raise
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Return the schemas of all tables in the store where none was named; this reads the manifest of each."""
-        if not self.name:
-            for opened in self._tables.all():
-                if opened.manifest.table.lower() not in self._held:
-                    self._hold(opened.manifest.table, opened)
+        """Return the newest schemas of all tables in the store where none was named; this reads the head of each."""
+        if self.name:
+            self._require(self.name)
+            for name in [each for each in self._held if each != self.name.lower()]:
+                self._find(name)
+        elif not self._is_fixed:
+            self._find_all()
         stored = {
             self.name if lower == self.name.lower() else each.manifest.table: with_contributor(
                 each.manifest, each.schema
@@ -156,25 +160,53 @@ class StoredSource(Source):
         self.run(lambda: self._tables.record(self._tables.open(table), what, 0, **details), Deadline(self.seconds))
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - manifests tell
-        held = self._held.get(name.lower())
+        if name.lower() in {each.name.lower() for each in self._others}:
+            return None
+        held = self._held.get(name.lower()) or self._find(name)
         return held.manifest.rows if held else None
+
+    def open(self) -> None:
+        if self.name:
+            self._require(self.name)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Fix the versions of all tables in the store: this reads the head of each."""
+        if self._is_fixed:
+            raise UsageError("there is a snapshot already", hint="end it before the next")
+
+        def find() -> None:
+            self._find_all()
+            for each in self._held.values():
+                each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
+
+        self.run(find, Deadline(self.seconds))
+        self._is_fixed = True
+        try:
+            yield
+        finally:
+            self._is_fixed = False
 
     def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
         """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
         cells may.
         """
         names, whose = self._named(statement)
-        return self.chooser(names, whose=whose).chosen(statement, cloud_only=cloud_only)
+        plan = self.chooser(names, whose=whose).chosen(statement, cloud_only=cloud_only)
+        return replace(plan, assumed=self._assumed(names))
 
     def ways(self, statement: Statement) -> list[StoredPlan | LocalPlan]:
         names, whose = self._named(statement)
-        return self.chooser(names, whose=whose).plans(statement)
+        assumed = self._assumed(names)
+        return [replace(each, assumed=assumed) for each in self.chooser(names, whose=whose).plans(statement)]
 
     def chooser(self, names: Sequence[str] = (), *, whose: bool = False) -> Chooser:
         """Over the first of `names`, or the table that was named; the others may be joined.
 
         `whose`: the question names the contributor of each row.
         """
+        if not names:
+            self._require(self.name)
         first, *joined = names or [self.name]
         tables = {name.lower(): self._at(name, whose=whose) for name in (first, *joined)}
         return Chooser(
@@ -197,12 +229,15 @@ class StoredSource(Source):
             named, columns = names_in(statement)
         except QueryRefused:
             if self.name:
+                self._require(self.name)
                 return [self.name], False  # planning it gives a better error
             raise
+        if self.name:
+            self._require(self.name)
         files = {each.name.lower() for each in self._others}
         names = [self.name] if self.name else []
-        for name in named:
-            stored = self._find(name)
+        for name in {each.lower(): each for each in named}.values():
+            stored = self._held.get(name.lower()) if name.lower() == self.name.lower() else self._find(name)
             if stored and name.lower() in files:
                 raise InputError(
                     f"{name!r} is the name of a stored table and of a file",
@@ -220,12 +255,40 @@ class StoredSource(Source):
         return names, CONTRIBUTOR in columns
 
     def _find(self, name: str) -> Stored | None:
-        if name.lower() not in self._held and (opened := self._tables.find(name)) is not None:
-            self._hold(name, opened)
-        return self._held.get(name.lower())
+        """Return a table in its newest version, or in that of the snapshot; None where there is none."""
+        held = self._held.get(name.lower())
+        if self._is_fixed:
+            return held
+        return self._keep(name.lower(), self._tables.find(name, held.opened if held else None))
 
-    def _hold(self, name: str, opened: Opened) -> None:
-        self._held[name.lower()] = Stored(self._tables, opened, session=self._resident)
+    def _find_all(self) -> None:
+        """Open the newest versions of all tables in the store."""
+        newest = {
+            each.manifest.table.lower(): each
+            for each in self._tables.all([each.opened for each in self._held.values()])
+        }
+        for lower in {**self._held, **newest}:
+            self._keep(lower, newest.get(lower))
+        self._held = {lower: self._held[lower] for lower in newest}  # by name
+
+    def _keep(self, lower: str, opened: Opened | None) -> Stored | None:
+        """Hold `opened` under a name, and close another version. What was read of the same version stays."""
+        held = self._held.get(lower)
+        if held is not None and held.opened is not opened:
+            self._held.pop(lower).close()
+        if opened is not None and lower not in self._held:
+            self._held[lower] = Stored(self._tables, opened, session=self._resident)
+        return self._held.get(lower)
+
+    def _require(self, name: str) -> None:
+        """Open a table. Raises InputError where there is none."""
+        if self._find(name) is None:
+            if not self._is_fixed:
+                self._tables.open(name)  # says what there is
+            raise InputError(
+                f"{self._stores.sensitive.location}: there was no table {name!r} when the snapshot was taken",
+                hint="take a new snapshot to query it",
+            )
 
     def _at(self, name: str, *, whose: bool) -> Stored:
         """A table that is held. `whose`: with the contributor of each row, if it has contributors."""
@@ -233,12 +296,24 @@ class StoredSource(Source):
         return held.by_contributor if whose else held
 
     def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
-        """The stored tables that `plan` is over, its own first."""
+        """The stored tables that `plan` is over, its own first. Raises StoreError where it does not fit them."""
+        self._require_same(plan)
         names = [plan.table]
         if isinstance(plan, LocalPlan):
             names += [*plan.reads, *(each.table for each in plan.inner.values())]
         whose = _names_contributor(plan)
         return {name.lower(): self._at(name, whose=whose) for name in names if name.lower() in self._held}
+
+    def _assumed(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        return tuple((name.lower(), _assumed_of(self._held[name.lower()].manifest)) for name in names)
+
+    def _require_same(self, plan: QueryPlan | LocalPlan) -> None:
+        for lower, assumed in plan.assumed:
+            if lower not in self._held or _assumed_of(self._held[lower].manifest) != assumed:
+                raise StoreError(
+                    f"table {lower!r} was dropped or replaced with a different schema while this query ran",
+                    hint="run it again",
+                )
 
     def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
@@ -280,26 +355,22 @@ class StoredSource(Source):
         finally:
             self._stores.limit(None)
 
-    def renew(self, names: Sequence[str]) -> None:
-        """Open the newer versions of tables `names` that there are, of whatever schema."""
-        for name in map(str.lower, names):
-            if name in self._held and self._tables.replaced(self._held[name].opened):
-                self._held.pop(name).close()
-
     def _renewed(self) -> bool:
-        """Open the newer versions that there are; whether there is one. Raises StoreError for one of another schema."""
-        newer = [name for name, each in self._held.items() if self._tables.replaced(each.opened)]
-        for lower in newer:
-            old = self._held[lower]
-            name = old.manifest.table
-            self._hold(self.name if lower == self.name.lower() else name, self._tables.open(name))
-            new = self._held[lower]
-            if new.schema.hash() != old.schema.hash() or new.manifest.by != old.manifest.by:
+        """Open the newer versions that there are; whether there is one.
+
+        Raises StoreError where objects of the snapshot are deleted.
+        """
+        before = dict(self._held)
+        for name, held in before.items():
+            if not self._is_fixed:
+                self._find(name)
+            elif gone := self._tables.missing(held.opened):
                 raise StoreError(
-                    f"table {name!r} was replaced with a different schema while this query ran", hint="run it again"
+                    f"table {held.manifest.table!r} was changed after the snapshot was taken, and {gone:,} of the "
+                    "objects of its older version are deleted",
+                    hint="take a new snapshot, and run its statements again",
                 )
-            old.close()
-        return bool(newer)
+        return self._held != before
 
     @contextlib.contextmanager
     def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
@@ -381,6 +452,7 @@ class StoredSource(Source):
         """`plan`, whose totals the version in use has. Raises StoreError where it does not."""
         if not isinstance(plan, StoredPlan):
             raise TypeError("a plan over files is not one over a stored table")
+        self._require_same(plan)
         measures = self._held[plan.table.lower()].manifest.measures
         if measures[: len(plan.measures)] != plan.measures:  # `derive` only adds some
             raise StoreError(
@@ -405,6 +477,12 @@ class StoredSource(Source):
         """Let go of the versions that are in use by then."""
         for each in self._held.values():
             each.close()
+
+
+def _assumed_of(manifest: Manifest) -> str:
+    """A digest of what plans assume of a table, whatever its rows are."""
+    facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _no_scan() -> InputError:

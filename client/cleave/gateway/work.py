@@ -189,13 +189,15 @@ class _Allowed:
 
     def listed(self) -> dict[str, list[system.ColumnFacts]]:
         """Return the columns of every table that the user may query, as they are now."""
-        self._session.renew(list(self._session.schemas))
-        for name in (self._setup.tables or frozenset()) - {each.lower() for each in self._session.schemas}:
-            with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
-                self._session.plan(f"SELECT count(*) FROM {identifier(name)}")
+        schemas = self._session.schemas
+        if unnamed := (self._setup.tables or frozenset()) - {each.lower() for each in schemas}:
+            for name in unnamed:
+                with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
+                    self._session.plan(f"SELECT count(*) FROM {identifier(name)}")
+            schemas = self._session.schemas
         return {
             name: [system.ColumnFacts(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
-            for name, schema in self._session.schemas.items()
+            for name, schema in schemas.items()
             if name in self
         }
 
@@ -226,7 +228,6 @@ class _Allowed:
 
     def _planned(self, statement: Statement) -> QueryPlan | LocalPlan:
         names, _ = names_in(statement)
-        self._session.renew(names)
         try:
             for name in names:
                 if name not in self:

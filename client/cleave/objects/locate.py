@@ -190,7 +190,12 @@ class Folder:
             raise too_large(self.location, name, most)
         return content
 
-    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+    def read_versioned(
+        self,
+        name: str,
+        most: int = limits.MAX_HEAD_BYTES,
+        earlier: tuple[bytes, str] | None = None,  # noqa: ARG002 - a read takes no longer than a look at its version
+    ) -> tuple[bytes, str] | None:
         try:
             content = self.read(name, most=most)
         except NotStoredError:

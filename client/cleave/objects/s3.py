@@ -66,6 +66,7 @@ _NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names 
 _UNKEPT = "two writers could lose each other's rows there: use a store that docs/stored.md describes"
 _LONGEST_CODE = 60
 _READS = 3
+_UNCHANGED = 304  # status of an answer to If-None-Match
 _PART_BYTES = 8 << 20  # of an answer that are read at once
 _NOT_TOLD = (403, 405, 501)  # no right to read the bucket's rules, or a service without them
 _GONE = "NoSuchKey"  # of status 404: a page, or a bucket that is not there, has it too
@@ -102,11 +103,17 @@ class Bucket:
         wanted = {} if not start and stop is None else {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
         return self._content(name, most if stop is None else stop - start, wanted)[0]
 
-    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+    def read_versioned(
+        self, name: str, most: int = limits.MAX_HEAD_BYTES, earlier: tuple[bytes, str] | None = None
+    ) -> tuple[bytes, str] | None:
         try:
-            return self._content(name, most, {})
+            return self._content(name, most, {"IfNoneMatch": earlier[1]} if earlier else {})
         except NotStoredError:
             return None
+        except StoreError as error:
+            if earlier is None or error.status != _UNCHANGED:
+                raise
+            return earlier
 
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})

@@ -85,10 +85,13 @@ class Storage(Protocol):
         """
         ...
 
-    def read_versioned(self, name: str, most: int = limits.MAX_HEAD_BYTES) -> tuple[bytes, str] | None:
+    def read_versioned(
+        self, name: str, most: int = limits.MAX_HEAD_BYTES, earlier: tuple[bytes, str] | None = None
+    ) -> tuple[bytes, str] | None:
         """An object's content and what `replace` wants as `expected`; None where there is none.
 
-        Raises ForeignError for an object of more than `most` bytes.
+        `earlier`: what was read before, and is returned if the store says that it is still that version. Raises
+        ForeignError for an object of more than `most` bytes.
         """
         ...
 

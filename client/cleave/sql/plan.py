@@ -150,7 +150,7 @@ class QueryPlan:
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
     set, of all keys. Rows are always grouped by all keys, and their groups are combined here. `groupings`:
     the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
-    `cleave.sql.parse.conditions_of`.
+    `cleave.sql.parse.conditions_of`. `assumed`: by name in lower case, a digest of what it assumes of a stored table.
     """
 
     statement: Statement
@@ -174,6 +174,7 @@ class QueryPlan:
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[Node, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def domains(self) -> list[Domain]:
@@ -197,7 +198,8 @@ class LocalPlan:
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
-    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone.
+    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone. `assumed`: as in
+    QueryPlan.
     """
 
     statement: Statement
@@ -210,6 +212,7 @@ class LocalPlan:
     inner: Mapping[str, QueryPlan] = field(default_factory=dict)
     over_inner: Statement | None = None
     conditions: tuple[Node, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def runs(self) -> str:

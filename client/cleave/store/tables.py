@@ -42,6 +42,10 @@ _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 _TRIES = 4  # to read a table that others change meanwhile
 
 
+class _MovedError(InputError):
+    """A head names another key."""
+
+
 class Tables(Objects):
     """Tables of `key` in `stores`."""
 
@@ -53,11 +57,15 @@ class Tables(Objects):
         self._memory = memory
         self._user = user
         self._heads = Heads(key, stores.sensitive.location)
+        self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
 
-    def find(self, name: str) -> Opened | None:
-        """Open a table; None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError."""
+    def find(self, name: str, held: Opened | None = None) -> Opened | None:
+        """Open a table; None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError.
+
+        `held`: a version of it, which is returned where it is still the newest.
+        """
         tag = self.tag(name)
-        opened = self._latest(tag)
+        opened = self._latest(tag, held)
         if opened is None and self._newest(tag):
             raise CheckFailed(
                 "stored",
@@ -68,31 +76,44 @@ class Tables(Objects):
             raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
         return opened
 
-    def _latest(self, tag: str) -> Opened | None:
+    def _latest(self, tag: str, held: Opened | None = None) -> Opened | None:
         for left in reversed(range(_TRIES)):
             seen = self._newest(tag)  # before the head: others here may commit in between
             loaded = self._read_head(tag)
             if loaded is None:
                 return None
             try:
-                return self._believed(tag, *loaded, seen)
+                return self._believed(tag, *loaded, seen, held)
             except LostError:  # a later commit has deleted what this head named
                 if not left:
                     raise
         return None
 
     def _read_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
-        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed."""
+        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed.
+
+        One that was read before is not sent again.
+        """
+
+        def read() -> tuple[bytes, str] | None:
+            earlier = self._heads_read.pop(tag, None)
+            return self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}", earlier=earlier)
 
         def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
-            return (self._heads.load(tag, stored[0]), stored[1]) if stored else None
+            if stored is None:
+                return None
+            fields = self._heads.load(tag, stored[0])
+            self._heads_read[tag] = stored
+            return fields, stored[1]
 
-        return read_twice(lambda: self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}"), marked)
+        return read_twice(read, marked)
 
-    def _believed(self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None) -> Opened:
+    def _believed(
+        self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None, held: Opened | None = None
+    ) -> Opened:
         """Return the facts of a head, unless a newer state or another table was seen here in its place."""
         if (key_id := key_moved_to(fields)) is not None:
-            raise InputError(
+            raise _MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint="name that key with --key; `cleave drop` under this one deletes this note",
             )
@@ -104,9 +125,12 @@ class Tables(Objects):
                 f"records, and {seen[1]} were here before",
                 hint="an old state of the store was restored: restore the newest one",
             )
-        cached = self.cached(head.manifest)
-        is_cached = cached is not None and cached.is_there
-        opened = self._open(head, stored)
+        if held is not None and held.head.manifest == head.manifest:
+            opened, is_cached = held, True
+        else:
+            cached = self.cached(head.manifest)
+            is_cached = cached is not None and cached.is_there
+            opened = self._open(head, stored)
         if seen and seen[0] != head.table_id:
             raise CheckFailed(
                 "stored",
@@ -293,6 +317,11 @@ class Tables(Objects):
         current = self._read_head(self.tag(opened.manifest.table))
         return current is None or current[0].get("manifest") != opened.head.manifest.model_dump()
 
+    def missing(self, opened: Opened) -> int:
+        """Return how many objects of a version are not in the stores any more."""
+        folder = self.folder(opened.manifest.table)
+        return len(opened.manifest.objects().difference(*(store.names(folder) for store in self.stores.apart())))
+
     @contextlib.contextmanager
     def changing(self, opened: Opened | None) -> Iterator[None]:
         """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
@@ -306,29 +335,35 @@ class Tables(Objects):
     def _changed(self) -> ConflictError:
         return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
-    def all(self) -> Iterator[Opened]:
+    def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
         """Open every table under this key, by name, except those that were put under another.
 
-        Raises InputError where there is no such folder.
+        `held`: versions of them, which are yielded where they are still the newest. Raises InputError where there is
+        no such folder.
         """
         if not self.stores.sensitive.exists():
             raise InputError(
                 f"{self.stores.sensitive.location}: there is no such folder",
                 hint="check --store; `cleave put` creates it with the first table",
             )
+        by_tag = {self.tag(each.manifest.table): each for each in held}
         tables = []
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
-            if last != _HEAD or (head := self.stores.sensitive.read_versioned(name)) is None:
-                continue
-            if parsed(head[0]).get("key_id") != self.key.key_id:
-                continue
             tag = folder.removeprefix("tables/")
-            if (signed := self._read_head(tag)) is None or key_moved_to(signed[0]) is not None:
-                continue
-            if (opened := self._latest(tag)) is not None:
-                tables.append(opened)
+            if last == _HEAD and (tag in by_tag or self._is_own(name, tag)):
+                with contextlib.suppress(_MovedError):
+                    if (opened := self._latest(tag, by_tag.get(tag))) is not None:
+                        tables.append(opened)
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
+
+    def _is_own(self, name: str, tag: str) -> bool:
+        """Check whether a head says that it is of this key; a later read of it compares the signature."""
+        stored = self.stores.sensitive.read_versioned(name)
+        if stored is None or parsed(stored[0]).get("key_id") != self.key.key_id:
+            return False
+        self._heads_read[tag] = stored
+        return True
 
     def versions(self) -> dict[str, tuple[str, int]]:
         """The id of every table under this key and the length of its log, by tag: floors for a copy of the key file."""

@@ -33,7 +33,7 @@ Tables = Annotated[
 def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: NoHistory = False) -> None:
     """Run one query after another.
 
-    Files are read once, and the key is opened once.
+    Files are read once, and the key is opened once. Each query reads the newest version of a stored table.
 
     SQL ends with a semicolon; `help` lists other commands. If stdin is not a terminal, its lines are run and the first
     error ends the shell.
@@ -49,6 +49,7 @@ def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: 
     settings: Settings = ctx.obj
     bars = ClearedBars(settings.bars)
     with session_over(files or (), asking, settings, bars) as session:
+        session.open()
         if console.is_terminal(sys.stdin):
             _interactive(session, asking, settings, bars, keeps_history=not no_history)
         else:

@@ -40,6 +40,9 @@ T = TypeVar("T")
 _ABOUT_TABLES = re.compile(r"SHOW\s+TABLES|(?:DESCRIBE|DESC)\s+(\w+|\"(?:[^\"]|\"\")+\")", re.IGNORECASE)
 
 
+_STATES = ("on", "off")
+
+
 class Left(Exception):  # noqa: N818 - named for what happened
     """`.exit`."""
 
@@ -69,6 +72,8 @@ class Shell:
         self._run = run
         self._format = Format.TABLE
         self._last: Last | None = None
+        self._snapshot = contextlib.ExitStack()
+        self._has_snapshot = False
 
     def statement(self, sql: str) -> None:
         """Run the query and show its answer. Raises what planning and querying raise, Undecided under --strict."""
@@ -94,6 +99,8 @@ class Shell:
                 self._report(Path(argument))
             case ".format":
                 self._choose(argument)
+            case ".snapshot":
+                self._fix(argument)
             case ".tables":
                 console.out(self._tables())
             case ".schema":
@@ -133,6 +140,18 @@ class Shell:
             self._format = Format(name)
         else:
             console.out(str(self._format))
+
+    def _fix(self, state: str) -> None:
+        if state and state not in _STATES:
+            raise InputError(f".snapshot {state}: it is on or off")
+        if state:
+            self._snapshot.close()
+            self._has_snapshot = False
+        if state == "on":
+            self._do(lambda: self._snapshot.enter_context(self._session.snapshot()))
+            self._has_snapshot = True
+        if not state:
+            console.out("on" if self._has_snapshot else "off")
 
     def _tables(self) -> str:
         session = self._session
@@ -175,6 +194,7 @@ COMMANDS = {
     ".plan": ("show what a query would send where; sends nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
+    ".snapshot": ("on: query the stored tables' versions of now, until off", "[on|off]"),
     ".tables": ("list the tables, as SHOW TABLES", ""),
     ".schema": ("list the columns of a table, as DESCRIBE", "[TABLE]"),
     ".help": ("show this", ""),

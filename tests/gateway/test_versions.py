@@ -1,0 +1,194 @@
+"""An open session of every front answers over the newest version at each statement, as DuckDB over a mirror does."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import httpx
+import pymysql
+import pytest
+import sqlalchemy as sa
+
+import cleave
+from cleave.ask.options import Asking, complete
+from cleave.ckks.key_file import create_key
+from cleave.cli.shell.shell import Shell
+from cleave.share.users import write_user
+from cleave_shared.errors import CleaveError
+from tests.campaign import sampled
+from tests.functional.processes import HANGS
+from tests.gateway.conftest import PASSWORD, started, stop
+
+Rows = list[tuple[str, ...]]
+KINDS = {"ward": "plain", "bill": "encrypted", "id": "sealed", "note": "sealed"}
+MADE = """
+    SELECT i AS id, 'w' || i % 5 AS ward, (i * 37 % 1000 / 4)::DECIMAL(9, 2) AS bill, 'n' || i % 9 AS note
+    FROM range({}, {}) r(i)
+"""
+QUESTIONS = (
+    "SELECT COUNT(*) AS n, SUM(bill) AS s FROM t",  # totals
+    "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM t GROUP BY ward ORDER BY ward",
+    "SELECT MIN(id) AS a, MAX(id) AS b, MAX(bill) AS c FROM t",  # rows
+    "SELECT ward, COUNT(*) AS n FROM t GROUP BY ward ORDER BY ward",  # the plain service
+    "SELECT COUNT(*) AS n FROM t AS a JOIN t AS b ON a.id = b.id AND a.bill = b.bill",
+)
+REFUSED = (CleaveError, sa.exc.DBAPIError, pymysql.err.Error, ConnectionError)
+
+
+class Life:
+    """A stored table that changes, and its mirror. `fronts`: open sessions, by name."""
+
+    def __init__(self, folder: Path, stack: ExitStack, port: int) -> None:
+        self.folder = folder
+        self.given: dict[str, Any] = {"store": folder / "store", "key": folder / "key.json"}
+        create_key(folder / "key.json", None)
+        self.mirror = duckdb.connect()
+        self.next = 0
+        self.put()
+        secret = {"tables": None, "min_group": 0, "rows": True}
+        write_user(folder / "users.toml", "owner", PASSWORD.encode(), token=False, **secret)
+        token = write_user(folder / "users.toml", "program", None, token=True, **secret)
+        process, (mysql, http) = started(folder, "--http-port", str(port), "--workers", "1")
+        stack.callback(stop, process)
+        given = {"host": "127.0.0.1", "user": "owner", "password": PASSWORD, "database": "cleave"}
+        wire = stack.enter_context(closing(pymysql.connect(port=int(mysql.rpartition(":")[2]), **given)))
+        one = stack.enter_context(cleave.connect("t", **self.given))
+        every = stack.enter_context(cleave.connect(**self.given))
+        engine = sa.create_engine(f"cleave:///{self.given['store']}?key={self.given['key']}")
+        stack.callback(engine.dispose)
+        alchemy = stack.enter_context(engine.connect())
+        self.session = every._opened()
+        shell = Shell(self.session, complete(Asking, {"timeout": HANGS}), lambda work: work())
+
+        def in_shell(sql: str) -> list[Any]:
+            shell.statement(sql)
+            assert shell._last
+            return shell._last.answer.result.rows
+
+        def over_mysql(sql: str) -> Any:
+            with wire.cursor() as cursor:
+                cursor.execute(sql)
+                return cursor.fetchall()
+
+        def over_http(sql: str) -> Any:
+            head = {"authorization": f"Bearer {token}"}
+            answer = httpx.post(f"{http}/v1/query", json={"sql": sql}, headers=head, timeout=HANGS)
+            if answer.status_code != 200:
+                raise ConnectionError(answer.text)
+            return answer.json()["rows"]
+
+        self.fronts: dict[str, Callable[[str], Any]] = {
+            "python, one table": lambda sql: one.execute(sql).fetchall(),
+            "python, a store": lambda sql: every.execute(sql).fetchall(),
+            "shell": in_shell,
+            "sqlalchemy": lambda sql: alchemy.execute(sa.text(sql)).fetchall(),
+            "mysql": over_mysql,
+            "http": over_http,
+        }
+
+    def made(self, rows: int) -> Any:
+        """An Arrow table of new rows."""
+        self.next += rows
+        return self.mirror.sql(MADE.format(self.next - rows, self.next)).to_arrow_table()
+
+    def put(self) -> None:
+        frame = self.made(60)  # noqa: F841 - the mirror reads it
+        self.mirror.execute("CREATE OR REPLACE TABLE t AS FROM frame")
+        there = (self.folder / "store").exists()
+        cleave.put(
+            self.mirror.sql("FROM t").to_arrow_table(), "t", schema=KINDS, by=["ward"], replace=there, **self.given
+        )
+
+    def append(self) -> None:
+        frame = self.made(20).rename_columns(self.columns())
+        self.mirror.execute("INSERT INTO t FROM frame")
+        cleave.append(frame, "t", **self.given)
+
+    def delete(self) -> None:
+        self.mirror.execute("DELETE FROM t WHERE id % 7 = 3")
+        cleave.delete("t", "id % 7 = 3", yes=True, **self.given)
+
+    def update(self) -> None:
+        self.mirror.execute("UPDATE t SET bill = bill + 1 WHERE id % 2 = 0")
+        cleave.update("t", {"bill": "bill + 1"}, "id % 2 = 0", again=True, **self.given)
+
+    def rename(self) -> None:
+        old, new = ("note", "remark") if "note" in self.columns() else ("remark", "note")
+        self.mirror.execute(f"ALTER TABLE t RENAME {old} TO {new}")
+        cleave.alter("t", rename=[f"{old}={new}"], **self.given)
+
+    def compact(self) -> None:
+        cleave.compact("t", **self.given)
+
+    def drop(self) -> None:
+        cleave.drop("t", **self.given)
+        self.refuse("there is no table 't'")
+        self.mirror.execute("DROP TABLE t")
+        self.put()
+
+    def columns(self) -> list[str]:
+        return [each[0] for each in self.mirror.execute("DESCRIBE t").fetchall()]
+
+    def check(self, after: str) -> None:
+        """Every front has the mirror's answers and columns."""
+        note = "remark" if "remark" in self.columns() else "note"
+        for sql in (*QUESTIONS, f"SELECT {note}, COUNT(*) AS n FROM t GROUP BY {note} ORDER BY {note}"):
+            truth = texts(self.mirror.execute(sql).fetchall())
+            for name, ask in self.fronts.items():
+                assert texts(ask(sql)) == truth, (after, name, sql)
+        for name in ("mysql", "http"):
+            assert [row[0] for row in texts(self.fronts[name]("SHOW COLUMNS FROM t"))] == self.columns(), (after, name)
+        assert list(self.session.schemas["t"].names) == self.columns(), after
+
+    def refuse(self, why: str) -> None:
+        """No front answers."""
+        for ask in self.fronts.values():
+            with pytest.raises(REFUSED, match=why):
+                ask(QUESTIONS[0])
+
+
+def texts(rows: Any) -> Rows:
+    return [tuple(str(each) for each in row) for row in rows]
+
+
+@pytest.fixture
+def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]) -> Iterator[Life]:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    with ExitStack() as stack:
+        yield Life(tmp_path, stack, free_port())
+
+
+CHANGES = ("append", "delete", "update", "rename", "put", "compact", "drop")
+
+
+@pytest.mark.parametrize("seeds", sampled(1, 6, 60))
+def test_each_statement_is_over_the_newest_version(life: Life, seeds: int) -> None:
+    """Each change once for each seed, in any order."""
+    life.check("the first put")
+    for seed in range(seeds):
+        for change in random.Random(seed).sample(CHANGES, len(CHANGES)):
+            getattr(life, change)()
+            life.check(f"{change}, seed {seed}")
+
+
+def test_an_older_state_is_refused_in_an_open_session(life: Life) -> None:
+    shutil.copytree(life.folder / "store", life.folder / "older")
+    life.append()
+    life.check("append")
+    (life.folder / "store").rename(life.folder / "newer")
+    (life.folder / "older").rename(life.folder / "store")
+    life.refuse("shows an older state of a table")
+    life.refuse("shows an older state of a table")
+    (life.folder / "store").rename(life.folder / "older")
+    (life.folder / "newer").rename(life.folder / "store")
+    life.check("the newest state again")
+    create_key(life.folder / "new.json", None)
+    cleave.rotate("t", life.folder / "new.json", **life.given)
+    life.refuse("under another key now|there is no table")  # a gateway tells no more
