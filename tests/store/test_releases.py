@@ -10,9 +10,11 @@ import pytest
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.maintain.derive import derive
+from cleave.objects.storage import StoreError
+from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.table.progress import Silent
-from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided, UsageError
 from tests.store.contributing import kept_as
 from tests.store.releasing import LEAST, ROWS, Releases, lines_of, rows, truth
 
@@ -220,3 +222,27 @@ def test_a_damaged_release_is_found(world: Releases) -> None:
         world.source("carol")
     store.write(name, content)
     world.source("carol").close()
+
+
+def test_an_open_session_reads_the_newest_release_or_that_of_its_snapshot(world: Releases) -> None:
+    """And a plan over another release than the one that is open is refused."""
+    sql = "SELECT COUNT(*) FROM trial"
+
+    def counted(session: Session) -> object:
+        return session.ask(session.plan(sql)).result.rows[0][0]
+
+    with Session(world.source("carol")) as session:
+        before = counted(session)
+        plan = session.plan(sql)
+        with session.snapshot():
+            putting.append(world.tables()[0], world.loaded(rows()), world.name, Silent(), again=True)
+            world.release()
+            assert counted(session) == before
+            with pytest.raises(UsageError, match="a snapshot already"), session.snapshot():
+                pass
+        assert counted(session) == world.ask("carol", sql).result.rows[0][0] != before
+        with pytest.raises(StoreError, match="a newer release of table 'trial'"):
+            session.ask(plan)
+        world.revoke("carol")
+        with pytest.raises(CheckFailed, match="was here and is gone"):
+            session.plan(sql)

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 
 import cleave
-from cleave.ask.options import Access
+from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.cli.shell.shell import Shell
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
@@ -141,6 +142,33 @@ def test_a_snapshot_of_one_table(given: dict[str, Any]) -> None:
         cleave.put(frame(0, 5), "other", schema=SCHEMA, by=["p"], **given)
         with pytest.raises(cleave.Error, match="other"):
             connection.execute("SELECT COUNT(*) FROM t JOIN other ON t.s = other.s")
+
+
+def test_a_snapshot_in_the_shell(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(Folder(given["store"]), given) as session:
+        shell = Shell(session, complete(Asking, {}), lambda work: work())
+
+        def shown(rows: int) -> bool:
+            shell.statement(TOTALS)
+            assert shell._last
+            return [tuple(row) for row in shell._last.answer.result.rows] == truth(TOTALS, rows)
+
+        assert shown(90)
+        shell.command(".snapshot on")
+        cleave.append(frame(90, 100), "t", **given)
+        assert shown(90)
+        shell.command(".snapshot on")
+        assert shown(100)
+        cleave.append(frame(100, 110), "t", **given)
+        assert shown(100)
+        capsys.readouterr()
+        shell.command(".snapshot")
+        shell.command(".snapshot off")
+        shell.command(".snapshot")
+        assert capsys.readouterr().out.split() == ["on", "off"]
+        assert shown(110)
+        with pytest.raises(InputError, match="it is on or off"):
+            shell.command(".snapshot maybe")
 
 
 def test_a_plan_of_an_older_schema_is_refused(given: dict[str, Any]) -> None:
