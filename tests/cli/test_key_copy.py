@@ -85,6 +85,24 @@ def test_an_older_store_is_refused_where_it_was_never_seen(machines: Machines) -
     assert "was there and is gone" in machines.at("fifth").fails(7, *machines.words("show", "t", key="copy.json"))
 
 
+def test_a_dropped_table_stays_dropped_on_every_machine(machines: Machines) -> None:
+    """Whoever runs the store puts it, or an older version, back."""
+    shutil.copytree(machines.root / "store", machines.root / "newest")
+    machines.run("first", "drop", "t", "--yes")
+    machines.run("first", "key", "copy", "-o", machines.root / "later.json")
+    for machine, key, kept in (
+        ("first", "key.json", "newest"),
+        ("first", "key.json", "old"),
+        ("sixth", "later.json", "old"),
+    ):
+        machines.put_back(kept)
+        told = machines.at(machine).fails(7, *machines.words("query", "t", SQL, key=key))
+        assert "table 't' was dropped, and is back" in told
+        assert "--forget" in told
+    machines.run("first", "drop", "t", "--forget")
+    assert "3" in machines.run("first", "query", "t", SQL)
+
+
 def test_a_copy_is_the_same_key_under_the_same_passphrase(machines: Machines) -> None:
     path, copy = machines.root / "key.json", machines.root / "copy.json"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600

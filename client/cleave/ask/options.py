@@ -175,7 +175,7 @@ class Dropping(Place, total=False):
         Flag(
             False,
             "--forget",
-            "Delete nothing: accept a table that was dropped and stored again on another machine.",
+            "Delete nothing: accept what the store has of a table, even if it was dropped here or is another or older.",
             bool,
             advanced=True,
         ),

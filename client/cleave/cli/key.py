@@ -131,7 +131,7 @@ def export(
 def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     """Copy a key file for another machine.
 
-    The copy records the versions of stored tables. The other machine refuses older ones.
+    The copy records the versions of stored tables, and which ones were dropped. The other machine refuses older ones.
 
     Examples:
       cleave key copy -o laptop.json --store s3://bucket

@@ -444,7 +444,8 @@ def verify(name: str, **place: Unpack[Place]) -> list[Damage]:
 def drop(name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
-    `forget`: delete nothing, but accept a table that was dropped and stored again on another machine.
+    This machine, and copies of the key file made later, refuse the table if somebody puts it or an older version back.
+    `forget`: delete nothing, but accept what the store has.
     """
     settings = complete(Dropping, options)
     with _working(settings, LONGEST_TIMEOUT) as (tables, progress):

@@ -1,6 +1,7 @@
 """The newest state of every table that was seen on this machine: a store that shows an older one is refused.
 
-The length of the table's audit log identifies a state: every head makes it longer.
+The length of the table's audit log identifies a state: every head makes it longer. A table that was dropped has an
+entry under a name that follows from its id. That one stays, whatever is put in the table's place.
 
 Where the file cannot be written, a warning says so and the command goes on: what was seen before still counts.
 """
@@ -51,6 +52,10 @@ class Memory:
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id of the table last seen under `tag`, and the length of its log."""
         return self._load().get(tag)
+
+    def states(self) -> dict[str, tuple[str, int]]:
+        """All that is noted."""
+        return self._load()
 
     def remember(self, tag: str, table_id: str, count: int) -> None:
         """Note a state, unless a newer one of the same table is noted: several here may ask and change it.

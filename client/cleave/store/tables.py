@@ -66,7 +66,7 @@ class Tables(Objects):
         """
         tag = self.tag(name)
         opened = self._latest(tag, held)
-        if opened is None and self._newest(tag):
+        if opened is None and (seen := self._newest(tag)) and not self._is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {name!r} was there and is gone",
@@ -111,7 +111,9 @@ class Tables(Objects):
     def _believed(
         self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None, held: Opened | None = None
     ) -> Opened:
-        """Return the facts of a head, unless a newer state or another table was seen here in its place."""
+        """Return the facts of a head, unless a newer state or another table was seen here in its place, or the table
+        was dropped here.
+        """
         if (key_id := key_moved_to(fields)) is not None:
             raise _MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
@@ -131,11 +133,17 @@ class Tables(Objects):
             cached = self.cached(head.manifest)
             is_cached = cached is not None and cached.is_there
             opened = self._open(head, stored)
-        if seen and seen[0] != head.table_id:
+        if seen and seen[0] != head.table_id and not self._is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
                 hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
+            )
+        if self._is_dropped(head.table_id):
+            raise CheckFailed(
+                "stored",
+                f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
+                hint="`cleave drop NAME` deletes it again, `cleave drop NAME --forget` accepts what is there",
             )
         self._memory.remember(self.seen(tag), head.table_id, head.log.count)
         if not is_cached:
@@ -305,9 +313,18 @@ class Tables(Objects):
             self.cache.evict(self.seen(self.tag(name)))
 
     def forget(self, name: str) -> None:
-        """Forget what was seen of a table here, and what the key file says of it. Nothing in the store changes."""
+        """Accept what the store has of a table, whatever was seen here, or dropped, or the key file says of it. Nothing
+        in the store changes.
+        """
         tag = self.tag(name)
         self._evict(name)
+        with contextlib.suppress(CheckFailed):  # a damaged head is no table
+            head = self._read_head(tag)
+            if head is not None and (table_id := _table_id(head[0])):
+                self._forget(self._grave(table_id))
+        self._forget(tag)
+
+    def _forget(self, tag: str) -> None:
         self._memory.forget(self.seen(tag))
         if tag in self.key.floors:  # the key file stays as it is: it may be wrapped
             self._memory.remember(self._forgotten(tag), *self.key.floors[tag])
@@ -366,8 +383,13 @@ class Tables(Objects):
         return True
 
     def versions(self) -> dict[str, tuple[str, int]]:
-        """The id of every table under this key and the length of its log, by tag: floors for a copy of the key file."""
-        return {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
+        """The id of every table under this key and the length of its log, by tag, and what was dropped: floors for a
+        copy of the key file.
+        """
+        there = {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
+        noted = [*self._memory.states().values(), *self.key.floors.values()]
+        gone = {self._grave(table_id): (table_id, count) for table_id, count in noted if self._is_dropped(table_id)}
+        return gone | there
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
         """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
@@ -384,10 +406,12 @@ class Tables(Objects):
         if not any(sizes for _, sizes in objects) and self._newest(tag) is None:
             raise self._no_table(name)
         missing = unlisted(self.stores, objects, _named(opened))
-        before = self._version(head)
+        before, dropped = self._version(head), self._states(tag)
         self.stores.sensitive.delete([head])
         if before is not None and self._version(head) == before:
             raise self._undeleted(1)
+        for table_id, count in dropped.items():
+            self._memory.remember(self.seen(self._grave(table_id)), table_id, count)
         total = sum(len(sizes) for _, sizes in objects)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
         for store, sizes in reversed(objects):
@@ -405,7 +429,24 @@ class Tables(Objects):
                 f"{len(missing):,} of its objects: others may be left below {own}/",
                 hint="list and empty that folder by other means; docs/stored.md says what a store must do",
             )
-        self.forget(name)
+        self._evict(name)
+        self._memory.forget(self.seen(tag))
+
+    def _states(self, tag: str) -> dict[str, int]:
+        """The ids of the table that is there, was seen here, or is in the key file, and the lengths of their logs."""
+        states = dict(each for each in (self._newest(tag), self.key.floors.get(tag)) if each)
+        with contextlib.suppress(CheckFailed):  # a damaged head says nothing
+            head = self._read_head(tag)
+            if head is not None and (table_id := _table_id(head[0])):
+                states.setdefault(table_id, 1)
+        return states
+
+    def _grave(self, table_id: str) -> str:
+        """The tag under which it is remembered that a table was dropped."""
+        return self.key.tag(f"dropped {table_id}")
+
+    def _is_dropped(self, table_id: str) -> bool:
+        return self._newest(self._grave(table_id)) is not None
 
     def _listed(self, folders: Iterable[str]) -> Listed:
         return [
@@ -444,6 +485,8 @@ class Tables(Objects):
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.stored)
+        grave = self._grave(opened.manifest.table_id)
+        self._memory.remember(self.seen(grave), opened.manifest.table_id, opened.head.log.count)
 
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
@@ -548,6 +591,11 @@ def _named(opened: Opened | None) -> set[str]:
     if opened is None:
         return set()
     return {*opened.manifest.objects(), opened.head.manifest.name, opened.head.log.page.name}
+
+
+def _table_id(head: dict[str, Any]) -> str | None:
+    table_id = head.get("table_id")
+    return table_id if isinstance(table_id, str) else None
 
 
 def _is_note(name: str) -> bool:
