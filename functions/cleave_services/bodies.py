@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, ServiceError, WireError
+from cleave_shared.exhaustion import exhausted
 
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST_ERROR = 1000
@@ -79,6 +80,8 @@ def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
 
 def refusal(error: Exception) -> Reply:
     """The answer in place of one that there is not."""
+    if not isinstance(error, MemoryError):  # a limit of the service's own
+        error = exhausted(error) or error
     if not isinstance(error, CleaveError):
         return problem(500, f"internal error: {type(error).__name__}")
     status = error.status if isinstance(error, WireError | ServiceError) else 422

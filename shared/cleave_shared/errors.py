@@ -6,7 +6,8 @@
     |- QueryRefused      a question that cannot be answered               exit 4
     |- KeyFileError      key file, passphrase, key id                     exit 5
     |- ServiceError      a service or the way to it failed                exit 6
-    |  '- ProcessDied    a forked process died or was late
+    |  |- ProcessDied    a forked process died or was late
+    |  '- Exhausted      too few threads, processes, open files or memory (cleave_shared.exhaustion)
     |- CheckFailed       an answer arrived and must not be believed       exit 7
     |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
     |- Undecided         the error bounds leave a decision open           exit 8, with --strict
@@ -87,6 +88,10 @@ class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
         super().__init__(message, hint=hint, status=status)
         self.signal = signal
         self.late = late
+
+
+class Exhausted(ServiceError):  # noqa: N818 - named for what happened
+    """This machine has too few threads, processes, open files or bytes of memory."""
 
 
 class CheckFailed(CleaveError):  # noqa: N818 - named for what happened

@@ -14,7 +14,7 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -42,11 +42,15 @@ T = TypeVar("T")
 
 
 class _Files:
-    """Memory files: SEAL's binding saves to and loads from paths only."""
+    """Memory files, each made when it is needed: SEAL's binding saves to and loads from paths only."""
 
-    def __init__(self) -> None:
-        self.saved = os.memfd_create("seal-saved")
-        self.loaded = os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
+    @cached_property
+    def saved(self) -> int:
+        return os.memfd_create("seal-saved")
+
+    @cached_property
+    def loaded(self) -> int:
+        return os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
 
     @cached_property
     def pipe(self) -> tuple[int, int] | None:
@@ -63,8 +67,10 @@ class _Files:
         return None
 
     def __del__(self) -> None:
-        for each in (self.saved, self.loaded, *(self.__dict__.get("pipe") or ())):
-            os.close(each)
+        mine = self.__dict__
+        for each in (mine.get("saved"), mine.get("loaded"), *(mine.get("pipe") or ())):
+            if each is not None:
+                os.close(each)
 
 
 class _Scratch(threading.local):
@@ -86,10 +92,21 @@ def _renew_scratch() -> None:
 os.register_at_fork(after_in_child=_renew_scratch)
 
 
+@contextlib.contextmanager
+def _named(file: int) -> Iterator[str]:
+    """A path to an open file. Raises OSError where SEAL fails because this process may open no more files."""
+    try:
+        yield f"/proc/self/fd/{file}"
+    except RuntimeError:
+        os.close(os.dup(file))
+        raise
+
+
 def save(thing: Any) -> bytes:
     """A SEAL object (or its seeded, serialisable form) as SEAL's own file, zstd compressed."""
     file = _scratch.files.saved
-    thing.save(f"/proc/self/fd/{file}")
+    with _named(file) as path:
+        thing.save(path)
     return os.pread(file, os.fstat(file).st_size, 0)
 
 
@@ -102,7 +119,8 @@ def save_short(thing: Any) -> bytes:
     if pipe is None:
         return save(thing)
     read, written = pipe
-    thing.save(f"/proc/self/fd/{written}")
+    with _named(written) as path:
+        thing.save(path)
     blob = os.read(read, _PIPE_BYTES)
     if _HEADER.unpack_from(blob)[-1] != len(blob):
         raise ValueError("not a whole SEAL file")
@@ -118,7 +136,8 @@ def restore(thing: T, context: Any, blob: bytes | bytearray | memoryview) -> T:
         raise ValueError("not a whole SEAL file")  # else SEAL would read on into what the file held before
     file = _scratch.files.loaded
     os.pwrite(file, blob, 0)
-    thing.load(context, f"/proc/self/fd/{file}")  # type: ignore[attr-defined]
+    with _named(file) as path:
+        thing.load(context, path)  # type: ignore[attr-defined]
     return thing
 
 

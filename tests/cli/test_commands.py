@@ -278,3 +278,39 @@ def test_of_a_named_command_only_that_one_is_made(words: list[str], made: set[st
     )
     assert some == (every if made is None else made)
     assert {"query", "key", "put"} < every
+
+
+NOT_TEXT = os.fsdecode(b"caf\xe9")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (1, [NOT_TEXT]),
+        (2, ["query", NOT_TEXT, "SELECT 1"]),
+        (3, ["query", "a.csv", f"SELECT '{NOT_TEXT}'"]),
+        (3, ["ls", "--store", NOT_TEXT]),
+        (3, ["ls", "--key", NOT_TEXT]),
+        (2, ["ls", f"--{NOT_TEXT}"]),
+        (2, ["put", NOT_TEXT, "--table", "t"]),
+        (2, ["schema", NOT_TEXT]),
+        (3, ["config", "store", NOT_TEXT]),
+        (3, ["key", "show", NOT_TEXT]),
+        (3, ["user", "add", NOT_TEXT]),
+        (3, ["query", "--endpoint", NOT_TEXT]),
+        (3, ["serve", "--host", NOT_TEXT]),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_refused(place: int, words: list[str], cli: Cli) -> None:
+    said = cli.fails(2, *words)
+    assert said.splitlines()[0] == f"error: argument {place} is not UTF-8 text: " + words[place - 1].replace(
+        NOT_TEXT, "caf\\udce9"
+    )
+
+
+@pytest.mark.parametrize("variable", ["CLEAVE_STORE", "CLEAVE_KEY", "CLEAVE_ENDPOINT", "CLEAVE_ANALYST"])
+def test_a_variable_that_is_not_utf_8_is_refused(variable: str, cli: Cli, key_file: Path) -> None:
+    cli.environment |= {"CLEAVE_STORE": "/none", variable: NOT_TEXT}
+    key = [] if variable in ("CLEAVE_ANALYST", "CLEAVE_KEY") else ["--key", key_file]
+    said = cli.fails(2, "query", "SELECT SUM(age) FROM t", *key)
+    assert said.startswith(f"error: {variable} is not UTF-8 text: caf\\udce9\n")

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from cleave_shared import errors
 from cleave_shared.errors import CleaveError
+from cleave_shared.exhaustion import exhausted
 
 
 class Warning(Exception):  # noqa: A001, N818 - PEP 249 names it so
@@ -78,12 +79,18 @@ _KINDS: dict[type[CleaveError], type[Error]] = {
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raises a CleaveError of the block as the exception of PEP 249 that it is, too."""
+    """Raises a CleaveError of the block as the exception of PEP 249 that it is, too.
+
+    What this machine has too little of is one as well.
+    """
     try:
         yield
     except Error:
         raise
-    except CleaveError as error:
+    except (CleaveError, MemoryError, OSError, RuntimeError) as failure:
+        error = exhausted(failure) or failure
+        if not isinstance(error, CleaveError):
+            raise
         both = _both(type(error))
         raised = both.__new__(both, *error.args)
         raised.__dict__.update(error.__dict__)

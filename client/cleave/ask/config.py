@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cleave.files import write_atomically
 from cleave.text.nearest import did_you_mean
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, UsageError
 
 # Setting -> the environment variable that goes before it.
 SETTINGS = {
@@ -42,9 +42,19 @@ def config_path() -> Path | None:
         return None
 
 
+def require_text(name: str, value: str) -> None:
+    """Raise UsageError for bytes that are not UTF-8, which neither DuckDB nor a message can hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} is not UTF-8 text: {value}", hint="give the file a name in UTF-8") from None
+
+
 def usual(name: str) -> str | None:
     """A setting of the environment, else of the file; None where neither has it. Raises InputError."""
-    return os.environ.get(SETTINGS[name]) or settings().get(name)
+    given = os.environ.get(SETTINGS[name], "")
+    require_text(SETTINGS[name], given)
+    return given or settings().get(name)
 
 
 def usual_profile() -> str | None:

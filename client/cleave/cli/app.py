@@ -45,8 +45,9 @@ HELP = "Query tables whose sensitive columns the cloud cannot read."
 EPILOG = (
     "CLEAVE_STORE, CLEAVE_KEY and CLEAVE_ENDPOINT, or `cleave config`, set defaults. Results go to stdout, "
     "everything else to stderr. --debug and --quiet can be anywhere. Exit codes: 0 answered, 1 unexpected error, "
-    "2 usage, 3 bad input, 4 a query that cannot be answered, 5 key or passphrase, 6 a service or the connection to it "
-    "failed, 7 an answer failed its checks, 8 the error bounds leave a decision open and --strict was given, 130 "
+    "2 usage, 3 bad input, 4 a query that cannot be answered, 5 key or passphrase, 6 a service, the connection to it "
+    "or a setting for it failed, or this machine has too little of something, 7 an answer failed its checks, 8 the "
+    "error bounds leave a decision open and --strict was given, 130 "
     "interrupted (129 and 143: by SIGHUP and SIGTERM), 141 the reader of stdout closed it."
 )
 

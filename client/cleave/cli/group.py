@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from cleave.ask.config import require_text
 from cleave.ask.options import ADVANCED
 from cleave.cli import console
 from cleave.cli.process import Signals
@@ -22,6 +23,7 @@ from cleave.table.progress import Progress
 from cleave.text.nearest import nearest
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, InputError
+from cleave_shared.exhaustion import exhausted
 
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
@@ -92,11 +94,13 @@ class Group(TyperGroup):
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
         """Run and exit. --debug and --quiet may come anywhere."""
-        given = list(sys.argv[1:] if args is None else args)
+        words = given = list(sys.argv[1:] if args is None else args)
         options = given[: given.index("--")] if "--" in given else given
         moved = [word for word in options if word in ANYWHERE]
         given = moved + [word for word in options if word not in ANYWHERE] + given[len(options) :]
         try:
+            for place, word in enumerate(words, 1):
+                require_text(f"argument {place}", word)
             code = self._run(given, **extra)
         except BrokenPipeError:  # while help was printed
             console.abandon_stdout()
@@ -104,7 +108,7 @@ class Group(TyperGroup):
         except CleaveError as error:
             code = report_failure(error)
         except OSError as error:
-            code = report_failure(console.unwritable(error))
+            code = report_failure(exhausted(error) or console.unwritable(error))
         if standalone_mode or code:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -152,10 +156,16 @@ def _usage(error: typer.TyperException) -> int:
     return error.exit_code
 
 
+def _say_no_more(_lost: object) -> None:
+    """Print nothing of what cannot be undone for the same reason."""
+
+
 def report_failure(error: Exception, *, debug: bool = False) -> int:
     """Report an error and return its exit code. A file that the system refuses is named with the system's reason."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
+    if shortage := exhausted(error):
+        error, sys.unraisablehook = shortage, _say_no_more
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes | Path) and error.strerror:
         error = InputError(f"{os.fsdecode(error.filename)}: {error.strerror}")
     if isinstance(error, CleaveError):

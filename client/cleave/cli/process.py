@@ -76,11 +76,12 @@ def descendants() -> set[int]:
     started: set[int] = set()
     rest = [os.getpid()]
     while rest:
-        for listing in Path(f"/proc/{rest.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):  # gone since
-                children = set(map(int, listing.read_text().split())) - started
-                started |= children
-                rest += children
+        with contextlib.suppress(OSError):  # no file can be opened
+            for listing in Path(f"/proc/{rest.pop()}/task").glob("*/children"):
+                with contextlib.suppress(OSError):  # gone since
+                    children = set(map(int, listing.read_text().split())) - started
+                    started |= children
+                    rest += children
     return started
 
 

@@ -1,0 +1,57 @@
+"""Resources that a machine has too few of: threads, processes, open files, memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from cleave_shared.errors import CleaveError, Exhausted
+
+_THREADS = (
+    "no more threads or processes can be started here",
+    "raise the limit (ulimit -u, --pids-limit of a container, TasksMax of a service), or end other programs",
+)
+_FILES = ("no more files can be opened here", "raise the limit (ulimit -n), or end other programs")
+_MEMORY = (
+    "there is not enough memory here",
+    "raise the limit (ulimit -v, --memory of a container), or end other programs",
+)
+_WORDS = {
+    "can't start new thread": _THREADS,
+    "Too many open files": _FILES,
+    "cannot open shared object file: Error 24": _FILES,
+    "failed to map segment": _MEMORY,
+    "Cannot allocate memory": _MEMORY,
+    "std::bad_alloc": _MEMORY,
+}
+"""In texts of errors that have no number: of Python's threads, of the loader, of DuckDB and SEAL."""
+_NUMBERS = {errno.EMFILE: _FILES, errno.ENFILE: _FILES, errno.ENOMEM: _MEMORY}
+
+
+def exhausted(error: BaseException) -> Exhausted | None:
+    """The error that says what ran out; None if `error` is of another kind.
+
+    An error of Cleave is one too if it was raised because threads or files ran out.
+    """
+    if isinstance(error, Exhausted):
+        return error
+    words = _kind(error)
+    below = error.__cause__ or error.__context__
+    while words is None and below is not None and isinstance(error, CleaveError):
+        words = _kind(below)
+        # memory that ran out has better words there, and EAGAIN is a lock that another process has
+        words = None if words is _MEMORY or isinstance(below, BlockingIOError) else words
+        below = below.__cause__ or below.__context__
+    return Exhausted(words[0], hint=words[1]) if words else None
+
+
+def _kind(error: BaseException) -> tuple[str, str] | None:
+    if isinstance(error, MemoryError):
+        return _MEMORY
+    if isinstance(error, BlockingIOError):  # of fork; one of a stream has words of its own
+        return _THREADS if error.strerror == os.strerror(errno.EAGAIN) else None
+    if isinstance(error, OSError) and error.errno is not None:
+        return _NUMBERS.get(error.errno)
+    if isinstance(error, CleaveError):
+        return None
+    return next((words for text, words in _WORDS.items() if text in str(error)), None)

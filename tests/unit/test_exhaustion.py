@@ -1,0 +1,71 @@
+"""What counts as exhausted: errors of the system by their number, of libraries by their words, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.exhaustion import exhausted
+
+THREADS, FILES, MEMORY = "no more threads or processes", "no more files", "not enough memory"
+
+
+def system(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("can't start new thread"), THREADS),
+        (system(errno.EAGAIN), THREADS),  # of fork
+        (system(errno.EMFILE), FILES),
+        (system(errno.ENFILE), FILES),
+        (ImportError("libx.so: cannot open shared object file: Error 24"), FILES),
+        (MemoryError(), MEMORY),
+        (system(errno.ENOMEM), MEMORY),
+        (ImportError("x.so: failed to map segment from shared object"), MEMORY),
+        (RuntimeError("std::bad_alloc"), MEMORY),
+    ],
+)
+def test_each_is_told(error: Exception, words: str) -> None:
+    told = exhausted(error)
+    assert told is not None
+    assert words in told.message
+    assert told.exit_code == 6
+    assert told.hint
+    assert exhausted(told) is told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("x"),
+        system(errno.ENOENT),
+        BlockingIOError(errno.EAGAIN, "write could not complete without blocking", 3),  # of a stream
+        InputError("the column 'Too many open files' is not there"),
+        ServiceError("std::bad_alloc"),
+    ],
+)
+def test_others_are_not(error: Exception) -> None:
+    assert exhausted(error) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_one"),
+    [
+        (system(errno.EMFILE), True),
+        (RuntimeError("can't start new thread"), True),
+        (MemoryError(), False),
+        (system(errno.EAGAIN), False),
+        (system(errno.ENOENT), False),
+    ],
+)
+def test_an_error_of_cleave_by_what_it_was_raised_from(cause: Exception, is_one: bool) -> None:
+    """A lock that another process has is EAGAIN too; a file that does not fit in memory has better words."""
+    error = InputError("a.csv: cannot be read")
+    error.__context__, error.__suppress_context__ = cause, True  # as `raise ... from None` leaves it
+    assert (exhausted(error) is not None) is is_one
