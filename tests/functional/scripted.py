@@ -30,6 +30,14 @@ class Reply:
     drip: str = ""
 
 
+# What S3 answers where nothing is stored.
+LISTED = Reply(
+    body=b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
+    b"<KeyCount>0</KeyCount></ListBucketResult>",
+    content_type="application/xml",
+)
+
+
 @dataclass(frozen=True)
 class Asked:
     path: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ import boto3
 import pytest
 
 from tests.cli.runner import Cli
-from tests.functional.scripted import Asked, Reply, Scripted, scripted
+from tests.functional.scripted import LISTED, Asked, Reply, Scripted, scripted
 
 BUCKET = "a-bucket"
 CONFIG = """
@@ -75,15 +73,6 @@ ROLE = Reply(
     b"<Expiration>2125-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>",
     content_type="text/xml",
 )
-TOKEN = (
-    '{"startUrl": "https://company.awsapps.com/start", "region": "us-east-1", "accessToken": "a-token", '
-    '"expiresAt": "2125-01-01T00:00:00Z"}'
-)
-LISTED = Reply(
-    body=b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
-    b"<KeyCount>0</KeyCount></ListBucketResult>",
-    content_type="application/xml",
-)
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDKEYS", "AWS_SECRET_ACCESS_KEY": "x"}
 EVERYWHERE = {"AWS_ENDPOINT_URL": "URL"}
 
@@ -116,23 +105,6 @@ CASES = {
 }
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory with a token of SSO, and nothing of AWS in the environment."""
-    for name in [each for each in os.environ if each.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    cache = tmp_path / ".aws" / "sso" / "cache"
-    cache.mkdir(parents=True)
-    name = hashlib.sha1(b"company").hexdigest()  # noqa: S324 - as AWS's tools name it
-    (cache / f"{name}.json").write_text(TOKEN)
-    for reader in ("credentials.SSOProvider", "tokens.SSOTokenProvider"):  # which read HOME when they are imported
-        monkeypatch.setattr(f"botocore.{reader}._SSO_TOKEN_CACHE_DIR", str(cache))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    return tmp_path
-
-
 def signed(server: Scripted) -> tuple[str, str, str, int]:
     """Access key, region and path of the last request, and how many there were."""
     last: Asked = server.asked[-1]
@@ -142,23 +114,27 @@ def signed(server: Scripted) -> tuple[str, str, str, int]:
     return found[1], found[2], last.path.partition("?")[0], len(server.asked)
 
 
-def prepare(case: Case, server: Scripted, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (home / ".aws" / "config").write_text(CONFIG.replace("URL", server.url).replace("PROCESS", str(home / "process")))
-    (home / "process").write_text('{"Version": 1, "AccessKeyId": "AKIDPROCESS", "SecretAccessKey": "x"}')
+def prepare(case: Case, server: Scripted, aws_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (aws_home / ".aws" / "config").write_text(
+        CONFIG.replace("URL", server.url).replace("PROCESS", str(aws_home / "process"))
+    )
+    (aws_home / "process").write_text('{"Version": 1, "AccessKeyId": "AKIDPROCESS", "SecretAccessKey": "x"}')
     for name, value in case.environment.items():
         monkeypatch.setenv(name, value.replace("URL", server.url))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_settings_are_those_of_boto3(name: str, home: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_those_of_boto3(
+    name: str, aws_home: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = CASES[name]
     with scripted(*case.first, LISTED) as server:
-        prepare(case, server, home, monkeypatch)
+        prepare(case, server, aws_home, monkeypatch)
         session = boto3.Session(profile_name=case.profile, region_name=case.region)
         session.client("s3").list_objects_v2(Bucket=BUCKET)
         expected = signed(server)
     with scripted(*case.first, LISTED) as server:
-        prepare(case, server, home, monkeypatch)
+        prepare(case, server, aws_home, monkeypatch)
         named = {"--profile": case.profile, "--region": case.region}
         options = [word for name, value in named.items() if value for word in (name, value)]
         listed = Cli().run("ls", "--store", f"s3://{BUCKET}", "--key", key_file, *options)

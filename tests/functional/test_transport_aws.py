@@ -345,5 +345,5 @@ def test_an_endpoint_of_lambda_that_cannot_be_reached() -> None:
 
 
 def test_a_region_that_is_none() -> None:
-    with pytest.raises(ServiceError, match="no Lambda in region eu west"):
+    with pytest.raises(ServiceError, match=r"--region cannot be used \(InvalidRegionError\)"):
         connect(Target(functions="one,other", region="eu west"), no_embedded)

@@ -222,6 +222,7 @@ class Server(uvicorn.Server):
             application,
             http=Connection,
             ws="none",
+            workers=1,  # whatever WEB_CONCURRENCY says
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -33,8 +33,9 @@ from urllib3.exceptions import HTTPError
 
 from cleave.objects.retention import Retention, of_bucket
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, checked, too_large
-from cleave.transport.aws import LOG_IN, credentials_error, find_credentials, open_client, region_of, session_ends
+from cleave.transport.aws import LOG_IN, aws_error, find_credentials, open_client, region_of, session_ends, settings_of
 from cleave.transport.bounded import WrongAnswerError
+from cleave.transport.foreign import way_hint
 from cleave_shared import limits
 
 _DELETED_AT_ONCE = 1000  # by DeleteObjects
@@ -61,7 +62,6 @@ _HINTS = {
     "PermanentRedirect": "the bucket is in another region: name it with --region",
     "AuthorizationHeaderMalformed": "the bucket is in another region: name it with --region",
 }
-_NETWORK = "check the network, and try again"
 _NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names another service that speaks S3"
 _UNKEPT = "two writers could lose each other's rows there: use a store that docs/stored.md describes"
 _LONGEST_CODE = 60
@@ -290,13 +290,13 @@ class Bucket:
         except ClientError as error:
             raise self._refused(error) from None
         except S3ConnectionError:
-            raise StoreError(f"{self.location}: the store cannot be reached", hint=_NETWORK) from None
+            raise StoreError(f"{self.location}: the store cannot be reached", hint=self._way()) from None
         # urllib3's own: of the body of an error that breaks off
         except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
             name = type(error).__name__
-            raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=_NETWORK) from None
+            raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=self._way()) from None
         except BotoCoreError as error:
-            translated = credentials_error(error)
+            translated = aws_error("S3", error, settings_of(self._session))
             raise StoreError(f"{self.location}: {translated.message}", hint=translated.hint) from None
         except WrongAnswerError as error:
             raise StoreError(f"{self.location}: what answers there is not S3 ({error})", hint=_NOT_S3) from None
@@ -304,6 +304,9 @@ class Bucket:
         except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
             name = type(error).__name__
             raise StoreError(f"{self.location}: what answers there is not S3 ({name})", hint=_NOT_S3) from None
+
+    def _way(self) -> str:
+        return way_hint(settings_of(self._session))
 
     def _refused(self, error: ClientError) -> StoreError:
         """Translate an error without S3's own text, which may quote credentials and names."""

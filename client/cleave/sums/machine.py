@@ -16,8 +16,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.exceptions import ConnectionError as AwsConnectionError
 
-from cleave.transport.aws import credentials_error, find_credentials, open_client
+from cleave.transport.aws import aws_error, find_credentials, open_client, settings_of
 from cleave.transport.bounded import WrongAnswerError
+from cleave.transport.foreign import way_hint
 from cleave_shared.errors import InputError, ServiceError
 
 _ARN = re.compile(r"arn:[\w-]+:states:([\w-]+):\d{12}:stateMachine:([\w-]+)")
@@ -52,6 +53,7 @@ class Machine:
                 hint="the stack's output Job: arn:aws:states:...:stateMachine:...",
             )
         find_credentials(session)
+        self._session = session
         self._arn = arn
         self._client: Any = open_client(session, "stepfunctions", match[1], _CONFIG)
 
@@ -106,8 +108,8 @@ class Machine:
             word = code if code.isalnum() else "an error"
             raise ServiceError(f"Step Functions answered {word}", hint=_HINTS.get(code)) from None
         except AwsConnectionError:
-            raise ServiceError("Step Functions cannot be reached", hint="check the network and the region") from None
+            raise ServiceError("Step Functions cannot be reached", hint=way_hint(settings_of(self._session))) from None
         except WrongAnswerError as error:
             raise ServiceError(f"Step Functions answered {error}", hint="a proxy may stand before it") from None
         except BotoCoreError as error:
-            raise credentials_error(error) from None
+            raise aws_error("Step Functions", error, settings_of(self._session)) from None

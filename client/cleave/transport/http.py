@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from cleave.processes.deadline import Deadline, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_loopback
+from cleave.transport.foreign import HTTP, Setting, opening, variables, way_hint
 from cleave.transport.responses import Response, request_id
 from cleave_shared import limits
 from cleave_shared.errors import ServiceError
@@ -73,14 +74,16 @@ class Sender:
     def __init__(self, timeout: httpx.Timeout = TIMEOUT, *, local: bool) -> None:
         """`local`: to this machine only, before which no proxy stands."""
         self._loop = Loop()
-        self._client = httpx.AsyncClient(
-            headers={"accept-encoding": "identity"},  # ciphertexts do not compress
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
-            follow_redirects=False,  # a signed request must not wander to another host
-            trust_env=not local,
-            verify=_tls(*map(os.environ.get, _CERTIFICATES)),
-        )
+        self._local = local
+        with opening("the HTTP client", lambda: variables(HTTP)):
+            self._client = httpx.AsyncClient(
+                headers={"accept-encoding": "identity"},  # ciphertexts do not compress
+                timeout=timeout,
+                limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+                follow_redirects=False,  # a signed request must not wander to another host
+                trust_env=not local,
+                verify=_tls(*map(os.environ.get, _CERTIFICATES)),
+            )
 
     def post(
         self, label: str, url: str, body: bytes, headers: Mapping[str, str], deadline: Deadline
@@ -93,7 +96,7 @@ class Sender:
         try:
             return self._loop.run(self._post(label, url, body, headers), deadline)
         except httpx.HTTPError as error:
-            raise _translated(label, url, error) from None
+            raise _translated(label, url, error, [] if self._local else variables(HTTP)) from None
 
     async def _post(
         self, label: str, url: str, body: bytes, headers: Mapping[str, str]
@@ -144,15 +147,15 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _translated(label: str, url: str, error: httpx.HTTPError) -> ServiceError:
-    """A broken exchange as an error; Interrupted where the next attempt may fare better."""
-    place = f"{label} at {urlsplit(url).netloc}"
+def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence[Setting]) -> ServiceError:
+    """A broken exchange as an error; Interrupted where the next attempt may fare better. `settings`: of the way."""
+    place, way = f"{label} at {urlsplit(url).netloc}", f"check the URL; {way_hint(settings)}"
     cause = _root(error)
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
         # what was too slow once would be too slow again
         return ServiceError(f"{place} did not answer in time", hint="see in its log whether it is still at work")
     if isinstance(error, httpx.TimeoutException):
-        return retry.Interrupted(f"{place} cannot be reached in time", hint="check the URL, the network and the proxy")
+        return retry.Interrupted(f"{place} cannot be reached in time", hint=way)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ServiceError(
             f"{place} has no certificate to trust: {cause.verify_message}",
@@ -164,12 +167,12 @@ def _translated(label: str, url: str, error: httpx.HTTPError) -> ServiceError:
         )
     if isinstance(cause, socket.gaierror):
         if cause.errno == socket.EAI_AGAIN:
-            return retry.Interrupted(f"the name of {place} cannot be looked up now", hint="check the network")
-        return ServiceError(f"no host has the name of {place}", hint="check the URL")
-    if isinstance(cause, ConnectionRefusedError):
+            return retry.Interrupted(f"the name of {place} cannot be looked up now", hint=way)
+        return ServiceError(f"no host has the name of {place}", hint=way)
+    if isinstance(cause, ConnectionRefusedError) and not settings:  # else it may be a proxy that refuses
         return retry.Interrupted(f"{place} refuses connections", hint="is it running? cleave serve starts one here")
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        return retry.Interrupted(f"{place} cannot be reached", hint="check the URL, the network and the proxy")
+        return retry.Interrupted(f"{place} cannot be reached", hint=way)
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
         return retry.Interrupted(f"{place} cut the connection", hint="see its log; a proxy may limit the size")
     return ServiceError(f"the exchange with {place} failed ({type(error).__name__})")
