@@ -14,10 +14,12 @@ from cleave.ask.options import Place as PlaceOptions
 from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
 from cleave.maintain import operations
+from cleave.table import casts
 from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.store.conftest import BUCKET, s3_endpoint
+from tests.unit.test_line_ends import nothing_read
 
 __all__ = ["s3_endpoint"]
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -245,6 +247,31 @@ def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatc
         assert cursor.fetchone() is not None
     with pytest.raises(cleave.InputError):
         cleave.query(place.root / "patients.csv", SQL, store=place.store, key=place.key)
+
+
+def test_a_file_of_which_no_row_is_read_is_refused_and_replaces_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.stored()
+    file, said = place.root / "patients.csv", "patients.csv, line 2: is read as no row, nor is any line after it"
+    sql = "SELECT COUNT(*) FROM patients"
+    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    for words in (
+        ("query", file, sql),
+        ("query", "trial", "SELECT COUNT(*) FROM trial, patients", "--with", file, "--store", place.store),
+        ("schema", file, "-o", place.root / "other.toml"),
+        ("schema", file, "--check"),
+        *(("put", file, "--store", place.store, "--table", *more) for more in (["new"], ["trial", "--replace"])),
+        ("put", file, "--store", place.store, "--table", "trial", "--append"),
+    ):
+        assert said in place.cli.fails(3, *words, *([] if words[0] == "schema" else ["--key", place.key]))
+    with pytest.raises(cleave.InputError, match="is read as no row"):
+        cleave.query(file, sql)
+    with pytest.raises(cleave.InputError, match="is read as no row"):
+        cleave.put(file, "trial", store=place.store, key=place.key, replace=True)
+    assert "600 rows" in place.run("show", "trial")
+    assert "trial" in place.run("ls")
+    assert "new" not in place.run("ls")
 
 
 def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:

@@ -24,14 +24,16 @@ from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.memory import Memory
 from cleave.store.sealed import ColumnBlock
 from cleave.sums.stored import Stored
+from cleave.table import casts
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, Kind, load_schema
-from cleave.table.stream import open_table
+from cleave.table.stream import open_stream, open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.conftest import no_passphrase
 from tests.store.asking import ask
 from tests.store.contributing import HEADER, World, kept
+from tests.unit.test_line_ends import nothing_read
 
 OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
 NORTH = "A,m,50,1.00,60.125,Di\nC,f,20,2.00,55.5,Ed\n"
@@ -288,6 +290,15 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
     other = open_table([path], load_schema(world.root / "other.toml"))
     with pytest.raises(InputError, match="the schema is not the one"):
         world.contribute("north", other)
+
+
+def test_a_file_of_which_no_row_is_read_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    (path := world.root / "x.csv").write_text(HEADER + NORTH)
+    contributions = world.contributions("north")
+    with open_stream([path], world.schema) as stream, pytest.raises(InputError, match="line 2: is read as no row"):
+        contributions.put(stream, Silent(), replace=True, segment_rows=1000)
+    assert world.collect() == []
 
 
 def session(world: World) -> Session:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import re
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -16,28 +15,12 @@ import duckdb
 from cleave.table.cast import FieldCast, accounting_pattern, number_pattern, unit_pattern
 from cleave.table.inputs import Input, unreadable
 from cleave.table.schema import Column, CsvDialect, Schema
-from cleave.table.source import column_names, duckdb_source, open_text, reader, undecodable
+from cleave.table.source import Lines, column_names, duckdb_source, first_record, open_text, reader, undecodable
 from cleave.table.types import INTEGERS, digits_of
 from cleave_shared.errors import InputError
 
 _BATCH = 10  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
 _INFINITE = re.compile(r"\s*[+-]?(inf|infinity|nan)\s*", re.IGNORECASE)
-
-
-class _Lines:
-    """Iterates over physical lines and remembers how the last one ended."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.end = ""
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        self.end = line[len(line.rstrip("\r\n")) :]
-        return line
 
 
 def explain(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema, casts: list[FieldCast]) -> InputError:
@@ -53,6 +36,19 @@ def explain(connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema
         return undecodable(source, schema.dialect.encoding)
     except (EOFError, OSError, zlib.error) as error:
         return unreadable(source, error)
+
+
+def unread(source: Input, dialect: CsvDialect) -> InputError | None:
+    """The error for a file of which no row was read although its header is not all of it; None where it is."""
+    with open_text(source, dialect) as file:
+        before = dialect.skip + (first_record(file, dialect).lines if dialect.header else 0)
+        for number, text in enumerate(file, start=before + 1):
+            if text.strip():
+                return InputError(
+                    f"{source}, line {number}: is read as no row, nor is any line after it",
+                    hint="check [csv] in the schema: delimiter, quote, header and encoding",
+                )
+    return None
 
 
 def line_of(source: Input, dialect: CsvDialect, row: int) -> int:
@@ -73,7 +69,7 @@ def line_of(source: Input, dialect: CsvDialect, row: int) -> int:
 
 def _malformed(source: Input, dialect: CsvDialect, width: int) -> InputError | None:
     with open_text(source, dialect) as file:
-        lines = _Lines(iter(file))
+        lines = Lines(file)
         records = reader(lines, dialect)
         line, usual_end = dialect.skip + 1, None
         while True:

@@ -11,7 +11,8 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, TextIO, cast
 
 from cleave.table.duck import literal
 from cleave.table.inputs import Input, unreadable
@@ -83,7 +84,7 @@ def column_names(source: Input, dialect: CsvDialect) -> tuple[str, ...]:
     """
     try:
         with open_text(source, dialect) as file:
-            first = next((record for record in reader(file, dialect) if record), None)
+            first = first_record(file, dialect).fields
     except UnicodeError:
         raise undecodable(source, dialect.encoding) from None
     except (EOFError, OSError) as error:
@@ -94,6 +95,38 @@ def column_names(source: Input, dialect: CsvDialect) -> tuple[str, ...]:
     if not first:
         raise InputError(f"{source}: is empty", hint="the first line must name the columns")
     return unique_names(first if dialect.header else [""] * len(first))
+
+
+class Lines:
+    """Physical lines of a text, with the characters that end the last one read."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._lines = iter(text)
+        self.end = ""
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.end = line[len(line.rstrip("\r\n")) :]
+        return line
+
+
+class FirstRecord(NamedTuple):
+    """The first record that is no blank line: its fields, the lines up to its end, and the characters that end it."""
+
+    fields: list[str]
+    lines: int
+    end: str
+
+
+def first_record(text: TextIO, dialect: CsvDialect) -> FirstRecord:
+    """Read `text` to the end of its first record, or to its end where it has none."""
+    lines = Lines(text)
+    records = reader(lines, dialect)
+    fields: list[str] = next((record for record in records if record), [])
+    return FirstRecord(fields, records.line_num, lines.end)
 
 
 def undecodable(source: Input, encoding: str) -> InputError:
@@ -130,9 +163,14 @@ def duckdb_source(source: Input, dialect: CsvDialect, width: int) -> Iterator[st
     """The SQL of a table function that reads the file once, as text columns `c0` .. `c{width-1}`.
 
     DuckDB reads UTF-8 itself, packed or not. Everything else (it reads big-endian UTF-16 as empty and refuses
-    Windows-1252) is recoded on the way through a pipe, never through a file. Raises InputError if that fails half-way.
+    Windows-1252) is recoded on the way through a pipe, never through a file. So is a file whose first record has
+    several lines, under a header of one line: DuckDB takes the first line break for the end of all records, and reads
+    no rows or wrong ones. Raises InputError if that fails half-way.
     """
-    if _is_utf8(dialect.encoding) and not (dialect.skip or dialect.skip_footer):
+    with open_text(source, dialect) as text:
+        first = first_record(text, dialect)
+    is_long = first.lines > 1
+    if _is_utf8(dialect.encoding) and not (dialect.skip or dialect.skip_footer or is_long):
         yield _read_csv(pattern_of(source), dialect, width, packed=source.packed)
         return
     reading, writing = os.pipe()
@@ -144,6 +182,11 @@ def duckdb_source(source: Input, dialect: CsvDialect, width: int) -> Iterator[st
                 os.fdopen(writing, "w", encoding="utf-8", newline="") as pipe,
                 open_text(source, dialect) as text,
             ):
+                if is_long:
+                    name = next(each for each in "xyz" if each not in (dialect.delimiter, dialect.quote))
+                    pipe.write(dialect.delimiter.join([name] * width) + (first.end or "\n"))
+                if is_long and dialect.header:
+                    first_record(text, dialect)
                 while block := text.read(_BLOCK):
                     pipe.write(block)
         except BrokenPipeError:
@@ -154,7 +197,8 @@ def duckdb_source(source: Input, dialect: CsvDialect, width: int) -> Iterator[st
     feeder = threading.Thread(target=feed, name="recode", daemon=True)
     feeder.start()
     try:
-        yield _read_csv(f"/dev/fd/{reading}", dialect, width, packed=False)
+        shown = replace(dialect, header=dialect.header or is_long)
+        yield _read_csv(f"/dev/fd/{reading}", shown, width, packed=False)
     finally:
         os.close(reading)
         feeder.join()

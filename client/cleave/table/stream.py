@@ -116,6 +116,7 @@ class Stream:
                 lambda sql: self.connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
                 progress,
             )
+            self._require_read(source, figures_row[0])
             self._check_declared(source, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
             rows += figures_row[0]
             size += figures_row[1]
@@ -131,6 +132,7 @@ class Stream:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
             run = lambda sql, into=into: connection.execute(f"{into} {sql}").fetchall()[0][0]  # noqa: E731
             counts.append(self._run(source, self.schema.columns, run, progress, "read"))
+            self._require_read(source, counts[-1])
         rows = sum(counts)
         if rows > limits.MAX_JOB_ROWS:
             raise InputError(f"{self._sources[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
@@ -242,6 +244,15 @@ class Stream:
         if problem:
             raise reading.explain()
         return result  # type: ignore[return-value] # set where there is no problem
+
+    def _require_read(self, source: Input | Frame, rows: int) -> None:
+        """Raise InputError for a text file that has more than a header, of which no row was read."""
+        if rows or self._there is not None or isinstance(source, Frame) or source.parquet:
+            return
+        from cleave.table.blame import unread  # noqa: PLC0415 - only for a file without rows
+
+        if (error := unread(source, self.schema.dialect)) is not None:
+            raise error
 
     def _check_declared(
         self, source: Input | Frame, stated: Sequence[Column], rows: int, figures: Sequence[Any]

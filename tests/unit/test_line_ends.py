@@ -1,0 +1,136 @@
+"""Line breaks of every kind in headers and fields: what is read of a CSV is what Python's reader finds in it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cleave.propose.propose import propose
+from cleave.table import casts
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.stream import open_stream, open_table
+from cleave_shared.errors import InputError
+
+BREAKS = ("\n", "\r\n", "\r")
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "cp1252")
+
+
+class Written:
+    """A file made by chance: its bytes, the schema that reads it, and its records."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        width, end, self.inner = chance.randint(1, 3), chance.choice(BREAKS), chance.choice(BREAKS)
+        quote, delimiter = chance.choice("\"'"), chance.choice(",;\t|x")
+        self.dialect = CsvDialect(
+            delimiter,
+            quote,
+            chance.choice(ENCODINGS),
+            header=chance.random() < 0.9,
+            skip=chance.choice((0, 0, 2)),
+            skip_footer=chance.choice((0, 0, 1)),
+        )
+
+        def field(text: str) -> str:
+            quoted = chance.random() < 0.4 or any(each in text for each in (*"\r\n", quote, delimiter))
+            return quote + text.replace(quote, quote * 2) + quote if quoted else text
+
+        def text(stem: str) -> str:
+            return chance.choice((stem, stem, f"{stem}{self.inner}z", f"{self.inner}{stem}", f"{stem}{quote}"))
+
+        names = [text(f"h{place}") for place in range(width)]
+        rows = [[text(chance.choice("ab1")) for _ in range(width)] for _ in range(chance.choice((1, 2, 40)))]
+        lines = [delimiter.join(map(field, row)) for row in ([names] if self.dialect.header else []) + rows]
+        body = end.join(lines) + (end if self.dialect.skip_footer or chance.random() < 0.7 else "")
+        whole = f"# a{end}" * self.dialect.skip + body + "# end" * self.dialect.skip_footer
+        content = whole.encode(self.dialect.encoding)
+        self.content = gzip.compress(content) if chance.random() < 0.3 else content
+        read = list(csv.reader(io.StringIO(body, newline=""), delimiter=delimiter, quotechar=quote, strict=True))
+        self.rows = read[1:] if self.dialect.header else read
+        stated = [each.strip() for each in read[0]] if self.dialect.header else [f"column{n}" for n in range(width)]
+        self.schema = Schema(tuple(Column(name, Kind.SEALED, "VARCHAR") for name in stated), self.dialect)
+
+
+def read(path: Path, schema: Schema) -> list[list[str]]:
+    with open_table([path], schema) as table:
+        rows = [list(row) for row in table.connection.execute(f"FROM {table.relation}").fetchall()]
+    with open_stream([path], schema) as stream:
+        assert stream.survey().rows == len(rows)
+    return rows
+
+
+@pytest.mark.parametrize("start", range(0, 1600, 100))
+@pytest.mark.sampled(8)
+def test_every_record_is_read(tmp_path: Path, start: int) -> None:
+    for seed in range(start, start + 100):
+        written = Written(seed)
+        (tmp_path / "t.csv").write_bytes(written.content)
+        assert read(tmp_path / "t.csv", written.schema) == written.rows, (seed, written.content)
+
+
+@pytest.mark.parametrize("inner", BREAKS)
+@pytest.mark.parametrize("end", BREAKS)
+def test_a_header_of_several_lines_is_proposed_and_read(tmp_path: Path, end: str, inner: str) -> None:
+    """A header with a line break read as no rows, or as wrong ones."""
+    (tmp_path / "t.csv").write_bytes(f'"a{inner}b",c{end}1,2{end}3,4{end}'.encode())
+    schema = propose([tmp_path / "t.csv"])
+    assert [each.name for each in schema.columns] == [f"a{inner}b", "c"]
+    with open_table([tmp_path / "t.csv"], schema) as table:
+        assert table.connection.execute(f"FROM {table.relation}").fetchall() == [(1, 2), (3, 4)]
+
+
+def test_the_line_of_a_mistake_counts_those_of_the_header(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'"a\r\nb",c\r\n1,2\r\n1,x\r\n')
+    columns = (Column("a\r\nb", Kind.PLAIN, "BIGINT"), Column("c", Kind.PLAIN, "BIGINT"))
+    with pytest.raises(InputError, match="line 4, column 'c'"):
+        open_table([tmp_path / "t.csv"], Schema(columns, CsvDialect()))
+
+
+@contextmanager
+def nothing_read(source: object, dialect: CsvDialect, width: int) -> Iterator[str]:
+    """A reader of CSV that finds no row."""
+    yield f"(SELECT {', '.join(f'NULL::VARCHAR AS c{place}' for place in range(width))} LIMIT 0)"
+
+
+COLUMNS = (Column("a", Kind.PLAIN, "VARCHAR"), Column("b", Kind.PLAIN, "VARCHAR"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("content", "dialect", "line"),
+    [
+        ("a,b\n1,2\n", CsvDialect(), 2),
+        ("a,b\r\r1,2\r", CsvDialect(), 3),
+        ("\ufeffa,b\r\n1,2", CsvDialect(), 2),
+        ("1,2\r\n", CsvDialect(header=False), 1),
+        ("x\nx\na;b\n\n1;2\nend", CsvDialect(";", skip=2, skip_footer=1), 5),
+        ("a,b\n1,2\n", CsvDialect(encoding="utf-16"), 2),
+        ("a,b\n  \n,\n", CsvDialect(), 3),
+    ],
+)
+def test_rows_of_which_none_is_read_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, dialect: CsvDialect, line: int, *, packed: bool
+) -> None:
+    path = tmp_path / ("t.csv.gz" if packed else "t.csv")
+    path.write_bytes((gzip.compress if packed else bytes)(content.encode(dialect.encoding)))
+    names = ("a", "b") if dialect.header else ("column0", "column1")
+    schema = Schema(tuple(Column(name, Kind.PLAIN, "VARCHAR") for name in names), dialect)
+    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    with pytest.raises(InputError, match=rf"{path.name}, line {line}: is read as no row, nor is any line after it"):
+        open_table([path], schema)
+    with open_stream([path], schema) as stream, pytest.raises(InputError, match=f"line {line}: is read as no row"):
+        stream.survey()
+
+
+@pytest.mark.parametrize("content", ["a,b", "a,b\n", "a,b\r\n\r\n", "\ufeffa,b\r\r", '"a","b"\n \n\t\n'])
+def test_a_header_alone_is_a_table_without_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    (tmp_path / "t.csv").write_text(content, newline="")
+    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    assert read(tmp_path / "t.csv", Schema(COLUMNS, CsvDialect())) == []
