@@ -22,6 +22,7 @@ from cleave.gateway import work
 from cleave.gateway.work import Request, Setup
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table import duck
+from cleave.table.table import Table, run_select
 from cleave_shared.children import Channel
 from tests.functional.processes import descendants
 from tests.gateway.conftest import Gateway
@@ -132,6 +133,31 @@ def test_answers_of_others_stay_as_they_are(gateway: Gateway, sql: str) -> None:
         for each in asked:
             assert alike(gateway.rows(each, user)) == alike(gateway.truth.execute(each).fetchall())
     assert set(descendants(gateway.process.pid)) >= children, "a worker ended"
+
+
+def test_a_statement_runs_in_a_duckdb_that_has_no_table_but_its_own(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while a session keeps rows of others in memory, and of queries over several tables."""
+    seen: list[set[str]] = []
+
+    def looked(table: Table, *given: Any) -> list[list[Any]]:
+        with closing(table.connection.cursor()) as cursor:
+            names = cursor.execute("SELECT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()
+        seen.append({name for (name,) in names})
+        return run_select(table, *given)
+
+    monkeypatch.setattr("cleave.ask.session.run_select", looked)
+    both = "SELECT MAX(name), MAX(region) FROM visits JOIN wards USING (ward) WHERE upper(region) <> ''"
+    for sql in ("SELECT name, id FROM visits WHERE upper(name) <> '' ORDER BY id LIMIT 1", both) * 3:
+        worker.rows(sql)
+    visits, joined = seen[-2:]
+    assert {"name", "id"} <= visits, "rows of the third query do not stay in memory"
+    assert "region" not in visits
+    assert {"name", "region"} <= joined
+    for sql in (ASKED[2], *ASKED[2:] * 3):
+        worker.rows(sql, WARDS)
+        assert seen[-1] <= {"ward", "region"}, seen[-1]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class Session:
 
     def close(self) -> None:
         self.rows.close()
-        assert self.kept.engine.resident == 0
+        assert self.kept.bytes == 0
         self.kept.close()
 
 
@@ -145,7 +145,7 @@ def test_there_is_no_more_than_there_is_room_for(world: World, most: int) -> Non
     session = world.session(most)
     for names in (ALL, ["s"], ["s"], ALL, ["c1", "c2"], ["c1", "c2"]):
         session.read(names)
-        assert session.kept.engine.resident <= most
+        assert session.kept.bytes <= most
     assert (session.read(["s"]) == 0) == (most > 20_000)
     session.close()
 
@@ -161,9 +161,29 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "fill", refused)
         assert session.read(ALL) > 0
-    assert session.kept.engine.resident == 0
+    assert session.kept.bytes == 0
     assert session.read(ALL) > 0
     assert session.read(ALL) > 0
+    session.close()
+
+
+def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(world: World) -> None:
+    session = world.session(1 << 28)
+    for _ in range(2):
+        session.read(["s"])
+    (first, kept) = session.kept.home(["t"]), session.kept.bytes
+    assert first.resident(session.rows)[1] == kept > 0
+    others = [session.kept.home(["t", str(number)]) for number in range(3)]
+    assert len({id(each.engine) for each in (first, *others)}) == 4
+    assert session.kept.home(["t"]) is first
+    session.kept.home(["t", "another"])
+    assert session.kept.home(["t"]) is first
+    assert session.kept.bytes == kept
+    for number in range(4):
+        session.kept.home([str(number)])
+    assert session.kept.bytes == 0
+    assert session.read(["s"]) > 0
+    assert session.read(["s"]) == 0
     session.close()
 
 
@@ -178,7 +198,7 @@ def test_damage_is_told_and_nothing_of_it_kept(world: World) -> None:
             session.read(["s"])
     finally:
         path.write_bytes(content)
-    assert session.kept.engine.resident == 0
+    assert session.kept.bytes == 0
     assert session.read(["s"]) > 0
     session.close()
 

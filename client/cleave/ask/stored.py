@@ -384,11 +384,12 @@ class StoredSource(Source):
         with read_whole(readings), contextlib.ExitStack() as stack:
             answers = {name: self._answered(each, question) for name, each in plan.inner.items()}
             with question.clock.stage("rows"):
-                table = stack.enter_context(first.stored.rows.open(own))
+                home = self._resident.home(tables)
+                table = stack.enter_context(first.stored.rows.open(own, home=home))
                 stack.callback(self._at_work, None)
                 self._at_work(table)
                 for each, reading in joined:
-                    each.stored.rows.open(reading, each.name, table)
+                    each.stored.rows.open(reading, each.name, table, home=home)
                 for file in self._others:
                     if file.name in plan.reads:
                         with file.read(question.progress) as other:

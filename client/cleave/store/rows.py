@@ -7,9 +7,10 @@ row meets row without a join.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from cleave.table.table import Engine, Table
 from cleave_shared.errors import QueryRefused
 
 Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
+_MOST_HOMES = 4
 _UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 
@@ -42,36 +44,79 @@ class Read:
     bytes: int
 
 
+class Home:
+    """DuckDB for the queries over one set of tables, and the rows of these that stay in it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._resident: dict[Rows, tuple[Table, int]] = {}  # with their bytes
+
+    def resident(self, rows: Rows) -> tuple[Table | None, int]:
+        return self._resident.get(rows, (None, 0))
+
+    def keep(self, rows: Rows, size: int, read: Callable[[Engine], Table]) -> Table:
+        """Keep what is read in place of what was kept of `rows`; it takes `size` bytes."""
+        self.drop(rows)
+        self.engine.resident += size
+        try:
+            table = read(self.engine)
+        except BaseException:
+            self.engine.resident -= size
+            raise
+        self._resident[rows] = table, size
+        return table
+
+    def drop(self, rows: Rows) -> None:
+        table, size = self._resident.pop(rows, (None, 0))
+        if table is not None:
+            self.engine.resident -= size
+            table.__exit__(None, None, None)
+
+    def close(self) -> None:
+        for each in list(self._resident):
+            self.drop(each)
+        self.engine.end()
+
+
 class ResidentTables:
     """DuckDB for all queries of a session, and the tables that stay in it. Close it after them.
 
-    DuckDB knows how many rows a table of its own has, and so in which order to join; of a stream it knows nothing.
+    A query runs in a DuckDB that has no tables but those that it names: whatever it may be able to ask DuckDB, it finds
+    nothing of another query or user. DuckDB knows how many rows a table of its own has, and so in which order to join;
+    of a stream it knows nothing.
     """
 
     def __init__(self, memory: int, most: int) -> None:
         """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
         self._memory = memory
         self._most = most
-        self._engine: Engine | None = None
+        self._homes: dict[frozenset[str], Home] = {}  # the one used last comes last
+
+    def home(self, names: Iterable[str]) -> Home:
+        """The home of queries over the tables `names`, in lower case. Raises InputError for too little memory."""
+        key = frozenset(names)
+        home = self._homes.pop(key) if key in self._homes else Home(Engine.idle(self._memory))
+        self._homes[key] = home
+        while len(self._homes) > _MOST_HOMES:
+            self._homes.pop(next(iter(self._homes))).close()
+        return home
 
     @property
-    def engine(self) -> Engine:
-        """Raises InputError for too little memory."""
-        if self._engine is None:
-            self._engine = Engine.idle(self._memory)
-        return self._engine
+    def bytes(self) -> int:
+        """Bytes of the rows that stay."""
+        return sum(each.engine.resident for each in self._homes.values())
 
     def has_room(self, size: int) -> bool:
-        return self.engine.resident + size <= self._most
+        return self.bytes + size <= self._most
 
-    def take(self, size: int) -> None:
-        """Let rows have `size` more bytes; below 0: fewer."""
-        self.engine.resident += size
+    def drop(self, rows: Rows) -> None:
+        """Give up what is kept of `rows`."""
+        for each in self._homes.values():
+            each.drop(rows)
 
     def close(self) -> None:
-        if self._engine is not None:
-            self._engine.end()
-            self._engine = None
+        while self._homes:
+            self._homes.popitem()[1].close()
 
 
 class Rows:
@@ -96,8 +141,6 @@ class Rows:
         self._engine: Engine | None = None  # of its own
         self._session = session
         self._read_before: set[str] = set()  # columns whose rows were all read
-        self._resident: Table | None = None
-        self._resident_bytes = 0
         self._may_stay = True  # unless that failed once
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
@@ -148,14 +191,17 @@ class Rows:
         schema = self._schema.only(names)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
-    def open(self, reading: Reading, name: str = "", beside: Table | None = None) -> Table:
+    def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, home: Home | None = None) -> Table:
         """The rows of `reading`, in a database of their own, or called `name` in that of `beside`, which closes them.
 
+        `home`: of the query's tables; None: of this one alone.
         They are read when DuckDB reads the relation, at once if they are ordered; what is wrong with them is raised
         when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory.
         """
-        resident = self._resident_for(reading)
-        table = self.new_table(reading.schema) if beside is None else beside.join(name, reading.schema)
+        if home is None and self._session is not None:
+            home = self._session.home([self._manifest.table.lower()])
+        resident = self._resident_for(reading, home)
+        table = self.new_table(reading.schema, home) if beside is None else beside.join(name, reading.schema)
         try:
             if resident is None:
                 reading.show(table)
@@ -169,17 +215,18 @@ class Rows:
             raise
         return table
 
-    def _resident_for(self, reading: Reading) -> Table | None:
+    def _resident_for(self, reading: Reading, home: Home | None) -> Table | None:
         """Return all rows of the columns of `reading`, if they stay in memory from here on, or did before.
 
         That follows from earlier queries and from sizes. Raises as `open` does.
         """
         names = {each.name for each in reading.schema.columns}
-        if not reading.once or not names:
+        if home is None or not reading.once or not names:
             return None
-        present = {each.name for each in self._resident.schema.columns} if self._resident else set()
+        resident, resident_bytes = home.resident(self)
+        present = {each.name for each in resident.schema.columns} if resident is not None else set()
         if names <= present:
-            return self._resident
+            return resident
         if reading.rows < self._manifest.rows:
             return None
         earlier, self._read_before = self._read_before, self._read_before | names
@@ -187,35 +234,23 @@ class Rows:
             return None
         for wanted in (earlier, names | present):
             size = self._opened_bytes(wanted)
-            if self._session.has_room(size - self._resident_bytes):
+            if self._session.has_room(size - resident_bytes):
                 with suppress(QueryRefused):  # its texts take more than was reckoned with
-                    return self._make_resident(self._session, reading, wanted, size)
+                    return home.keep(self, size, partial(self._read_whole, reading, wanted))
                 return None
         return None
 
-    def _make_resident(self, session: ResidentTables, reading: Reading, names: Collection[str], size: int) -> Table:
-        self._drop_resident()
-        session.take(size)
-        self._resident_bytes = size
-        table = self.new_table(self._schema.only(names))
+    def _read_whole(self, reading: Reading, names: Collection[str], engine: Engine) -> Table:
+        """Read all rows of columns, in the time of `reading`."""
+        table = engine.table(self._manifest.table, self._schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
             whole.show(table, now=True)
         except BaseException:
-            session.take(-size)
-            self._resident_bytes = 0
             self._may_stay = False  # streaming takes less time and memory
             table.__exit__(None, None, None)
             raise
-        self._resident = table
         return table
-
-    def _drop_resident(self) -> None:
-        if self._resident is not None and self._session is not None:
-            self._session.take(-self._resident_bytes)
-            self._resident_bytes = 0
-            resident, self._resident = self._resident, None
-            resident.__exit__(None, None, None)
 
     def _opened_bytes(self, names: Collection[str]) -> int:
         """About how many bytes all rows of columns take in DuckDB."""
@@ -247,16 +282,17 @@ class Rows:
             with self.table(names, ordered=ordered, segments=[each]) as table:
                 yield table
 
-    def new_table(self, schema: Schema) -> Table:
+    def new_table(self, schema: Schema, home: Home | None = None) -> Table:
         """A table beside those that are read, whose relation is still to be made."""
-        if self._session is not None:
-            return self._session.engine.table(self._manifest.table, schema)
+        if home is not None:
+            return home.engine.table(self._manifest.table, schema)
         self._engine = self._engine or Engine.idle()
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
         """Close the databases of tables, those that stay in memory included."""
-        self._drop_resident()
+        if self._session is not None:
+            self._session.drop(self)
         if self._engine is not None:
             self._engine.end()
             self._engine = None
