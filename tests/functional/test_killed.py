@@ -28,14 +28,14 @@ STORED = (
     "SELECT MIN(pay) AS a, MAX(pay) AS b FROM small",  # rows
 )
 Texts = list[list[str]]
-# Asks each line of its standard input in one session, and answers with a line.
+# Asks each line of its standard input, and answers with a line. A session would hold the totals that it read.
 SESSION = """
 import json, sys
 import cleave
-connection = cleave.connect(**json.loads(sys.argv[1]))
 for line in sys.stdin:
     try:
-        said = [[str(each) for each in row] for row in connection.execute(line).fetchall()]
+        with cleave.connect(**json.loads(sys.argv[1])) as connection:
+            said = [[str(each) for each in row] for row in connection.execute(line).fetchall()]
     except cleave.CleaveError as error:
         said = type(error).__name__
     print(json.dumps(said), flush=True)
@@ -76,7 +76,7 @@ class FailedError(Exception):
 
 @contextmanager
 def session(**asking: object) -> Iterator[tuple[int, Callable[[str], Texts]]]:
-    """A process with one session, and how it is asked."""
+    """A process, and how it is asked."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", SESSION, json.dumps(asking, default=str)], stdin=pipe, stdout=pipe, text=True, cwd=ROOT
@@ -97,7 +97,7 @@ def session(**asking: object) -> Iterator[tuple[int, Callable[[str], Texts]]]:
 
 
 @pytest.mark.parametrize("rounds", sampled(1, 3, 40))
-def test_services_and_encrypting_workers_of_a_session(folder: Path, rounds: int) -> None:
+def test_services_and_encrypting_workers_of_a_process(folder: Path, rounds: int) -> None:
     """Of a file's, and of a store's, at whose end nothing is left."""
     stored = [truth(folder, sql) for sql in STORED]
     with session(store=folder / "store", key=folder / "key.json") as (pid, ask):
