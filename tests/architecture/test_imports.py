@@ -165,6 +165,26 @@ def test_only_the_clients_key_modules_name_what_handles_a_secret_key() -> None:
     assert users == {"client/cleave/ckks/cipher.py", "client/cleave/ckks/secret_key.py"}
 
 
+def test_clients_of_other_programs_are_made_in_one_place_each() -> None:
+    """There failures name settings: see cleave.transport.foreign. Sessions of boto3 are types everywhere else."""
+    makers = {"client", "create_client", "resource", "AsyncClient", "Client", "create_ssl_context", "Session"}
+    calls = set()
+    for path in SOURCES["cleave"]:
+        if not roots(path) & {"boto3", "botocore", "httpx", "requests", "urllib3"}:
+            continue
+        ours = {"Session"} if "cleave.ask.session.Session" in imports(path) else set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                calls |= {(path.relative_to(ROOT).as_posix(), name)} if name in makers - ours else set()
+    assert calls == {
+        ("client/cleave/transport/aws.py", "Session"),
+        ("client/cleave/transport/aws.py", "client"),
+        ("client/cleave/transport/http.py", "AsyncClient"),
+        ("client/cleave/transport/http.py", "create_ssl_context"),
+    }
+
+
 def test_services_never_import_key_code_or_heavy_libraries() -> None:
     heavy = {"boto3", "botocore", "pandas", "typer", "rich", "cryptography", "httpx", "stdnum"}
     for path in SOURCES["cleave_services"]:
