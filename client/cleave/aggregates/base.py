@@ -6,6 +6,7 @@ total is read. An aggregate (cleave.aggregates.group) names the moments it needs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -125,13 +126,17 @@ class Figure:
     exact: `value` is the exact mathematical value, which is rational, correctly rounded where the type is DOUBLE; the
     bound is 0. Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known, nor
     whether it is a number or NULL. `ball` encloses the exact mathematical value, unrounded, and is that value where it
-    is a rational; None for NULL, NaN and truth values.
+    is a rational; None for NULL, NaN and truth values. `hidden`: a total that it adds is withheld, so it is not known.
     """
 
     value: int | float | Fraction | bool | None
     bound: float
     exact: bool
     ball: arb | fmpq | None = field(default=None, compare=False, repr=False)
+    hidden: bool = False
+
+
+HIDDEN = Figure(None, math.inf, exact=False, hidden=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Result:
     `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
     has the same shape: the largest distance of each value to the exact one. It is 0.0 where the value is exact, and
     None where there is no bound: for keys, and doubles of plain columns alone. `sources` says of each column where it
-    comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts) or "local" (this machine).
+    comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
 
     No digit beyond its bound is there.
     """
@@ -60,7 +60,7 @@ class Result:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(column.source for column in self._table.columns)
+        return tuple(self._table.source(place) for place in range(len(self.columns)))
 
     @property
     def scanned(self) -> tuple[bool, ...]:
@@ -89,6 +89,12 @@ class Result:
         """Cells that depend on a decision which the bounds do not settle."""
         places = range(len(self.columns))
         return [tuple(self._table.is_undecided(row, place) for place in places) for row in range(len(self))]
+
+    @property
+    def hidden(self) -> list[tuple[bool, ...]]:
+        """Cells that need a total which is withheld: their values and bounds are None."""
+        places = range(len(self.columns))
+        return [tuple(self._table.is_hidden(row, place) for place in places) for row in range(len(self))]
 
     @property
     def doubts(self) -> list[tuple[str, ...]]:
@@ -220,6 +226,7 @@ class Result:
             bounds=table.bounds[:_SHOWN],
             exact=table.exact[:_SHOWN],
             undecided=table.undecided[:_SHOWN],
+            hidden=table.hidden[:_SHOWN],
             doubts=table.doubts[:_SHOWN],
         )
 

@@ -61,11 +61,8 @@ class Released:
         self.totals = totals
         self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
         self.cells = Cells(list(totals.keys), list(totals.rows))
-        self.shown = [np.array(each, np.bool_) for each in totals.shown]
-        self.measures: tuple[Measure, ...] = tuple(  # where one is not shown, it has no values
-            each if shown.all() else each.model_copy(update={"nullable": True})
-            for each, shown in zip(totals.measures, self.shown, strict=True)
-        )
+        self.measures: tuple[Measure, ...] = totals.measures
+        self.withheld = {number: ~np.array(each, np.bool_) for number, each in enumerate(totals.shown) if not all(each)}
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
 
     def cell_table(self, names: frozenset[str]) -> Table:
@@ -84,23 +81,35 @@ class Released:
                 f"incomplete: cells of fewer than {self.head.least} rows are not in the release, and the answer may "
                 "lack them"
             )
-        for measure in sorted({number for source in plan.sources for number, _ in source.terms}):
-            if missing := int((~self.shown[measure][selection.cells]).sum()):
-                name = self.measures[measure].name
-                texts.append(
-                    f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
-                    f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
-                )
+        for name, missing, _ in self._missing(plan, selection):
+            texts.append(
+                f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
+                f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
+            )
         return texts
 
-    def note(self, selection: Selection) -> str:
-        """The times that an answer is as of."""
+    def _missing(self, plan: StoredPlan, selection: Selection) -> list[tuple[str, int, int]]:
+        """Measures with withheld totals, and in how many of how many cells."""
+        cells = selection.cells
+        missing = [(number, int(self.withheld[number][cells].sum())) for number in sorted(self._needed(plan))]
+        return [(self.measures[number].name, count, len(cells)) for number, count in missing if count]
+
+    def _needed(self, plan: StoredPlan) -> set[int]:
+        """The withheld measures that a plan needs."""
+        return {number for number, _ in plan.parts if number in self.withheld}
+
+    def note(self, plan: StoredPlan, selection: Selection) -> str:
+        """Return the times that an answer is as of, and how many cells its totals are known of."""
         as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
         names = [
             f"{counted(int(count), 'cell')} as of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
             for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
         ]
-        return f"release {self.head.number}: {', '.join(names) or 'no cells'}"
+        totals = [
+            f"{name} is known over {cells - missing:,} of {counted(cells, 'cell')}"
+            for name, missing, cells in self._missing(plan, selection)
+        ]
+        return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no cells'}", *totals])
 
     def close(self) -> None:
         self._cell_table.close()
@@ -347,7 +356,7 @@ class ReleaseSource(Source):
         with question.clock.stage("ask"):
             cells = release.cell_table(mine.cell_columns) if mine.tells_cells_apart else None
             selection = Selection(cells, release.cells.rows, mine)
-            sums = selection.sums(release.sums(mine.parts), release.measures)
+            sums = selection.sums(release.sums(mine.parts), release.measures, release.withheld)
         read, self._read = self._read, []
         yield GroupSums(
             plan=mine,
@@ -359,7 +368,7 @@ class ReleaseSource(Source):
             usage=Usage(rows=sum(release.totals.rows), objects_read=len(read), bytes_read=sum(read)),
             checks={"signature": "passed", "stored": "passed"},
             warnings=release.warnings(mine, selection),
-            note=release.note(selection),
+            note=release.note(mine, selection),
         )
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ def stored_sums(
     measures = stored.manifest.measures
     sums = selection.sums(totals, measures) if selection else scanned.sums if scanned else []
     if places:  # the order of the rows' groups
-        sums = [{part: [entries[place] for place in places] for part, entries in each.items()} for each in sums]
+        sums = [each.of_groups(places) for each in sums]
     grouped = rows or summed
     return GroupSums(
         plan=plan,

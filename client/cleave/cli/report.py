@@ -52,7 +52,7 @@ def cells(result: ResultTable) -> tuple[list[Heading], list[list[str]]]:
 
 
 def _origin(result: ResultTable, place: int) -> str:
-    return f"{result.columns[place].source}{', scanned' if result.is_scanned(place) else ''}"
+    return f"{result.source(place)}{', scanned' if result.is_scanned(place) else ''}"
 
 
 def _is_text(column: Output, type_: str) -> bool:
@@ -61,6 +61,8 @@ def _is_text(column: Output, type_: str) -> bool:
 
 def _cell(result: ResultTable, row: int, place: int) -> str:
     value = result.rows[row][place]
+    if result.is_hidden(row, place):
+        return "hidden"
     if result.columns[place].source != "encrypted":
         return figures.plain(value)
     bound, exact = result.bounds[row][place], result.exact[row][place]
@@ -84,7 +86,7 @@ def answer_json(answer: Result) -> str:
     return dump(
         {
             "columns": [
-                {"name": column.name, "source": column.source}
+                {"name": column.name, "source": result.source(place)}
                 | ({"reason": column.reason} if column.reason else {})
                 | ({"scanned": True} if result.is_scanned(place) else {})
                 for place, column in enumerate(result.columns)
@@ -92,6 +94,7 @@ def answer_json(answer: Result) -> str:
             "rows": [[value for value, _ in row] for row in published],
             "bounds": [[bound for _, bound in row] for row in published],
             "exact": result.exact,
+            **({"hidden": result.hidden} if any(map(any, result.hidden)) else {}),
             "undecided": {
                 "cells": [
                     [result.is_undecided(row, place) for place in range(len(result.columns))]

@@ -27,10 +27,16 @@ class Cell:
     bound: float | None
     exact: bool | None
     undecided: bool = False
+    hidden: bool = False
+
+
+HIDDEN = Cell(None, None, exact=None, hidden=True)
 
 
 def of_figure(figure: Figure, type_: str) -> Cell:
     """Return the cell of an output that is one aggregate alone."""
+    if figure.hidden:
+        return HIDDEN
     value = figure.value
     if isinstance(value, float) and type_ == "DOUBLE":
         value += 0.0  # -0 becomes 0
@@ -124,7 +130,7 @@ _TINY = Fraction(2) ** -1074  # what a mean below the normal doubles loses
 
 def certified(figure: Figure, names: tuple[str, ...]) -> Value:
     if figure.value is None:
-        return NULL
+        return UNKNOWN if figure.hidden else NULL
     number = figure.value
     if isinstance(number, bool):
         return value_of(number)

@@ -15,7 +15,7 @@ from flint import arb
 
 from cleave.aggregates.base import Answers
 from cleave.finish import compare, functions
-from cleave.finish.cells import NEVER_MINUS_ZERO, Cell, certified, certified_plain, needs_guess, of_value
+from cleave.finish.cells import HIDDEN, NEVER_MINUS_ZERO, Cell, certified, certified_plain, needs_guess, of_value
 from cleave.finish.functions import cast, in_range
 from cleave.finish.groups import GroupTable, failed
 from cleave.finish.numbers import Special
@@ -295,8 +295,17 @@ class Expressions:
             f"e{i}" for i, each in enumerate(plan.encrypted) if not NEVER_MINUS_ZERO.isdisjoint(each.aggregate.names)
         )
         self._shapes = Shapes(expressions, table.types, nonnegative)
+        self._hidden = self._withheld()
         certified, self._exact = self._columns()
         self._evaluator = Evaluator(table, certified, self._exact, self._shapes)
+
+    def _withheld(self) -> dict[str, set[int]]:
+        """Return by column the groups whose figure is not known, because a total is withheld."""
+        hidden = {}
+        for i in self._evaluated:
+            if rows := {row for row, figure in enumerate(self._answers.column(i)) if figure.hidden}:
+                hidden[f"e{i}"] = rows
+        return hidden
 
     def _columns(self) -> tuple[dict[str, list[Value]], dict[str, list[bool]]]:
         """Return by column the certified value of each group, and whether DuckDB holds exactly that value."""
@@ -364,4 +373,8 @@ class Expressions:
         guesses: list[Any] = [None] * self._table.size
         if any(map(needs_guess, values)):
             guesses = self._table.guesses(write(node), type_)
-        return [of_value(value, type_, guesses[row]) for row, value in zip(rows, values, strict=True)]
+        hidden = set[int]().union(*(self._hidden.get(name, ()) for name in self._shapes.columns(node)))
+        return [
+            HIDDEN if row in hidden else of_value(value, type_, guesses[row])
+            for row, value in zip(rows, values, strict=True)
+        ]

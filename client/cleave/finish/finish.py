@@ -84,6 +84,7 @@ class _Finisher:
             bounds=[[cell.bound for cell in row] for row in cells],
             exact=[[cell.exact for cell in row] for row in cells],
             undecided=[[cell.undecided for cell in row] for row in cells],
+            hidden=[[cell.hidden for cell in row] for row in cells],
             doubts=doubts,
             warnings=self._warnings(cells, doubts),
         )

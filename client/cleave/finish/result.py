@@ -3,7 +3,8 @@
 For programs it becomes `Records`: named and typed columns, from which files, frames and cursors are built. A column
 that comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact, NULL: no
 bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column `undecided` at
-the end says what. After bounds, a last column `scanned` names the columns that are sums of a scan.
+the end says what. Where figures are hidden, a column `hidden` names their columns. After bounds, a last column
+`scanned` names the columns that are sums of a scan.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from cleave.sql.plan import Output
+from cleave.sql.plan import Output, Source
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.source import unique_names
 from cleave.text import figures
@@ -38,6 +39,8 @@ class ResultTable:
     `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
     clauses that may leave it out. Both may be empty, which means none. `warnings` says it in sentences.
 
+    `hidden` marks the cells that need a total which is withheld: they are None, and so are their bounds.
+
     `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of. `note`: a further footnote.
     """
 
@@ -48,6 +51,7 @@ class ResultTable:
     exact: list[list[bool | None]]
     undecided: list[list[bool]] = field(default_factory=list)
     doubts: list[tuple[str, ...]] = field(default_factory=list)
+    hidden: list[list[bool]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     scanned: bool = False
     note: str = ""
@@ -71,6 +75,15 @@ class ResultTable:
 
     def is_undecided(self, row: int, column: int) -> bool:
         return bool(self.undecided) and self.undecided[row][column]
+
+    def is_hidden(self, row: int, column: int) -> bool:
+        return bool(self.hidden) and self.hidden[row][column]
+
+    def source(self, column: int) -> Source:
+        """Return where the figures of a column come from; of no figure where all of them are hidden."""
+        rows = len(self.rows)
+        all_hidden = rows and all(self.is_hidden(row, column) for row in range(rows))
+        return "hidden" if all_hidden else self.columns[column].source
 
     def doubts_of(self, row: int) -> tuple[str, ...]:
         return self.doubts[row] if self.doubts else ()
@@ -115,6 +128,10 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
     if marked:
         names.append("undecided")
         types.append("VARCHAR")
+    hides = any(map(any, result.hidden))
+    if hides:
+        names.append("hidden")
+        types.append("VARCHAR")
     scanned = ", ".join(result.scanned_columns) or "rows"
     if scans := bounds and result.scanned:
         names.append("scanned")
@@ -129,7 +146,9 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
-        rows.append([*row, *([mark or None] if marked else []), *([scanned] if scans else [])])
+        row += [mark or None] if marked else []
+        row += [_hidden(result, place) or None] if hides else []
+        rows.append([*row, *([scanned] if scans else [])])
     return Records(unique_names(names), types, rows)
 
 
@@ -137,6 +156,11 @@ def _marks(result: ResultTable, row: int) -> str:
     """List what is undecided in a row: the clauses that may not let it in, the columns whose values may be others."""
     cells = [column.name for place, column in enumerate(result.columns) if result.is_undecided(row, place)]
     return ", ".join([*result.doubts_of(row), *cells])
+
+
+def _hidden(result: ResultTable, row: int) -> str:
+    """List the columns that are hidden in a row."""
+    return ", ".join(column.name for place, column in enumerate(result.columns) if result.is_hidden(row, place))
 
 
 @contextmanager

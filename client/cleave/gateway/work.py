@@ -31,6 +31,7 @@ from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode
 from cleave.table.progress import no_bars
 from cleave.text.figures import plain
+from cleave.text.quantities import counted
 from cleave_shared.children import Channel
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
 
@@ -298,5 +299,7 @@ def _warnings(result: Result) -> list[str]:
         largest = max((each for each in bounds if each is not None), default=None)
         if largest is not None:
             lines.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
+        if hidden := sum(table.is_hidden(row, place) for row in range(len(table.rows))):
+            lines.append(f"column {column.name}: {counted(hidden, 'value')} hidden, because totals are withheld")
     suppressed = result.usage.suppression
     return [*lines, *([suppressed] if suppressed else []), *table.warnings]

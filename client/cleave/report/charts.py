@@ -246,13 +246,15 @@ def _notes(
         and not exact[place]
         and (cells[place][1] is None or not math.isfinite(cells[place][1] or 0.0))
     )
-    empty = sum(1 for value, _ in cells[:count] if value is None)
+    hidden = sum(result.is_hidden(place, column) for place in range(count))
+    empty = sum(1 for value, _ in cells[:count] if value is None) - hidden
     strange = sum(1 for value, _ in cells[:count] if value is not None and fraction(value) is None)
     timeless = sum(1 for place in range(count) if not _placed(groups, place))
     undecided = sum(1 for point in points if point.undecided)
     for number, words in (
         (unknown, "without a known bound"),
         (empty, "NULL, not drawn"),
+        (hidden, "hidden, not drawn"),
         (strange, "infinite or not a number, not drawn"),
         (timeless, "without a time, not drawn"),
         (undecided, "undecided, drawn hollow"),

@@ -252,7 +252,7 @@ class PageRow:
 def headings_of(result: ResultTable) -> list[PageHeading]:
     return [
         PageHeading(
-            printable(column.name), column.source, printable(type_), is_numeric(type_), result.is_scanned(place)
+            printable(column.name), result.source(place), printable(type_), is_numeric(type_), result.is_scanned(place)
         )
         for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
     ]
@@ -277,6 +277,8 @@ def _cell(result: ResultTable, row: int, place: int, *, month: bool) -> PageCell
         bound = None if exact else result.bounds[row][place]
         full = figures.encrypted(value, result.bounds[row][place], exact)
     text = key_text(value, month=month) if month or source == "key" else brief(value)
+    if result.is_hidden(row, place):
+        text = full = "hidden"
     trust = ""
     if " ± " in full and (unit := shown_unit(value)) is not None and not (bound is not None and 2 * bound < unit):
         text, _, trust = full.partition(" ± ")

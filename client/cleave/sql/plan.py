@@ -97,7 +97,7 @@ class LocalAggregate:
     reason: str
 
 
-Source = Literal["key", "plain", "encrypted", "local"]
+Source = Literal["key", "plain", "encrypted", "local", "hidden"]
 """Source of an output: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
 
 

@@ -11,14 +11,15 @@ groups, and the sensitive one adds up the positions it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import Figure
+from cleave.aggregates.base import HIDDEN, Figure
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.sql.judge import Types
 from cleave.sql.nodes import Column, Node, write
@@ -96,7 +97,7 @@ def stored_plan(
         if isinstance(needed, str):  # the cutter asked before
             raise TypeError(needed)
         parts |= dict.fromkeys(needed)
-    given = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    given = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return StoredPlan(
         **given,
         sources=sources,
@@ -108,7 +109,21 @@ def stored_plan(
     )
 
 
-Sums = dict[Part | None, list[int]]  # of one argument: each part's total by group; None: the number of its values
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of one argument by group: each part's total, and how many values. `withheld`: of how many cells of the group
+    a total is not known; empty where all are.
+    """
+
+    totals: dict[Part, list[int]]
+    counts: list[int]
+    withheld: list[int] = field(default_factory=list)
+
+    def of_groups(self, places: Sequence[int]) -> Sums:
+        """Return the sums of the groups at `places`, in their order."""
+        totals = {part: [entries[place] for place in places] for part, entries in self.totals.items()}
+        withheld = [self.withheld[place] for place in places] if self.withheld else []
+        return Sums(totals, [self.counts[place] for place in places], withheld)
 
 
 def figures_of(
@@ -127,10 +142,12 @@ def _figure(
     source = plan.sources[place]
     facts = [source.facts(plan.arguments[place], measures)]
     moments = source.moments(encrypted.aggregate, measures)
-    counts = sums[None]
-    totals = [(part, entries) for part, entries in sums.items() if part is not None]
+    counts, totals = sums.counts, sums.totals.items()
+    withheld = sums.withheld if source.needs(encrypted.aggregate, measures) else []
 
     def figure(members: Members) -> Figure:
+        if withheld and any(withheld[group] for group in members):
+            return HIDDEN
         count = sum(counts[group] for group in members)
         total = {part: sum(entries[group] for group in members) for part, entries in totals}
         return encrypted.aggregate.finish(count, moments(total, count), facts)
@@ -173,15 +190,25 @@ class Selection:
         self.keys = halves.keys
         halves.close()
 
-    def sums(self, totals: Mapping[Part, Integers], measures: Sequence[Measure]) -> list[Sums]:
-        """Return the sums by argument, from the cells' totals of `measures` that the plan needs."""
+    def sums(
+        self,
+        totals: Mapping[Part, Integers],
+        measures: Sequence[Measure],
+        withheld: Mapping[int, NDArray[np.bool_]] = MappingProxyType({}),
+    ) -> list[Sums]:
+        """Return the sums by argument, from the cells' totals of `measures` that the plan needs.
+
+        `withheld`: by measure, the cells whose totals are not known (cells,).
+        """
         sums: list[Sums] = []
         for source in self._plan.sources:
             of = {number for number, _ in source.terms}
-            summed: Sums = {part: self._sums(totals[part], source.filter) for part in self._plan.parts if part[0] in of}
+            summed = {part: self._sums(totals[part], source.filter) for part in self._plan.parts if part[0] in of}
             counted = source.counted(measures)
-            summed[None] = self._sums(self._rows, source.filter) if counted is None else summed[counted, "count"]
-            sums.append(summed)
+            counts = self._sums(self._rows, source.filter) if counted is None else summed[counted, "count"]
+            unknown = [withheld[number] for number in of if number in withheld]
+            cells = self._sums(np.logical_or.reduce(unknown).astype(np.int64), source.filter) if unknown else []
+            sums.append(Sums(summed, counts, cells))
         return sums
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:

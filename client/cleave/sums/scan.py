@@ -325,14 +325,13 @@ class Scan:
 
     def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
         of = {number for number, _ in source.terms}
-        sums: Sums = {
+        sums = {
             part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
         }
         counted, rows = source.counted(self._stored.manifest.measures), self._selected.rows_of(source.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
-        sums[None] = rows if counted is None else sums[counted, "count"]
-        return sums
+        return Sums(sums, rows if counted is None else sums[counted, "count"])
 
 
 def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
