@@ -141,11 +141,11 @@ def test_a_statement_runs_in_a_duckdb_that_has_no_table_but_its_own(
     """Also while a session keeps rows of others in memory, and of queries over several tables."""
     seen: list[set[str]] = []
 
-    def looked(table: Table, *given: Any) -> list[list[Any]]:
+    def looked(table: Table, *given: Any, **named: Any) -> list[list[Any]]:
         with closing(table.connection.cursor()) as cursor:
             names = cursor.execute("SELECT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()
         seen.append({name for (name,) in names})
-        return run_select(table, *given)
+        return run_select(table, *given, **named)
 
     monkeypatch.setattr("cleave.ask.session.run_select", looked)
     both = "SELECT MAX(name), MAX(region) FROM visits JOIN wards USING (ward) WHERE upper(region) <> ''"

@@ -236,7 +236,7 @@ def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Resul
     with source.load(plan, question) as loaded:
 
         def run() -> list[list[object]]:
-            return run_select(loaded.table, loaded.name, plan.runs, plan.types, deadline.left)
+            return run_select(loaded.table, loaded.name, plan.runs, plan.types, deadline.left, ordered=plan.ordered)
 
         with question.clock.stage("local"):
             # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted

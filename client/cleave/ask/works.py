@@ -72,7 +72,7 @@ def fetches(tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, *, pad: 
         if not plan.fetches:
             return []
         stored = tables[plan.table.lower()]
-        cells, ordered = None if pad else cells_of(stored, plan.conditions), not all(each.exact for each in plan.local)
+        cells, ordered = None if pad else cells_of(stored, plan.conditions), any(each.ordered for each in plan.local)
         return [Fetch(plan.table, stored, plan.fetched_columns, ordered, cells)]
     fetched = []
     for name, columns in plan.reads.items():

@@ -12,9 +12,10 @@ from dataclasses import replace
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
-from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
+from cleave.sql.functions import APPROXIMATE, ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import Call, Column, Constant, Node, Ordered, Place, write
+from cleave.sql.order import ORDERED
 from cleave.sql.parse import Question, conditions_of
 from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
@@ -40,8 +41,6 @@ from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
 GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
-# DuckDB's own approximations: another order of rows may give another
-_APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
 
 
 class Cutter:
@@ -329,14 +328,16 @@ class Cutter:
         """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
         types = self._catalog.types(list(self._here), grouped)
         return tuple(
-            LocalAggregate(
-                sql=sql,
-                type=type_,
-                columns=tuple(column.name for column in columns_of(node, self._schema)),
-                exact=all(self._is_settled(each) for each in node.find(Call) if is_aggregate(each)),
-                reason=str(reason),
-            )
+            self._local(sql, type_, node, str(reason))
             for (sql, (node, reason)), type_ in zip(self._here.items(), types, strict=True)
+        )
+
+    def _local(self, sql: str, type_: str, node: Node, reason: str) -> LocalAggregate:
+        calls = list(filter(is_aggregate, node.find(Call)))
+        columns = tuple(column.name for column in columns_of(node, self._schema))
+        exact = all(map(self._is_settled, calls))
+        return LocalAggregate(
+            sql, type_, columns, exact, not exact or any(each.name in ORDERED for each in calls), reason
         )
 
     def _is_settled(self, call: Call) -> bool:
@@ -344,7 +345,7 @@ class Cutter:
         if call.name in FOLLOWS_ROW_ORDER:
             return bool(call.order)
         (type_,) = self._catalog.types([write(call)])
-        return call.name not in _APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)
+        return call.name not in APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)
 
     def _finals(
         self, items: list[Node], described: list[tuple[str, str]], groups: list[tuple[str, str]]

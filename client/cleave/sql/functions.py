@@ -64,12 +64,18 @@ FOLLOWS_ROW_ORDER = _names(
 )
 """Aggregates whose answer depends on the order of rows, which are shuffled; ORDER BY inside the call settles it."""
 
-ARBITRARY = frozenset({"any_value", "arbitrary", "mode"})
+ARBITRARY = _names(
+    """
+    any_value arbitrary arg_max arg_max_null arg_max_nulls_last arg_min arg_min_null arg_min_nulls_last argmax argmin
+    max_by min_by mode
+    """
+)
 """Aggregates that take one of several values, whichever comes first: another order of rows may give another."""
 
-EXACT_OF_DOUBLES = _names(
-    "arg_max argmax arg_min argmin first last max max_by median min min_by quantile_cont quantile_disc"
-)
+APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
+"""DuckDB's own approximations: another order of rows may give another."""
+
+EXACT_OF_DOUBLES = _names("first last max median min quantile_cont quantile_disc")
 """Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
 
 COMPARES_VALUES = _names(

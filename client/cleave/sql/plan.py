@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.nodes import Node
+from cleave.sql.order import follows_order
 from cleave.table.types import range_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class LocalAggregate:
     sql: str
     type: str
     columns: tuple[str, ...]
-    exact: bool  # DuckDB gives the same value for any order of rows
+    exact: bool  # DuckDB gives the same value for any order of rows, but for those that its ORDER BY leaves equal
+    ordered: bool  # rows are read in their order for it
     reason: str
 
 
@@ -218,6 +220,11 @@ class LocalPlan:
     def runs(self) -> str:
         """The SQL that DuckDB runs."""
         return (self.over_inner or self.statement).sql
+
+    @property
+    def ordered(self) -> bool:
+        """Check whether the answer depends on the order of rows."""
+        return follows_order(self.statement.tree)
 
     @property
     def columns(self) -> tuple[str, ...]:

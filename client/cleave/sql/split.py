@@ -7,6 +7,7 @@ before it is sent, and the plain service's groups are checked against ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,10 +110,11 @@ class Halves:
         if sets is not None and not any(len(set(each)) == len(plan.keys) for each in sets):
             sets = (*sets, tuple(range(len(plan.keys))))
         left_out = f"GROUPING({', '.join(plan.keys)})" if sets is not None and plan.keys else "0"
-        self._run(
-            f"CREATE OR REPLACE TABLE computed AS SELECT {left_out} AS left_out, count(*) AS size, {', '.join(named)} "
-            f"FROM {self._selected}" + grouped_by(plan.keys, sets)
-        )
+        with self._table.engine.in_order() if any(each.ordered for each in plan.local) else nullcontext():
+            self._run(
+                f"CREATE OR REPLACE TABLE computed AS SELECT {left_out} AS left_out, count(*) AS size, "
+                f"{', '.join(named)} FROM {self._selected}" + grouped_by(plan.keys, sets)
+            )
 
     def _local(self) -> list[Texts]:
         """DuckDB's text of the local aggregates of each group, of set after set; nothing where there are none."""

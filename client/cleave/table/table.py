@@ -8,7 +8,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, BinaryIO
 
 import duckdb
@@ -53,6 +53,8 @@ class Engine:
         self.resident = 0  # bytes of tables that stay from one question to the next
         self.taking = threading.Lock()  # one Parquet file at a time
         self._numbers = itertools.count()
+        self._ordering = threading.Lock()
+        self._in_order = 0  # blocks of `in_order` under way
         paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
         self.connection.execute(f"SET allowed_paths = [{paths}]")
         self.connection.execute("SET enable_external_access = false")
@@ -60,6 +62,22 @@ class Engine:
     def limit(self, memory: int) -> None:
         """Let DuckDB take at most `memory` bytes, what it has included, and those that are kept besides."""
         self.connection.execute(f"SET memory_limit = '{memory + self.resident} bytes'")
+
+    @contextmanager
+    def in_order(self) -> Iterator[None]:
+        """Have one thread do all work of DuckDB within the block: it reads rows in their order."""
+        with self._ordering:
+            self._in_order += 1
+            if self._in_order == 1:
+                self.connection.execute("SET threads = 1; SET async_threads = 0")
+        try:
+            yield
+        finally:
+            with self._ordering:
+                self._in_order -= 1
+                if not self._in_order:  # a question that was left to end by itself may end after the next began
+                    with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+                        self.connection.execute("RESET threads; RESET async_threads")
 
     @classmethod
     def idle(cls, memory: int | None = None) -> Engine:
@@ -329,11 +347,15 @@ _ANSWER = identifier("the answer")
 _SECONDS = 0.05  # between two looks at the time
 
 
-def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Callable[[], float]) -> list[list[Any]]:
+def run_select(
+    table: Table, name: str, sql: str, types: Sequence[str], left: Callable[[], float], *, ordered: bool
+) -> list[list[Any]]:
     """The rows of `sql`, columns of `types`: Python's value of numbers and booleans, else DuckDB's text of it.
 
-    The statement was checked (cleave.sql.allowed). Raises InputError where it cannot be computed on these rows,
-    duckdb.InterruptException once `left()`, in seconds, is none.
+    `ordered`: the answer depends on the order of rows. The statement was checked (cleave.sql.allowed).
+
+    Raises InputError where it cannot be computed on these rows, duckdb.InterruptException once `left()`, in seconds, is
+    none.
     """
     with _own_catalog(table.connection, left) as cursor:
         table.prepare(cursor)
@@ -345,7 +367,8 @@ def run_select(table: Table, name: str, sql: str, types: Sequence[str], left: Ca
         try:
             if table.streamed:
                 table.hold_repeated(cursor, sql)
-            cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
+            with table.engine.in_order() if ordered else nullcontext():
+                cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained

@@ -1,0 +1,39 @@
+"""Statements whose answer depends on the order of rows, if only among rows that an ORDER BY leaves equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cleave.sql.functions import APPROXIMATE, ARBITRARY, FOLLOWS_ROW_ORDER
+from cleave.table.duck import parts_of
+from cleave_shared.plain_functions import called
+
+ORDERED = FOLLOWS_ROW_ORDER | ARBITRARY | APPROXIMATE
+"""Aggregates whose answer may be another in another order of rows. Sums of doubles, whose last digits may, are not
+among them.
+"""
+
+
+def follows_order(tree: Mapping[str, Any]) -> bool:
+    """Check whether a part of DuckDB's tree of a statement depends on the order of rows.
+
+    Rows that are shown without an ORDER BY do not count, nor do those that one with a LIMIT leaves equal.
+    """
+    return any(map(_depends, parts_of(tree)))
+
+
+def _depends(part: Mapping[str, Any]) -> bool:
+    if part.get("class") == "FUNCTION":
+        return not ORDERED.isdisjoint(called(part))
+    if part.get("class") == "WINDOW" or part.get("sample") or part.get("key_targets"):
+        return True
+    if part.get("type") == "JOIN":
+        return part.get("ref_type") in ("POSITIONAL", "ASOF")
+    modifiers = {each["type"]: each for each in part.get("modifiers") or ()}
+    if modifiers.get("DISTINCT_MODIFIER", {}).get("distinct_on_targets"):
+        return True
+    return not modifiers.keys().isdisjoint(_LIMITS) and "ORDER_MODIFIER" not in modifiers
+
+
+_LIMITS = ("LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER")

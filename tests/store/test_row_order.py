@@ -1,0 +1,143 @@
+"""Answers that depend on the order of rows are those of the file's order, however many threads DuckDB has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from cleave.ask.here import HereSource
+from cleave.ask.options import Access
+from cleave.ask.session import Session
+from cleave.ask.stored import StoredSource
+from cleave.ckks.owner_key import OwnerKey
+from cleave.objects.locate import Folder
+from cleave.sql.order import follows_order
+from cleave.store import columns
+from cleave.store import put as putting
+from cleave.store.memory import Memory
+from cleave.table.batches import open_stream
+from cleave.table.duck import tree_of
+from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from tests.conftest import no_passphrase
+from tests.store.trial import World
+from tests.unit.simulate import number
+
+ROWS, SEGMENT = 150_000, 61_000  # the last one is shorter: what reads it is done first
+QUESTIONS = (
+    "SELECT FIRST(k), LAST(s), ANY_VALUE(k) FILTER (k > 3) FROM t",
+    "SELECT md5(CAST(LIST(k) AS VARCHAR)), md5(STRING_AGG(s, ',')) FROM t",
+    "SELECT ARG_MIN(k, tie), MAX_BY(k, tie), ARG_MIN(k, tie, 3), MODE(k % 2) FROM t",
+    "SELECT g, FIRST(k), md5(CAST(LIST(k) AS VARCHAR)), ARG_MAX(k, tie) FROM t GROUP BY g ORDER BY g",
+    "SELECT md5(CAST(LIST(k ORDER BY tie) AS VARCHAR)), SUM(x) FROM t WHERE k % 3 = 0",
+    "SELECT k FROM t LIMIT 3 OFFSET 70000",
+    "SELECT SUM(k) FROM (SELECT k FROM t WHERE k % 2 = 1 LIMIT 40000)",
+    "SELECT DISTINCT ON (g) g, k FROM t ORDER BY g",
+    "SELECT g, k FROM t QUALIFY row_number() OVER (PARTITION BY g) = 1 ORDER BY g",
+    "SELECT k, row_number() OVER () AS n FROM t QUALIFY n IN (1, 99999)",
+    "SELECT MAX(n) FROM (SELECT k, row_number() OVER (ORDER BY tie) AS n FROM t) WHERE k < 10",
+    "WITH a AS (SELECT k FROM t WHERE k % 7 = 1) SELECT LAST(k), FIRST(k) FROM a",
+    "SELECT md5(CAST(LIST(a.k) AS VARCHAR)) FROM t AS a JOIN t AS b ON a.k = b.k",
+)
+SCHEMA = Schema(
+    (
+        Column("k", Kind.SEALED, "BIGINT"),
+        Column("s", Kind.SEALED, "VARCHAR"),
+        Column("g", Kind.PLAIN, "VARCHAR"),
+        Column("tie", Kind.SEALED, "BIGINT"),
+        Column("x", Kind.SEALED, "DOUBLE"),
+    ),
+    CsvDialect(),
+)
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS k, 's' || i % 7 AS s, 'g' || i % 3 AS g, i % 5 AS tie, "
+            f"i * 37 % 101 / 7 AS x FROM range({ROWS}) AS r(i)"
+        )
+        yield connection
+
+
+@pytest.fixture(scope="module", params=["file", "stored", "stored by g"])
+def session(
+    request: pytest.FixtureRequest,
+    oracle: duckdb.DuckDBPyConnection,
+    tmp_path_factory: pytest.TempPathFactory,
+    key: OwnerKey,
+    key_file: Path,
+) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("order")
+    oracle.execute(f"COPY t TO '{folder / 't.csv'}'")
+    lazy = of_files([folder / "t.csv"], SCHEMA)
+    if request.param == "file":
+        with Session(HereSource(lazy)) as opened:
+            yield opened
+        return
+    world = World(Folder(folder / "store"), key, folder)
+    by = ["g"] if "by" in request.param else []
+    with lazy.stream() as stream:
+        putting.put(world.tables, stream, "t", by, Silent(), segment_rows=SEGMENT)
+    access = Access(key_file, no_passphrase)
+    with Session(StoredSource("t", world.stores, access, memory=Memory(folder / "tables.json"))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_the_answer_is_that_of_the_file_s_order(session: Session, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Twice: first rows are streamed; then they may be a table of the session's."""
+    expected = [list(map(number, row)) for row in oracle.execute(sql).fetchall()]
+    for _ in range(2):
+        assert [list(map(number, row)) for row in session.ask(session.plan(sql)).result.rows] == expected
+
+
+def test_one_thread_takes_all_batches(
+    tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+
+    def watched(schema: Any, batches: Iterator[Any], failed: Any) -> Any:
+        def each() -> Iterator[Any]:
+            for batch in batches:
+                threads.add(threading.get_ident())
+                yield batch
+
+        return open_stream(schema, each(), failed)
+
+    monkeypatch.setattr(columns, "open_stream", watched)
+    (tmp_path / "t.csv").write_text("k,s,g,tie,x\n" + "".join(f"{i},a,b,1,1.5\n" for i in range(60_000)))
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    with of_files([tmp_path / "t.csv"], SCHEMA).stream() as stream:
+        putting.put(world.tables, stream, "t", [], Silent(), segment_rows=1_000)
+    access = Access(key_file, no_passphrase)
+    with Session(StoredSource("t", world.stores, access, memory=Memory(tmp_path / "tables.json"))) as opened:
+        for sql in ("SELECT FIRST(k) FROM t", "SELECT g, LIST(s) FROM t GROUP BY g", "SELECT LAST(tie) OVER () FROM t"):
+            threads.clear()
+            opened.ask(opened.plan(sql))
+            assert len(threads) == 1, sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "follows"),
+    [
+        *((sql, True) for sql in QUESTIONS),
+        ("SELECT ARRAY(SELECT k FROM t)", True),
+        ("SELECT list_aggregate(s, 'first') FROM t", True),
+        ("SELECT k FROM t USING SAMPLE reservoir(3 ROWS) REPEATABLE (1)", True),
+        ("SELECT * FROM t POSITIONAL JOIN u", True),
+        ("SELECT APPROX_QUANTILE(k, 0.5) FROM t", True),
+        ("SELECT SUM(k), MIN(k), COUNT(DISTINCT s) FROM t GROUP BY g ORDER BY g LIMIT 3", False),
+        ("SELECT a.k FROM t AS a JOIN t AS b USING (k) WHERE a.g IN (SELECT g FROM t)", False),
+        ("SELECT DISTINCT s FROM t", False),
+    ],
+)
+def test_statements_that_depend_on_the_order_of_rows(sql: str, *, follows: bool) -> None:
+    assert follows_order(tree_of(sql)) == follows
