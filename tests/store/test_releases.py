@@ -15,6 +15,7 @@ from cleave.store import put as putting
 from cleave.store.memory import Memory
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided, UsageError
+from tests.solver import singled_out
 from tests.store.contributing import kept_as
 from tests.store.releasing import LEAST, ROWS, Releases, lines_of, rows, truth
 
@@ -126,6 +127,27 @@ def test_a_measure_is_hidden_where_few_rows_have_it_or_have_not(
     assert answer.hidden == [[False, False, *[not shown] * 3]]
     assert [("totals of bill" in each) for each in answer.warnings] == ([] if shown else [True])
     assert not world.ask("carol", "SELECT SUM(bill) FROM trial WHERE ward = 'B'").result.warnings
+
+
+def test_no_difference_of_derived_totals_is_over_one_row(tmp_path: Path, key_file: Path) -> None:
+    """Eight rows have an age, seven of them a bill: the totals of age, bill and their sum would give one age."""
+    world, bills = Releases(tmp_path / "w", key_file), range(1, 8)
+    world.put("".join(f"A,f,{20 + n if n < 8 else ''},{100 + n if n in bills else ''},50,p{n}\n" for n in range(13)))
+    tables, _ = world.tables()
+    tables.sweep(derive(tables, world.name, "age + bill", "cost", Silent()))
+    world.release("carol")
+    source = world.source("carol")
+    totals = source._newest(world.name).totals
+    source.close()
+    people = {"age": {*range(8)}, "bill": {*bills}, "cost": {*bills}, "weight": {*range(13)}}
+    reads = {"cost": ("age", "bill")}
+    sums, row_of = set(), {}
+    for measure, (shown,) in zip(totals.measures, totals.shown, strict=True):
+        values = {(name, row) for name in reads.get(measure.name, (measure.name,)) for row in people[measure.name]}
+        sums |= {frozenset(values)} if shown else set()
+        row_of |= {each: each[1] for each in values}
+    assert len(sums) == 3
+    assert singled_out(sums, row_of, LEAST) is None
 
 
 def test_what_is_no_release_for_an_analyst(world: Releases) -> None:

@@ -14,6 +14,7 @@ from cleave.share.renewal import CellValue, MeasureSums, chosen, released
 from tests.campaign import FACTOR
 
 LEAST = 3
+ALONE = [frozenset(["age"])]  # columns of the only measure
 Rows = frozenset[int]
 
 
@@ -71,7 +72,7 @@ class History:
     def release(self, number: int) -> None:
         values = frozenset(row for row, there in self.rows.items() if there)
         now = CellValue(0, len(self.rows), self.gone, (MeasureSums(len(values), sum(values), 0),), number)
-        made = released(now, self.released, LEAST)
+        made = released(now, self.released, LEAST, ALONE)
         if made is not None and made.number == number:
             self.of_rows.append(frozenset(self.rows))
         old = self.released.measures[0] if self.released else None
@@ -123,7 +124,7 @@ def value(rows: int, gone: int = 0, count: int | None = None, number: int = 1) -
     ],
 )
 def test_a_value_is_renewed_by_enough_rows_one_way(now: CellValue, *, renewed: bool) -> None:
-    made = released(now, value(10), LEAST)
+    made = released(now, value(10), LEAST, ALONE)
     assert made is not None
     assert (made.number, made.rows) == ((2, now.rows) if renewed else (1, 10))
 
@@ -133,31 +134,31 @@ def test_a_value_is_renewed_by_enough_rows_one_way(now: CellValue, *, renewed: b
 )
 def test_the_count_of_rows_is_renewed_by_enough_rows(rows: int, gone: int, *, renewed: bool) -> None:
     """Of a table without measures: no count of values guards it too."""
-    made = released(replace(value(rows, gone, number=2), measures=()), replace(value(10), measures=()), LEAST)
+    made = released(replace(value(rows, gone, number=2), measures=()), replace(value(10), measures=()), LEAST, ())
     assert made is not None
     assert (made.number, made.rows) == ((2, rows) if renewed else (1, 10))
 
 
 def test_a_cell_that_grew_is_not_renewed_when_it_shrinks() -> None:
-    grown = released(value(20, number=2), value(10), LEAST)
-    shrunk = released(value(15, 5, number=3), grown, LEAST)
+    grown = released(value(20, number=2), value(10), LEAST, ALONE)
+    shrunk = released(value(15, 5, number=3), grown, LEAST, ALONE)
     assert shrunk is not None
     assert shrunk.number == 2
 
 
 def test_a_cell_that_lost_all_rows_has_no_value_any_more() -> None:
-    empty = released(value(0, 20, number=3), value(20), LEAST)
+    empty = released(value(0, 20, number=3), value(20), LEAST, ALONE)
     assert empty is not None
     assert (empty.rows, empty.measures) == (0, (None,))
-    filled = released(value(30, 20, number=4), empty, LEAST)
+    filled = released(value(30, 20, number=4), empty, LEAST, ALONE)
     assert filled == empty
-    assert released(value(0), None, LEAST) is None
+    assert released(value(0), None, LEAST, ALONE) is None
 
 
 def test_no_added_row_is_released_once_rows_left_the_table() -> None:
-    assert released(value(10), None, LEAST, closed=True) is None
+    assert released(value(10), None, LEAST, ALONE, closed=True) is None
     for now, rows in ((value(20, number=2), 10), (value(6, 4, number=2), 6)):
-        made = released(now, value(10), LEAST, closed=True)
+        made = released(now, value(10), LEAST, ALONE, closed=True)
         assert made is not None
         assert made.rows == rows
 
@@ -165,11 +166,59 @@ def test_no_added_row_is_released_once_rows_left_the_table() -> None:
 def test_a_derived_measure_is_shown_where_the_value_is_of_now() -> None:
     past = replace(value(10), measures=(MeasureSums(10, 1, 1), None))
     now = replace(value(10, number=2), measures=(MeasureSums(10, 1, 1), MeasureSums(10, 2, 2)))
-    unchanged, more = released(now, past, LEAST), released(replace(now, rows=11), past, LEAST)
+    reads = [*ALONE, *ALONE]
+    unchanged, more = released(now, past, LEAST, reads), released(replace(now, rows=11), past, LEAST, reads)
     assert unchanged is not None
     assert more is not None
     assert unchanged.measures[1] == MeasureSums(10, 2, 2)
     assert more.measures[1] is None
+
+
+AGE, BILL, BOTH = frozenset(["age"]), frozenset(["bill"]), frozenset(["age", "bill"])
+
+
+@pytest.mark.parametrize(
+    ("counts", "reads", "shown"),
+    [
+        ((8, 7, 7), (AGE, BILL, BOTH), (True, True, False)),  # one row may have an age and no bill
+        ((8, 7), (AGE, BILL), (True, True)),
+        ((8, 7), (AGE, AGE), (True, False)),
+        ((13, 7, 7), (AGE, BILL, BOTH), (True, True, False)),
+        ((12, 7, 7), (AGE, BILL, BOTH), (False, True, False)),
+        ((12, 12, 7), (AGE, BILL, BOTH), (False, False, True)),
+        ((8, 13, 0), (AGE, BILL, BOTH), (True, True, True)),
+        ((8, 13, 13), (AGE, BILL, BOTH), (True, True, True)),
+    ],
+)
+def test_measures_of_one_column_that_both_divide_a_cell(
+    counts: tuple[int, ...], reads: tuple[frozenset[str], ...], shown: tuple[bool, ...]
+) -> None:
+    now = replace(value(13), measures=tuple(MeasureSums(each, each, each) for each in counts))
+    made = released(now, None, LEAST, reads)
+    assert made is not None
+    assert tuple(each is not None for each in made.measures) == shown
+
+
+@pytest.mark.parametrize(
+    ("more", "gone", "counts", "renewed"),
+    [
+        (6, 0, (16, 13), True),
+        (6, 0, (13, 16), True),
+        (6, 0, (13, 13), False),  # of six rows
+        (-5, 5, (5, 5), True),
+        (-6, 6, (7, 7), False),  # of six rows
+        (-3, 3, (7, 7), True),
+    ],
+)
+def test_measures_of_one_column_that_both_divide_what_came(
+    more: int, gone: int, counts: tuple[int, int], *, renewed: bool
+) -> None:
+    past = replace(value(10), measures=(MeasureSums(10, 1, 1), MeasureSums(10, 1, 1)))
+    now = replace(value(10 + more, gone, number=2), measures=tuple(MeasureSums(each, 1, 1) for each in counts))
+    made = released(now, past, LEAST, [AGE, BOTH])
+    assert made is not None
+    assert made.number == (2 if renewed else 1)
+    assert renewed or made.measures == past.measures
 
 
 @pytest.mark.parametrize(("least", "expected"), [(3, [0, 1]), (5, [0, 1, 2]), (7, [0, 1, 2, 3])])

@@ -232,14 +232,14 @@ def _make(
         derived.get(each.name.lower(), every) if each.derived else frozenset([each.name]) for each in manifest.measures
     ]
     numbers = chosen(reads, least)
-    measures = tuple(manifest.measures[each] for each in numbers)
+    measures, columns = tuple(manifest.measures[each] for each in numbers), [reads[each] for each in numbers]
     cells = tables.cells(opened)
     before = past.left if past else cells.left
     closed = cells.left > before
     values = {
         key: value
         for key, each, old in _values(tables, opened, cells, numbers, past, measures, number)
-        if (value := released(each, old, least, closed=closed)) is not None
+        if (value := released(each, old, least, columns, closed=closed)) is not None
     }
     times = {**(past.times if past else {}), number: at}
     used = sorted({each.number for each in values.values() if each.rows})
