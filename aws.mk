@@ -1,7 +1,9 @@
 # --- AWS: build, deploy, run in containers. See docs/deploy.md.
 
-# What the last guided deploy was told, else x86_64.
-export ARCH ?= $(or $(shell sed -n 's/.*Architecture=[\\"]*\([a-z0-9_]*\).*/\1/p' samconfig.toml 2>/dev/null),x86_64)
+# A stack has a section in samconfig.toml: what its first deploy was told. The architecture is that section's, else x86_64.
+CONFIG ?= default
+DEPLOYED := $(shell grep -sF '[$(CONFIG).deploy.parameters]' samconfig.toml)
+export ARCH ?= $(or $(shell sed -n '/^\[$(CONFIG)\.deploy\./,/^\[/s/.*Architecture=[\\"]*\([a-z0-9_]*\).*/\1/p' samconfig.toml 2>/dev/null),x86_64)
 SAM_VENV := .venv-sam
 SAM := SAM_CLI_TELEMETRY=0 $(SAM_VENV)/bin/sam
 SAM_READY := $(SAM_VENV)/.ready
@@ -12,7 +14,7 @@ export CLEAVE_LAMBDA_IMAGE := $(LAMBDA_IMAGE)
 # sam validate asks for a region and connects to none
 export AWS_DEFAULT_REGION ?= eu-central-1
 
-.PHONY: sam print-lambda-image image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy deploy-local validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
+.PHONY: sam print-lambda-image image build build-SensitiveFunction build-JobFunction build-PlainFunction deploy teardown deploy-local validate lambda-image test-sam events local-api local-lambda openapi bench-cold lock-aws
 
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
@@ -41,10 +43,16 @@ build-SensitiveFunction build-JobFunction:
 build-PlainFunction:
 	$(BIN)/python -m aws.build plain "$(ARTIFACTS_DIR)" --architecture $(ARCH)
 
-# The first time SAM asks for stack name, region and parameters and keeps the answers in samconfig.toml.
+# The first time SAM asks for stack name, region and parameters, and writes the answers to the section CONFIG of
+# samconfig.toml. PROFILE and PARAMETERS (NAME=VALUE ...) are answers to begin with; later, change them in that file.
 deploy: build
-	$(SAM) deploy --capabilities CAPABILITY_IAM $(if $(wildcard samconfig.toml),,--guided) \
-		$(if $(wildcard samconfig.toml),,--parameter-overrides Architecture=$(ARCH))
+	$(if $(and $(DEPLOYED),$(PARAMETERS)$(PROFILE)),$(error change parameters and profile of a deployed stack in samconfig.toml, section $(CONFIG)))
+	$(SAM) deploy --capabilities CAPABILITY_IAM --config-env $(CONFIG) --no-fail-on-empty-changeset $(if $(DEPLOYED),,--guided \
+		$(if $(PROFILE),--profile $(PROFILE)) --parameter-overrides Architecture=$(ARCH) $(PARAMETERS))
+
+# The stack of section CONFIG, and its buckets with all that is stored there. It asks first.
+teardown: sam
+	$(BIN)/python -m aws.teardown $(CONFIG)
 
 # Both stacks to LocalStack in an environment of its own, asked, compared with the template, deleted: no account, no
 # container. It runs under the Python of Lambda, which must be on this machine.

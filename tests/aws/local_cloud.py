@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ HANGS = 900  # seconds; a command takes 5 to 20 on two quiet cores
 class Cloud:
     port: int
     folder: Path
+    account: str = ACCOUNT
 
     @property
     def url(self) -> str:
@@ -40,9 +41,12 @@ class Cloud:
         return keys | {"AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": self.url}
 
     def client(self, service: str) -> Any:
-        session = Session()
-        session.set_credentials("test", "test")
+        session = Session(aws_access_key_id=self.account, aws_secret_access_key="test")
         return session.client(service, region_name=REGION, endpoint_url=self.url)
+
+    def in_account(self, account: str) -> Cloud:
+        """The same LocalStack, as another account sees it."""
+        return replace(self, account=account)
 
     def sam(self, *arguments: str) -> str:
         """Output of `sam`. Raises AssertionError where it fails."""

@@ -1,4 +1,4 @@
-"""The stack deployed to LocalStack by the SAM CLI from the finished build: `make deploy-local`.
+"""The stack deployed to LocalStack from the finished build, by the commands of docs/deploy.md: `make deploy-local`.
 
 LocalStack enforces neither IAM nor resource policies, and drops deletion policies, a bucket's lifecycle rules and a
 method's authorisation: tests/aws/test_template.py has these.
@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from aws import sam
-from tests.aws import local_cloud, stack
+from tests.aws import local_cloud, page, stack
 from tests.aws.local_cloud import ACCOUNT, REGION, Cloud, Stack
+from tests.aws.page import ACCOUNTS, Checkout
 from tests.aws.test_sam_local import cleave
 
 pytestmark = [pytest.mark.sam, pytest.mark.deploy]
 
+BLOCKS = page.blocks()
 PATIENTS = sam.ROOT / "tests" / "samples" / "patients.csv"
 PARTNER = {
     "Half": "plain",
@@ -30,6 +32,7 @@ PARTNER = {
 }
 
 
+STORED = ["Stored tables in the two buckets"]
 DELIVERY = {f"logs:{verb}LogDelivery" for verb in ("Create", "Get", "Update", "Delete")}
 DELIVERY |= {"logs:ListLogDeliveries", "logs:PutResourcePolicy", "logs:DescribeResourcePolicies"}
 DELIVERY |= {"logs:DescribeLogGroups"}
@@ -42,13 +45,22 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="module")
+def checkout(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    return Checkout(cloud, tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
 def packaged(cloud: Cloud) -> Path:
     return cloud.package()
 
 
 @pytest.fixture(scope="module")
-def whole(cloud: Cloud, packaged: Path) -> Stack:
-    return cloud.deploy("cleave", packaged)
+def whole(cloud: Cloud, checkout: Checkout) -> Stack:
+    """The stack of the page's first block; every answer but the stack's name is the proposed one."""
+    checkout.run(BLOCKS["Deploy"], typed="cleave\n" + "\n" * 60)
+    made = Stack(cloud, "cleave")
+    checkout.outputs |= made.outputs | {"Endpoint": made.endpoint}
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +184,54 @@ def test_stored_tables_and_jobs_go_through_the_deployed_stack(whole: Stack, tmp_
     assert ask(whole, *asked, "--fetch-limit", "0", "--job", places["Job"]) == ask(whole, *asked), "as by fetched rows"
 
 
-def test_deletion_leaves_nothing_that_runs(whole: Stack, partner: Stack) -> None:
+def test_no_console_block_of_the_page_is_left_out() -> None:
+    assert BLOCKS.keys() == {"Deploy", "Each half in an account of its own", "Use", *STORED, "Upgrade", "Tear down"}
+
+
+@pytest.mark.parametrize("heading", ["Use", *STORED])
+def test_the_page_queries_the_deployed_stack(whole: Stack, checkout: Checkout, heading: str) -> None:
+    printed = checkout.run(BLOCKS[heading])
+    assert "Cardiology" in printed
+    assert ("60.76767676767677" in printed) == (heading == "Use") or "2025-" in printed
+
+
+def test_the_page_deploys_each_half_in_an_account_of_its_own(cloud: Cloud, checkout: Checkout) -> None:
+    commands = BLOCKS["Each half in an account of its own"].splitlines()
+    for command, (profile, account) in zip(commands, ACCOUNTS.items(), strict=True):
+        checkout.run(command, typed="halves\n" + "\n" * 60)
+        made = cloud.in_account(account)
+        half = "Sensitive" if profile == "hospital" else "Plain"
+        outputs = Stack(made, "halves").outputs
+        assert {name for name in outputs if name.endswith("Function")} == {f"{half}Function"}
+        assert account in outputs["InvokeResource"]
+    for section in ("default", "sensitive", "plain"):
+        assert "Architecture=x86_64" in checkout.run(f"/usr/bin/make -n build CONFIG={section}").split()
+    for section, account in zip(("sensitive", "plain"), ACCOUNTS.values(), strict=True):
+        checkout.run(BLOCKS["Tear down"].replace("teardown", f"teardown CONFIG={section}"), typed="halves\n")
+        (left,) = cloud.in_account(account).client("s3").list_buckets()["Buckets"]
+        assert left["Name"].startswith("aws-sam-cli-managed-default"), "no table is left, SAM's own bucket stays"
+
+
+def test_the_page_upgrades_the_deployed_stack(whole: Stack, checkout: Checkout) -> None:
+    """It asks nothing, and changes the one parameter that the file says otherwise."""
+    file = checkout.folder / "samconfig.toml"
+    file.write_text(file.read_text().replace('OldVersionDays=\\"30\\"', 'OldVersionDays=\\"40\\"'))
+    before = whole.outputs
+    checkout.run(BLOCKS["Upgrade"])
+    checkout.run(BLOCKS["Upgrade"])  # nothing is left to change
+    (described,) = whole.cloud.client("cloudformation").describe_stacks(StackName="cleave")["Stacks"]
+    assert {"ParameterKey": "OldVersionDays", "ParameterValue": "40"}.items() <= next(
+        each for each in described["Parameters"] if each["ParameterKey"] == "OldVersionDays"
+    ).items()
+    assert whole.outputs == before
+
+
+def test_deletion_leaves_nothing_that_runs(whole: Stack, partner: Stack, checkout: Checkout) -> None:
     """Runs last: it ends both stacks."""
-    cloud = whole.cloud
-    for each in (partner, whole):
-        cloud.delete(each.name)
+    cloud, buckets = whole.cloud, {whole.outputs[name] for name in ("SensitiveBucket", "PlainBucket")}
+    checkout.run(BLOCKS["Tear down"], typed="cleave\n")
+    assert not buckets & {each["Name"] for each in cloud.client("s3").list_buckets()["Buckets"]}
+    cloud.delete(partner.name)
     assert cloud.client("lambda").list_functions()["Functions"] == []
     assert cloud.client("apigateway").get_rest_apis()["items"] == []
     assert cloud.client("stepfunctions").list_state_machines()["stateMachines"] == []

@@ -407,3 +407,24 @@ def test_the_halves_share_nothing_but_the_api() -> None:
         ours = {name: each for name, each in resources.items() if name.startswith(half)}
         assert ours
         assert not any(name.startswith(other) for name in stack.references(ours))
+
+
+@pytest.mark.parametrize(("answer", "counts"), [("no", False), ("yes", True)])
+def test_routes_are_counted_only_where_the_user_says_so(answer: str, counts: bool) -> None:
+    (stage,) = stack.of_type(stack.translate(DetailedMetrics=answer), "AWS::ApiGateway::Stage").values()
+    assert [each["MetricsEnabled"] for each in stage["MethodSettings"]] == [counts]
+
+
+def test_what_a_month_costs_is_what_the_stack_has() -> None:
+    page = (TEMPLATE.parent / "docs" / "deploy.md").read_text("utf-8")
+    alarms = [len(stack.of_type(stack.translate(Half=half), "AWS::CloudWatch::Alarm")) for half in HALVES]
+    routes = len(api_body(stack.translate())["paths"])
+    assert "| {} alarms (sensitive half {}, plain half {}), also when idle |".format(*alarms) in page
+    assert f"5 metrics for each of {routes} routes" in page
+    for count, price, cost in ((alarms[0], 0.10, "1.00"), (8, 0.30, "2.40"), (5 * routes, 0.30, "10.50")):
+        assert f"{count * price:.2f}" == cost
+        assert f"${price:.2f} per" in page
+        assert f"| {cost} |" in page
+    assert f"| {1.5 * 0.50:.2f} |" in page
+    assert f"| {10 * 0.023:.2f} |" in page
+    assert f"| {300 * 0.023:.2f} |" in page

@@ -56,3 +56,34 @@ def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path)
     assert tracked >= {checkout / name for name in keeps}
     make(checkout, "clean")
     assert {path for path in checkout.rglob("*") if path.is_file()} == tracked
+
+
+CONFIGURED = """
+version = 0.1
+[sensitive.deploy.parameters]
+parameter_overrides = "Half=\\"sensitive\\" Architecture=\\"arm64\\""
+[plain.deploy.parameters]
+parameter_overrides = "Architecture=\\"x86_64\\" Half=\\"plain\\""
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "architecture", "guided"),
+    [("sensitive", "arm64", False), ("plain", "x86_64", False), ("default", "x86_64", True)],
+)
+def test_each_stack_is_built_and_deployed_as_its_own_section_says(
+    checkout: Path, section: str, architecture: str, guided: bool
+) -> None:
+    (checkout / "samconfig.toml").write_text(CONFIGURED)
+    said = make(checkout, "-n", "deploy", f"CONFIG={section}")
+    assert f"--parameter-overrides Architecture={architecture}\n" in said
+    (deploy,) = (line for line in said.splitlines() if " deploy " in line and "/sam" in line)
+    assert f"--config-env {section} " in deploy
+    assert ("--guided" in deploy) == guided
+
+
+def test_answers_of_a_deployed_stack_are_changed_in_its_file(checkout: Path) -> None:
+    (checkout / "samconfig.toml").write_text(CONFIGURED)
+    with pytest.raises(AssertionError, match="change parameters and profile"):
+        make(checkout, "-n", "deploy", "CONFIG=plain", "PARAMETERS=OldVersionDays=9")
+    assert "Half=plain" in make(checkout, "-n", "deploy", "PARAMETERS=Half=plain")
