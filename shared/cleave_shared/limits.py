@@ -89,8 +89,12 @@ MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes for each of its parts
 # A sealed manifest, a draft of one, a job's state: some 300 bytes for each object of a table.
 MAX_MANIFEST_BYTES = 256 * MIB
 MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows, and its columns take up to 512 MB while it is made
-# A contributor's part and its list of objects, sealed and opened, and an opened block of its rows
+# A contributor's new parts together, and the list of objects of each, sealed and opened
 MAX_FACTS_BYTES = 128 * MIB
+# The rows of one segment of a contributor, opened: Cleave cuts segments at 96 MiB, and its last batch may be as large.
+# DuckDB holds them, sorted and added up, in the second figure.
+MAX_SEGMENT_BYTES = 256 * MIB
+SEGMENT_MEMORY = 8 * MAX_SEGMENT_BYTES
 
 # Answers of S3 and of Step Functions, except objects. A page of a list, or the answer to DeleteObjects, has 1,000 keys
 # of 1,024 bytes at most, each of which may be written in three characters; an error has a few hundred bytes.

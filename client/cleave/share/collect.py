@@ -137,7 +137,12 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
     """Check all of one contributor's news, then write. Raises CheckFailed, InputError; nothing of it counts then."""
     who, manifest = pending.contributor, opened.manifest
     schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
-    parts = [_open_part(tables, manifest, entry, who) for entry in pending.added]
+    parts: list[PartManifest] = []
+    most = limits.MAX_FACTS_BYTES  # of all that are new
+    for entry in pending.added:
+        part, size = _open_part(tables, manifest, entry, who, most)
+        parts.append(part)
+        most -= size
     rows = [ContributedRows(tables, part, schema, folder) for part in parts]
     gone = _gone(manifest, pending)
     _require_room(tables, opened, who, _keys(rows, manifest.by), gone)
@@ -231,7 +236,10 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
         )
 
 
-def _open_part(tables: Tables, manifest: Manifest, entry: Entry, who: Contributor) -> PartManifest:
+def _open_part(
+    tables: Tables, manifest: Manifest, entry: Entry, who: Contributor, most: int
+) -> tuple[PartManifest, int]:
+    """A part of at most `most` bytes, and its bytes. Raises CheckFailed."""
     name, invitation = entry.manifest.name, invite(manifest)
     place = (invitation.table_id, who.key, who.registration, invitation.terms, entry.id)
     context = context_of(public_side(tables.key).fingerprint, *place, name)
@@ -244,7 +252,8 @@ def _open_part(tables: Tables, manifest: Manifest, entry: Entry, who: Contributo
             hint="have its contributor put the rows again with --replace",
         ) from None
     try:
-        part = PartManifest.model_validate_json(open_sealed(tables.key, context, content, limits.MAX_FACTS_BYTES))
+        opened = open_sealed(tables.key, context, content, most)
+        part = PartManifest.model_validate_json(opened)
     except ValidationError:
         raise CheckFailed("stored", "a part is not of this release, or damaged") from None
     except CheckFailed as failure:
@@ -252,7 +261,7 @@ def _open_part(tables: Tables, manifest: Manifest, entry: Entry, who: Contributo
         raise CheckFailed(failure.check, failure.message, hint=f"{hint} with --replace") from None
     if part.place != place:
         raise CheckFailed("signature", "a part is another contributor's, or another part")
-    return part
+    return part, len(opened)
 
 
 def _written(

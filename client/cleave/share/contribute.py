@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +47,12 @@ from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.slices import Slices
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
 from cleave.store.vault import Vault
+from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey, changed
 from cleave.table.table import Table
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 _NO_KEY = "0" * 64
@@ -231,6 +233,7 @@ class Contributions:
         secret, columns = bytes.fromhex(draft.key), draft.columns
 
         def seal(table: Table) -> ContributedSegment:
+            _require_narrow(table, columns)
             segment, table_id = new_id(), self._invitation.table_id
             of = ColumnTarget(
                 self._stores.sensitive, self.folder, table_id, segment, lambda name: key_of_object(secret, name)
@@ -337,3 +340,14 @@ class Contributions:
     @property
     def _seen(self) -> str:
         return hashlib.sha256(f"seen {self.folder} {self._stores.where}".encode()).hexdigest()[:32]
+
+
+def _require_narrow(table: Table, columns: Sequence[SealedColumn]) -> None:
+    """Raise InputError for rows that are too wide for a segment that the owner opens."""
+    texts = " + ".join(f"coalesce(strlen({identifier(each.name)}::VARCHAR), 0)" for each in columns if not each.width)
+    ((size,),) = table.connection.execute(f"SELECT sum({texts or 0}) FROM {table.relation}").fetchall()
+    if size + table.rows * sum(each.width + 5 for each in columns) > limits.MAX_SEGMENT_BYTES:
+        raise InputError(
+            f"{table.rows:,} rows take more than {limits.MAX_SEGMENT_BYTES:,} bytes, which the owner opens at once",
+            hint="put the rows in several files, or shorten their texts",
+        )

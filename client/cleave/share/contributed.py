@@ -1,14 +1,18 @@
 """Open one contributor's rows as the owner: nothing in them is trusted before it was checked.
 
-Sizes are compared before anything is read, and the size of compressed content before memory is taken for it. Values
-must be in the one form that `cleave.store.columns` writes: within their bounds, zero under NULL, booleans 0 or 1, texts
-valid UTF-8. What passes is stored again under the owner's keys, so a contributor's bytes reach no question.
+Sizes are compared before anything is read. What the blocks of a segment say that they hold is added up before any is
+decompressed. Then one block of each column is opened at a time, and DuckDB has a limit of memory.
+
+Values must be in the one form that `cleave.store.columns` writes: within their bounds, zero under NULL, booleans 0 or
+1, texts valid UTF-8. What passes is stored again under the owner's keys, so a contributor's bytes reach no question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -16,10 +20,11 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
+from cleave.store.cells import MOST_CELLS
 from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
-from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, key_of_object, open_blocks
+from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, key_of_object, open_blocks, opened_bytes
 from cleave.store.tables import Tables
 from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
@@ -28,6 +33,11 @@ from cleave.table.table import Table, no_table, portable
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from nanoarrow.c_array import CArray
+
+    from cleave.store.columns import Make
 
 _DAY = 86_400_000_000  # microseconds
 _RANGES = {  # of DuckDB's values, in days and microseconds; beyond them it cannot show a value
@@ -68,12 +78,14 @@ class ContributedRows:
         StoreError.
         """
         texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in by)
+        most = MOST_CELLS + 1  # they are too many whatever follows
         for segment in self._part.segments:
             with self.table(segment) as table:
                 if not by:
                     yield {()}
                     continue
-                yield set(table.connection.execute(f"SELECT DISTINCT {texts} FROM {table.relation}").fetchall())
+                distinct = f"SELECT DISTINCT {texts} FROM {table.relation} LIMIT {most}"
+                yield set(table.connection.execute(distinct).fetchall())
 
     def batches(self, names: Sequence[str]) -> Iterator[RowBatch]:
         """Columns of its rows, in their order. Raises CheckFailed, StoreError."""
@@ -85,11 +97,18 @@ class ContributedRows:
     @contextmanager
     def table(self, segment: ContributedSegment) -> Iterator[Table]:
         """The rows of a segment, checked, in their order. Raises CheckFailed, StoreError."""
-        columns = self._part.columns
-        with no_table(self._schema.table or "contributed", self._schema, segment.rows) as table:
+        columns, name = self._part.columns, self._schema.table or "contributed"
+        opening = [self._opening(segment, number) for number in range(len(columns))]
+        if sum(each.bytes for each in opening) > limits.MAX_SEGMENT_BYTES:
+            raise _wrong(f"the rows of a segment of it take more than {limits.MAX_SEGMENT_BYTES:,} bytes")
+        with no_table(name, self._schema, segment.rows, limits.SEGMENT_MEMORY) as table, _within_memory():
             connection = table.connection
-            blocks = [self._blocks(segment, number) for number in range(len(columns))]
-            opened = Batches(columns, connection, lambda make: map(make, zip(*blocks, strict=True)))
+
+            def batches_of(make: Make) -> Iterator[CArray]:
+                for block in range(opening[0].place.blocks):
+                    yield make([each.block(block) for each in opening])
+
+            opened = Batches(columns, connection, batches_of)
             connection.register("opened", opened)
             try:
                 for each in columns:
@@ -99,23 +118,51 @@ class ContributedRows:
                 )
                 connection.execute(f"CREATE TABLE {table.relation} AS SELECT {selected} FROM opened")
             except duckdb.Error as error:  # its message may quote values
+                if opened.failure is not None:
+                    raise opened.failure from None
                 raise _wrong(f"its rows cannot be read ({type(error).__name__})") from None
-            connection.unregister("opened")
-            opened.close()
+            finally:
+                connection.unregister("opened")
+                opened.close()
+            del opening[:]
             yield table
 
-    def _blocks(self, segment: ContributedSegment, number: int) -> list[ColumnBlock]:
+    def _opening(self, segment: ContributedSegment, number: int) -> _Opening:
         stored, place = segment.columns[number], self._place(segment, number)
-        content = self._tables.read(stored.object)
+        sealed = cut(self._tables.read(stored.object), place.sizes(stored.lengths))
         key = key_of_object(bytes.fromhex(self._part.key), stored.object.name)
-        blocks = open_blocks(key, place, 0, cut(content, place.sizes(stored.lengths)), most=limits.MAX_FACTS_BYTES)
-        for block in blocks:
-            _require_canonical(place.column, self._columns[place.column.name], block)
-        return blocks
+        return _Opening(key, place, self._columns[place.column.name], sealed, opened_bytes(key, place, sealed))
 
     def _place(self, segment: ContributedSegment, number: int) -> ColumnPlace:
         name = segment.columns[number].object.name
         return ColumnPlace(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A column of a segment whose blocks are opened one by one. `bytes`: of all of them, opened."""
+
+    key: bytes
+    place: ColumnPlace
+    column: Column
+    sealed: list[memoryview]
+    bytes: int
+
+    def block(self, number: int) -> ColumnBlock:
+        """Open and check a block. Raises CheckFailed."""
+        sealed = self.sealed[number : number + 1]
+        (block,) = open_blocks(self.key, self.place, number, sealed, most=limits.MAX_SEGMENT_BYTES)
+        _require_canonical(self.place.column, self.column, block)
+        return block
+
+
+@contextmanager
+def _within_memory() -> Generator[None]:
+    """Raise CheckFailed where rows take more memory than DuckDB may have for a segment."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:  # its message may quote values
+        raise _wrong(f"the rows of a segment of it take more than {limits.SEGMENT_MEMORY:,} bytes of memory") from None
 
 
 def _format(column: SealedColumn) -> tuple[str, str, int, bool]:

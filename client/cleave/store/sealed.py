@@ -165,12 +165,31 @@ def open_blocks(
     """
     cipher, blocks = AESGCM(key), []
     for block, content in enumerate(sealed, first):
-        try:
-            plain = cipher.decrypt(bytes(content[:_NONCE]), content[_NONCE:], place.bound(block))
-        except InvalidTag:
-            raise _damaged() from None
-        blocks.append(_parsed(place, block, plain, most))
+        blocks.append(_parsed(place, block, _decrypted(cipher, place, block, content), most))
     return blocks
+
+
+def _decrypted(cipher: AESGCM, place: ColumnPlace, block: int, sealed: memoryview) -> bytes:
+    try:
+        return cipher.decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], place.bound(block))
+    except InvalidTag:
+        raise _damaged() from None
+
+
+def _stated(plain: bytes | memoryview) -> int:
+    """The size that a block of variable values states, and whether its content is as it is."""
+    if len(plain) < _SIZE.size:
+        raise _damaged()
+    (size,) = _SIZE.unpack(plain[: _SIZE.size])
+    return int(size)
+
+
+def opened_bytes(key: bytes, place: ColumnPlace, sealed: Iterable[memoryview]) -> int:
+    """Bytes of the contents of an object's blocks, as they state them: nothing is decompressed. Raises CheckFailed."""
+    if place.column.width:
+        return sum(place.sizes(())) - OVERHEAD * place.blocks
+    cipher = AESGCM(key)
+    return sum(_stated(_decrypted(cipher, place, block, each)) & ~_AS_IT_IS for block, each in enumerate(sealed))
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
@@ -216,9 +235,7 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
 
 def _content(view: memoryview, most: int, rows: int) -> memoryview:
     """The content of a block of variable values, without padding, of a segment of `rows` rows."""
-    if len(view) < _SIZE.size:
-        raise _damaged()
-    (size,) = _SIZE.unpack(view[: _SIZE.size])
+    size = _stated(view)
     compressed = not size & _AS_IT_IS and rows >= SMALL_ROWS  # by Cleave 1.0
     size &= ~_AS_IT_IS
     rest = view[_SIZE.size :]

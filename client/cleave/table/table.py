@@ -333,9 +333,9 @@ def portable(column: Column) -> str:
     return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name
 
 
-def no_table(name: str, schema: Schema, rows: int = 0) -> Table:
-    """A table whose relation is still to be made, of `rows` rows."""
-    return Engine.idle().table(name, schema, rows, alone=True)
+def no_table(name: str, schema: Schema, rows: int = 0, memory: int | None = None) -> Table:
+    """A table whose relation is still to be made, of `rows` rows. `memory`: bytes that its engine may take."""
+    return Engine.idle(memory).table(name, schema, rows, alone=True)
 
 
 def _path(file: int) -> str:
