@@ -13,17 +13,17 @@ setup: $(READY)
 UV_INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 # The client alone, as `make demo` needs it, with its bytecode: in a container Python may be told to write none.
-$(CLIENT): requirements.lock requirements-build.lock pyproject.toml
+$(CLIENT): locks/client.lock locks/build.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
-	$(UV_INSTALL) --compile-bytecode --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/build.lock
+	$(UV_INSTALL) --compile-bytecode --require-hashes -r locks/client.lock
 	$(UV_INSTALL) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q client functions shared
 	touch $@
 
 # The tools of development besides.
-$(READY): requirements-dev.lock $(CLIENT)
-	$(UV_INSTALL) --require-hashes -r requirements-dev.lock
+$(READY): locks/dev.lock $(CLIENT)
+	$(UV_INSTALL) --require-hashes -r locks/dev.lock
 	touch $@
 
 # The main job on a sample of made-up patients, both services in this process.
@@ -86,10 +86,10 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-find-links --no-header --no-annotate
 EXTRAS := --extra aws --extra excel --extra gateway --extra report --extra serve --extra sqlalchemy
 lock:
-	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o requirements-dev.lock
-	$(LOCK) pyproject.toml --constraints requirements-dev.lock -o requirements.lock
-	printf 'setuptools\nuv\n' | $(LOCK) - --constraints requirements-dev.lock -o requirements-build.lock
-	$(LOCK) pyproject.toml $(EXTRAS) --constraints requirements-dev.lock -o requirements-full.lock
+	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o locks/dev.lock
+	$(LOCK) pyproject.toml --constraints locks/dev.lock -o locks/client.lock
+	printf 'setuptools\nuv\n' | $(LOCK) - --constraints locks/dev.lock -o locks/build.lock
+	$(LOCK) pyproject.toml $(EXTRAS) --constraints locks/dev.lock -o locks/full.lock
 
 # What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.
 charts:
@@ -107,5 +107,5 @@ clean:
 	rm -rf $(VENV) .venv-*/ .aws-sam artefacts build dist web/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name .git -prune -o \( -name __pycache__ -o -name '*.egg-info' -o -name node_modules \) -prune -exec rm -rf {} +
 
-include aws.mk
-include benchmarks.mk
+include aws/aws.mk
+include benchmarks/benchmarks.mk

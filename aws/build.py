@@ -93,7 +93,7 @@ def install(half: str, destination: Path, architecture: str) -> None:
         "--no-deps",
     ]
     command += ["--python-version", PYTHON, "--python-platform", PLATFORMS[architecture], "--only-binary", ":all:"]
-    subprocess.run([*command, "-r", ROOT / f"requirements-{half}.lock"], check=True)
+    subprocess.run([*command, "-r", ROOT / "locks" / f"{half}.lock"], check=True)
 
 
 def prune(destination: Path) -> None:

@@ -17,7 +17,7 @@ from cleave_services.sensitive.service import service as sensitive
 from tests.aws import stack
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ["requirements-sensitive.lock", "requirements-plain.lock", "tests/aws/requirements-image.lock"]
+LOCKS = ["locks/sensitive.lock", "locks/plain.lock", "tests/aws/requirements-image.lock"]
 PINNED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 
@@ -62,13 +62,13 @@ def test_a_handler_that_is_not_there_stops_the_build() -> None:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_locks_pin_what_the_tests_run_with(lock: str) -> None:
-    tested = set(PINNED.findall((ROOT / "requirements-dev.lock").read_text("utf-8")))
+    tested = set(PINNED.findall((ROOT / "locks/dev.lock").read_text("utf-8")))
     pinned = PINNED.findall((ROOT / lock).read_text("utf-8"))
     assert pinned
     assert set(pinned) <= tested, "run `make lock-aws`"
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, "requirements-sam.lock", "tests/aws/requirements-localstack.lock"])
+@pytest.mark.parametrize("lock", [*LOCKS, "locks/sam.lock", "tests/aws/requirements-localstack.lock"])
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text("utf-8")
     assert "://" not in text

@@ -144,7 +144,7 @@ def test_the_python_example_answers(shell: Shell) -> None:
 
 
 def test_make_targets_exist() -> None:
-    rules = "".join((ROOT / name).read_text() for name in ("Makefile", "aws.mk", "benchmarks.mk"))
+    rules = "".join((ROOT / name).read_text() for name in ("Makefile", "aws/aws.mk", "benchmarks/benchmarks.mk"))
     named = set(re.findall(r"(?:^|`)make ([\w-]+)", README, re.MULTILINE))
     assert named >= {"demo", "test", "check", "deploy", "local-api"}
     for target in named:

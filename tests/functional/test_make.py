@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with the Makefile and nothing built."""
-    for each in ("Makefile", "aws.mk", "benchmarks.mk", ".gitignore", "pyproject.toml"):
-        shutil.copy(ROOT / each, tmp_path)
-    for lock in ROOT.glob("*.lock"):
-        shutil.copy(lock, tmp_path)
+    locks = [f"locks/{lock.name}" for lock in (ROOT / "locks").iterdir()]
+    for each in ("Makefile", "aws/aws.mk", "benchmarks/benchmarks.mk", ".gitignore", "pyproject.toml", *locks):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / each, tmp_path / each)
     return tmp_path
 
 
@@ -33,11 +33,11 @@ def make(folder: Path, *words: str) -> str:
 def test_every_installed_file_is_checked_by_a_hash(checkout: Path) -> None:
     installs = [line for line in make(checkout, "-n", "setup").splitlines() if "pip install" in line]
     by_pip = [line for line in installs if "/uv " not in line]
-    assert [re.findall(r"-r (\S+)", line) for line in by_pip] == [["requirements-build.lock"]], "uv does the rest"
+    assert [re.findall(r"-r (\S+)", line) for line in by_pip] == [["locks/build.lock"]], "uv does the rest"
     unlocked = [line for line in installs if "--require-hashes" not in line]
     assert len(unlocked) == 1
     assert unlocked[0].endswith("--no-deps --no-build-isolation --editable ."), "our own code"
-    assert "uv==" in (checkout / "requirements-build.lock").read_text()
+    assert "uv==" in (checkout / "locks/build.lock").read_text()
 
 
 def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path) -> None:
@@ -52,7 +52,7 @@ def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path)
         else:
             each.mkdir()
             (each / "file").touch()
-    tracked = {path for path in checkout.iterdir() if path.is_file()}
+    tracked = {path for path in checkout.rglob("*") if path.is_file() and path.name != "file"}
     assert tracked >= {checkout / name for name in keeps}
     make(checkout, "clean")
     assert {path for path in checkout.rglob("*") if path.is_file()} == tracked

@@ -64,7 +64,7 @@ def test_every_copyleft_dependency_is_in_the_notice() -> None:
 
 
 def test_lock_files_hold_what_each_installation_needs() -> None:
-    plain, full, dev = map(locked, ("requirements.lock", "requirements-full.lock", "requirements-dev.lock"))
+    plain, full, dev = map(locked, ("locks/client.lock", "locks/full.lock", "locks/dev.lock"))
     assert set(needed(PROJECT["dependencies"])) <= plain
     assert not plain & {"boto3", "botocore", "fastapi", "jinja2", "mangum", "uvicorn"}
     assert full - plain >= {"boto3", "botocore", "fastapi", "jinja2", "mangum", "uvicorn"}

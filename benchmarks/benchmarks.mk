@@ -16,7 +16,7 @@ bench: setup
 # The same in Lambda's own image, whose Python takes Cleave's locked packages (Docker, a network): four minutes.
 bench-image: lambda-image
 	docker run --rm --entrypoint /bin/sh -v "$(CURDIR)":/src:ro -w /src $(LAMBDA_IMAGE) -c \
-		'python -m pip install --quiet --require-hashes -r requirements.lock -t /tmp/packages && \
+		'python -m pip install --quiet --require-hashes -r locks/client.lock -t /tmp/packages && \
 		PYTHONPATH=/tmp/packages:client:shared:functions:. python -m benchmarks.suite $(if $(SECONDS),--seconds $(SECONDS)) $(NAMES)'
 
 # `cleave query` beside the same sums by hand-written packed TenSEAL, and by 10 to 100,000 groups.

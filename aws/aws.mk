@@ -19,9 +19,9 @@ export AWS_DEFAULT_REGION ?= eu-central-1
 # The SAM CLI has a venv to itself: its pins clash with ours.
 sam: $(SAM_READY)
 
-$(SAM_READY): requirements-sam.lock | $(READY)
+$(SAM_READY): locks/sam.lock | $(READY)
 	$(PYTHON) -m venv $(SAM_VENV)
-	$(BIN)/uv pip install --quiet --python $(SAM_VENV)/bin/python --require-hashes -r requirements-sam.lock
+	$(BIN)/uv pip install --quiet --python $(SAM_VENV)/bin/python --require-hashes -r locks/sam.lock
 	touch $@
 
 # As written, and as CloudFormation gets it: cfn-lint finds in the second what it misses in the first.
@@ -77,7 +77,7 @@ image: release
 		$(if $(filter cleave-base-%,$(BASE_IMAGE)),tests/aws/base_image.sh,docker pull --quiet) $(BASE_IMAGE)
 	rm -rf build/image && mkdir -p build/image
 	$(BIN)/uv pip install --quiet --target build/image/packages --python-version 3.13 \
-		--python-platform $(subst arm64,aarch64,$(ARCH))-manylinux_2_28 --only-binary :all: --no-deps --require-hashes -r requirements-full.lock
+		--python-platform $(subst arm64,aarch64,$(ARCH))-manylinux_2_28 --only-binary :all: --no-deps --require-hashes -r locks/full.lock
 	$(BIN)/uv pip install --quiet --target build/image/packages --no-deps dist/*.whl
 	docker build --quiet --network none --build-arg BASE=$(BASE_IMAGE) --tag $(CONTAINER) --file Containerfile build/image
 
@@ -108,13 +108,13 @@ openapi: setup
 bench-cold: lambda-image build
 	$(BIN)/python -m benchmarks.cold
 
-LOCK_313 = $(subst --python-version 3.11,--python-version 3.13,$(LOCK)) --constraints requirements-dev.lock
+LOCK_313 = $(subst --python-version 3.11,--python-version 3.13,$(LOCK)) --constraints locks/dev.lock
 lock-aws:
-	$(LOCK_313) aws/requirements-sensitive.in -o requirements-sensitive.lock
-	$(LOCK_313) aws/requirements-plain.in -o requirements-plain.lock
+	$(LOCK_313) aws/requirements-sensitive.in -o locks/sensitive.lock
+	$(LOCK_313) aws/requirements-plain.in -o locks/plain.lock
 	$(LOCK_313) tests/aws/requirements-image.in -o tests/aws/requirements-image.lock
-	$(subst --constraints requirements-dev.lock,,$(LOCK_313)) tests/aws/requirements-localstack.in -o tests/aws/requirements-localstack.lock
-	$(LOCK) aws/requirements-sam.in -o requirements-sam.lock
+	$(subst --constraints locks/dev.lock,,$(LOCK_313)) tests/aws/requirements-localstack.in -o tests/aws/requirements-localstack.lock
+	$(LOCK) aws/requirements-sam.in -o locks/sam.lock
 
 print-lambda-image:
 	@echo $(LAMBDA_IMAGE)
