@@ -10,8 +10,9 @@ import duckdb
 
 from cleave.sql import nodes
 from cleave.sql.nodes import write
-from cleave.sql.read import Reader, Tree
+from cleave.sql.read import Reader
 from cleave.table.duck import tree_of
+from cleave.table.trees import Tree
 from cleave_shared.errors import QueryRefused
 from tests.deviations import PAIRS, SINGLES
 

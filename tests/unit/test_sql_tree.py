@@ -9,9 +9,10 @@ import pytest
 
 from cleave.sql.functions import AGGREGATE_NAMES
 from cleave.sql.nodes import Column, Node, write
-from cleave.sql.read import Reader, Tree, expression_of, require_faithful
+from cleave.sql.read import Reader, expression_of, require_faithful
 from cleave.sql.refusals import Uncut
 from cleave.table.duck import tree_of
+from cleave.table.trees import Tree
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 

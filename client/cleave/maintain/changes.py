@@ -50,6 +50,7 @@ class Assignments:
 
     def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
+        self.typed: dict[str, str] = {}  # as 1.0 spelled them: by this a repeated update is known
         self.columns: list[Column] = []
         self.read: set[str] = set()  # columns that the new values follow from
         for name, sql in values.items():
@@ -59,7 +60,8 @@ class Assignments:
             value = _expression(schema, f"new value of column {column.name!r}", sql, constant=True)
             self.read.update(value.columns)
             self.columns.append(column)
-            self.values[column.name] = f"CAST(({_float(sql, column)}) AS {column.type})"
+            self.values[column.name] = _cast(value.sql, column)
+            self.typed[column.name] = _cast(sql, column)
 
     @property
     def plain(self) -> list[str]:
@@ -88,10 +90,10 @@ class Assignments:
                 )
 
 
-def _float(sql: str, column: Column) -> str:
-    """`sql`, where it is a number for a column of floats as a text: SQL reads -0.0 as a DECIMAL, which has no sign."""
+def _cast(sql: str, column: Column) -> str:
+    """`sql` as a value of `column`. A number for floats is a text: SQL reads -0.0 as a DECIMAL, which has no sign."""
     is_literal = column.type in FLOATS and _NUMBER.fullmatch(sql.strip())
-    return literal(sql.strip()) if is_literal else sql
+    return f"CAST(({literal(sql.strip()) if is_literal else sql}) AS {column.type})"
 
 
 def delete(
@@ -117,7 +119,7 @@ def delete(
         return changed, opened.manifest, None
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
-    remaining = f"FROM {Table.relation} WHERE ({where}) IS NOT TRUE"
+    remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
     pieces = [
         Piece((each,), lambda _: remaining, same_rows=True) for each in opened.manifest.segments if each.id in counts
     ]
@@ -155,7 +157,7 @@ def update(
             "the condition names no column: it holds for all rows or for none",
             hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
         )
-    request = [where, sorted(new.values.items())]
+    request = [where, sorted(new.typed.items())]
     if not again and not dry_run and repeated(tables, opened, "update", request):
         return _changed(opened, {}, "", repeated=True), opened.manifest, None
     counts = _matching(tables, opened, condition, new, progress)
@@ -165,7 +167,7 @@ def update(
         return changed, opened.manifest, None
     if reveals:
         require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
-    selected, keeps_plain = new.select(where), not new.plain
+    selected, keeps_plain = new.select(condition.sql), not new.plain
     touched = [each for each in opened.manifest.segments if each.id in counts]
     pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
     done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)

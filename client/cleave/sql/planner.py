@@ -24,11 +24,12 @@ from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
 from cleave.sql.parse import Question, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
-from cleave.sql.read import Statement, read_statement, same
+from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut, stays_here, too_deep
 from cleave.sql.resolve import columns_of, resolve
 from cleave.table.duck import identifier, parts_of, tree_of
 from cleave.table.schema import Kind, Schema
+from cleave.table.trees import same
 from cleave_shared.errors import QueryRefused
 
 

@@ -6,11 +6,10 @@ with another meaning is sent or computed.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -19,10 +18,9 @@ from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation
 from cleave.sql.parameters import with_values
 from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, is_unicode, parts_of, text_of, tree_of
+from cleave.table.trees import Tree, same, without_spelling
 from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
-
-Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
 
 _OPERATIONS = {
     "COMPARE_EQUAL": "=",
@@ -54,9 +52,6 @@ _UNSUPPORTED = "part of the query uses syntax that is not supported"
 _ROWS = no_service("*: it selects single rows", "name the aggregates you want")
 _AFTER_A_DOT = no_service("a call or field after a dot", "write function(column) instead of column.function()")
 _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) instead of x[1]")
-_OF_THE_TEXT = frozenset(
-    {"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type", "named_param_map"}
-)
 
 
 @dataclass(frozen=True)
@@ -135,51 +130,12 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
     """Raises QueryRefused unless DuckDB reads the nodes, once they are written, as the trees they come from."""
     again = tree_of(f"SELECT {', '.join(map(write, nodes))}") if nodes else {"statements": []}
     selects = again.get("statements") or [{"node": {"select_list": []}}]
-    if [_plain(each) for each in selects[0]["node"]["select_list"]] != [_plain(each, top=True) for each in trees]:
+    read = [without_spelling(each) for each in selects[0]["node"]["select_list"]]
+    if read != [without_spelling(each, top=True) for each in trees]:
         raise QueryRefused(
             _UNSUPPORTED,
             hint="write it in a simpler form: calls as f(x), elements as list_extract(x, 1), membership as x IN (1, 2)",
         )
-
-
-def same(one: Any, other: Any) -> bool:
-    """Check whether two trees differ only in spelling: places in the text, case of functions and types, brackets
-    around VALUES, and the order in which sets of keys name these.
-    """
-    return bool(_plain(one) == _plain(other))
-
-
-def _plain(node: Any, *, top: bool = False) -> Any:
-    """Without places in the text, the case of functions and types, and, at the `top`, the name of an output."""
-    if isinstance(node, list):
-        return [_plain(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    plain = {key: _plain(value) for key, value in node.items() if key not in _OF_THE_TEXT}
-    if top:
-        plain["alias"] = ""
-    for name in ("function_name", "type_name"):
-        if name in plain:
-            plain[name] = plain[name].lower()
-    if plain.get("name") and (plain.get("expression") or {}).get("alias") == plain["name"]:  # of an argument
-        plain["expression"]["alias"] = ""
-    if len(plain.get("group_sets") or ()) > 1:
-        keys = [json.dumps(each) for each in plain["group_expressions"]]
-        plain["group_sets"] = [sorted(keys[place] for place in each) for each in plain["group_sets"]]
-        plain["group_expressions"] = sorted(keys)
-    if plain.get("type") == "SUBQUERY" and "column_name_alias" in plain:
-        select = plain["subquery"]["node"]
-        values = select.get("from_table") or {}
-        if values.get("type") == "EXPRESSION_LIST" and {**select, "from_table": None} == _everything():
-            names = plain["column_name_alias"] or values["expected_names"]
-            return {**values, "alias": plain["alias"], "expected_names": names, "sample": plain["sample"]}
-    return plain
-
-
-@cache
-def _everything() -> Tree:
-    """SELECT * of whatever."""
-    return {**_plain(tree_of("FROM t")["statements"][0]["node"]), "from_table": None}
 
 
 class Reader:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from cleave.table.duck import identifier, parts_of, private, tree_of
+from cleave.table.duck import identifier, parts_of, private
 from cleave.table.functions import FUNCTIONS
+from cleave.table.trees import read_expression
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
@@ -25,17 +26,21 @@ _KEYS = ("sql", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """`sql` over `columns`, spelled as the schema has them."""
+    """An expression over `columns`, spelled as the schema has them.
+
+    `text`: as it was typed. `sql`: DuckDB's own text of the tree that was checked, which is what runs.
+    """
 
     name: str
+    text: str
     sql: str
     type: str
     columns: tuple[str, ...]
     reason: str = ""
 
 
-def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, constant: bool = False) -> Derived:
-    """`types`: of the schema's columns, by name. `constant`: it may name none of them.
+def checked(name: str, typed: str, types: Mapping[str, str], reason: str = "", *, constant: bool = False) -> Derived:
+    """`typed` as a derived column. `types`: of the schema's columns, by name. `constant`: it may name none of them.
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
@@ -43,10 +48,10 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
     if any(each.lower() == name.lower() for each in types):
         raise ValueError("there is a column of that name")
     described = ", ".join(f"{identifier(each)} {type_}" for each, type_ in types.items())
+    if (read := read_expression(typed)) is None:
+        raise ValueError("is not one expression, such as price * (1 - discount)")
+    tree, sql = read
     with private() as connection:
-        tree = tree_of(f"SELECT {sql}")
-        if tree.get("error") or len(tree["statements"]) != 1 or not _is_expression(tree["statements"][0]["node"]):
-            raise ValueError("is not one expression, such as price * (1 - discount)")
         names = {name for node in parts_of(tree) if node.get("function_name") for name in called(node)}
         if names & AGGREGATES_BY_NAME and not ALLOWED_FUNCTIONS.issuperset(names):
             raise ValueError("names an aggregate that does not follow from the row, or not by a text literal")
@@ -54,8 +59,8 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
         if other := sorted(names - FUNCTIONS):
             raise ValueError(f"there is no function {other[0].upper()}")
-        read = {str(node["column_names"][-1]).lower() for node in parts_of(tree) if node.get("class") == "COLUMN_REF"}
-        used = tuple(each for each in types if each.lower() in read)
+        words = {str(node["column_names"][-1]).lower() for node in parts_of(tree) if node.get("class") == "COLUMN_REF"}
+        used = tuple(each for each in types if each.lower() in words)
         if not used and not constant:
             raise ValueError("names no column of the schema")
         try:
@@ -64,7 +69,7 @@ def checked(name: str, sql: str, types: Mapping[str, str], reason: str = "", *, 
         except duckdb.Error as error:
             first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
             raise ValueError(f"DuckDB refuses it as a column ({first or type(error).__name__})") from None
-    return Derived(name, sql, str(rows[0][1]), used, reason)
+    return Derived(name, typed, sql, str(rows[0][1]), used, reason)
 
 
 def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Derived, ...]:
@@ -99,7 +104,7 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
     tables = tomlkit.table(is_super_table=True)
     for each in derived:
         table = tomlkit.table()
-        table.add("sql", each.sql)
+        table.add("sql", each.text)
         if each.reason:
             table.add("reason", each.reason)
         tables.add(each.name, table)
@@ -109,16 +114,6 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
 def generated(derived: Derived) -> str:
     """The column in a CREATE TABLE of DuckDB's."""
     return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
-
-
-def _is_expression(select: Mapping[str, Any]) -> bool:
-    return (
-        select.get("type") == "SELECT_NODE"
-        and len(select["select_list"]) == 1
-        and select["from_table"]["type"] == "EMPTY"
-        and not select["select_list"][0].get("alias")
-        and not any(select.get(key) for key in ("where_clause", "group_expressions", "having", "qualify", "modifiers"))
-    )
 
 
 def only_keys(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
