@@ -11,10 +11,9 @@ from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
-from cleave.sql import planner
 from cleave.sql.catalog import Catalog
 from cleave.sql.nodes import Constant, Node
-from cleave.sql.planner import plan_query
+from cleave.sql.planner import Planner
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.table import Table
 from cleave_shared.errors import InputError, QueryRefused
@@ -54,11 +53,13 @@ def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:
 def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[tuple[str, bool]] = []
 
-    def plan(sql: str, *_: object, cloud_only: bool, others: object) -> object:
-        planned.append((sql, cloud_only))
-        return plan_query(sql, *_, cloud_only=cloud_only, others=others)  # type: ignore[arg-type]
+    plans = Planner.plan
 
-    monkeypatch.setattr(planner, "plan_query", plan)
+    def plan(self: Planner, *, cloud_only: bool = False) -> object:
+        planned.append((self._statement.text, cloud_only))
+        return plans(self, cloud_only=cloud_only)
+
+    monkeypatch.setattr(Planner, "plan", plan)
     source = HereSource(of_files([PATIENTS]))
     with Session(source) as session:
         assert session.plan(SQL) is session.plan(SQL)
