@@ -237,6 +237,36 @@ def test_parameters_reach_the_question(connection: cleave.Connection, oracle: du
     assert row == in_duckdb(oracle, f"SELECT COUNT(*) FROM '{PATIENTS}' WHERE {where}")
 
 
+SECRET = 735_146_820_193
+
+
+@pytest.mark.parametrize(
+    ("sql", "value", "said"),
+    [
+        ("SELECT SUM(CAST(email || ? AS INTEGER)) FROM patients", f"{SECRET}", "cannot be computed"),
+        ("SELECT SUM(age) FROM patients WHERE CAST(ward || ? AS INT) > 1", f"{SECRET}", "cannot be computed in some"),
+        ("SELECT SUM(age) FROM patients GROUP BY CAST(ward || ? AS INT)", f"{SECRET}", "cannot be computed in some"),
+        ("SELECT MEDIAN(CAST(email || ? AS INT)) FROM patients", f"{SECRET}", "cannot be computed in some row"),
+        ("SELECT SUM(age * ?), COUNT(*) FROM patients", SECRET << 21, "cannot be computed in some row"),
+        ("SELECT SUM(weight * ?) FROM patients", SECRET * 1e295, "is infinite or not a number"),
+        ("SELECT email, CAST(email || ? AS INT) FROM patients", f"{SECRET}", "cannot be computed"),
+        ("SELECT struct_extract({'a': age}, ?) FROM patients", f"x\n\n{SECRET}", "DuckDB refuses the query"),
+        ("SELECT list_aggregate([age], ?) FROM patients", f"f{SECRET}", "names an aggregate that cannot be called"),
+        ("SELECT SUM(age) FROM patients WHERE list_aggr([ward], ?) = 1", f"f{SECRET}", "names an aggregate"),
+        ("SELECT SUM(age) FROM patients ORDER BY ?", SECRET, "that place is none of the 1 select items"),
+        ("SELECT SUM(age) FROM patients GROUP BY ?", SECRET, "that place is none of the 1 select items"),
+    ],
+)
+def test_no_error_quotes_a_parameter(connection: cleave.Connection, sql: str, value: object, said: str) -> None:
+    with pytest.raises(cleave.Error, match=said) as failure:
+        connection.execute(sql, [value])
+    error: BaseException | None = failure.value
+    while error is not None:
+        shown = f"{error!r} {error} {getattr(error, 'hint', '')}"
+        assert not any(each in shown for each in (str(SECRET), str(value)))
+        error = error.__cause__ or error.__context__
+
+
 def test_a_parameter_is_never_sql(connection: cleave.Connection) -> None:
     (row,) = connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", ["' OR '1'='1"]).fetchall()
     assert row == (0,)

@@ -39,7 +39,7 @@ def describe_here(
     columns = Columns(plan.domains, plan.encrypted)
     packing = plan_packing(columns.types, halves.counts, profile, pad=options.pad)
     parts = packing.parts(REQUESTS_UNDER_WAY)
-    scales = scales_of(packing.layout, columns.encode([each.sql for each in plan.arguments], halves.values()))
+    scales = scales_of(packing.layout, columns.encode(halves.names, halves.values()))
     down = sum(len(part.pieces) for part in parts) * limits.RESULT_BYTES
     described = description(
         *(table.name, table.rows, table.schema.columns, plan),

@@ -62,7 +62,7 @@ def encrypted_sums(
         values = halves.values()
         columns = Columns(plan.domains, plan.encrypted)
         packing = plan_packing(columns.types, halves.counts, key.profile, pad=question.options.pad)
-        encoded = columns.encode([argument.sql for argument in plan.arguments], values)
+        encoded = columns.encode(halves.names, values)
         del values
         job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None
         del encoded

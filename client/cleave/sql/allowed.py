@@ -10,17 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave.sql.functions import (
-    BY_TEXT,
-    BY_TEXT_HINT,
-    CLOCK,
-    NO_ROWID,
-    NO_ROWID_HINT,
-    ROW_MAKING,
-    UNSTEADY,
-)
+from cleave.sql.functions import CLOCK, NO_ROWID, NO_ROWID_HINT, ROW_MAKING, UNSTEADY
 from cleave.sql.parse import MAIN
-from cleave.sql.refusals import no_function
+from cleave.sql.refusals import no_function, require_by_text
 from cleave.table.duck import parts_of
 from cleave.table.functions import FUNCTIONS
 from cleave_shared.errors import QueryRefused
@@ -184,8 +176,10 @@ class _Walk:
         if kind in ("FUNCTION", "WINDOW"):
             _refuse_function(_called(node))
             if kind == "FUNCTION":
-                for each in called(node):
-                    _refuse_function(each)
+                name, *by_text = called(node)
+                _refuse_function(name)
+                for each in by_text:
+                    require_by_text(each)
         elif kind == "STAR":
             if node["relation_name"]:
                 self.alone.add(str(node["relation_name"]).lower())
@@ -229,8 +223,6 @@ def _called(call: Mapping[str, Any]) -> str:
 
 
 def _refuse_function(name: str) -> None:
-    if not name:
-        raise QueryRefused(BY_TEXT, hint=BY_TEXT_HINT)
     _refuse_unsteady(name)
     if name not in FUNCTIONS:
         raise no_function(name)

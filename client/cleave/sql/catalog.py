@@ -9,11 +9,12 @@ from contextlib import ExitStack
 import duckdb
 
 from cleave.sql.nodes import Cast, Constant, Node
-from cleave.sql.read import Statement, Tree
+from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, tree_of
 from cleave.table.schema import Column
+from cleave.table.trees import Tree
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -50,9 +51,10 @@ class Catalog:
         """
         try:
             rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
-        except duckdb.Error as error:
-            raise QueryRefused(f"DuckDB refuses the query: {_reason(error, select)}") from None
-        return [(str(row[0]), str(row[1])) for row in rows]
+            return [(str(row[0]), str(row[1])) for row in rows]
+        except duckdb.Error as error:  # its message quotes literals: it is neither kept nor chained
+            reason = _reason(error, select)
+        raise QueryRefused(f"DuckDB refuses the query: {reason}")
 
     def functions(self, expression: str) -> set[str]:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
@@ -96,8 +98,8 @@ def _reason(error: duckdb.Error, statement: str) -> str:
     """The first lines of a binder's message; of others, which may quote values, the class only."""
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
-    text = re.split(r"\n\s*(?:\n|LINE |Candidate)", str(error))[0].replace("\n", " ").strip()
-    return _without_literals(text, statement)
+    text = _without_literals(str(error), statement)  # first: they may hold line breaks
+    return re.split(r"\n\s*(?:\n|LINE |Candidate)", text)[0].replace("\n", " ").strip()
 
 
 def _without_literals(text: str, statement: str) -> str:

@@ -12,7 +12,7 @@ from cleave.aggregates.group import Aggregate
 from cleave.sql.bounds import bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
-from cleave.sql.nodes import NULL, Call, Case, Node, integer, write
+from cleave.sql.nodes import NULL, Call, Case, Node, integer, shown, write
 from cleave.sql.parse import Question
 from cleave.sql.plain import Decomposition, decompose
 from cleave.sql.plan import Argument, Source
@@ -175,11 +175,11 @@ class Judge:
         if unknown := self._not_allowed(call):
             return OnlyHere(unknown)
         if self.decomposed(call).combine is None and self._sets is not None:
-            reason = f"{write(call)} cannot be combined from smaller groups, as sets of keys need"
+            reason = f"{shown(call)} cannot be combined from smaller groups, as sets of keys need"
             return OnlyHere(reason, hint="run one query for each set of keys")
         if self.decomposed(call).combine is None and self._divided:
             return OnlyHere(
-                f"{write(call)} cannot be combined from several requests, and the plain columns need several"
+                f"{shown(call)} cannot be combined from several requests, and the plain columns need several"
             )
         return None
 

@@ -224,6 +224,11 @@ def write(node: Node) -> str:
     raise TypeError(type(node).__name__)
 
 
+def shown(node: Node) -> str:
+    """Return `node` as a message may show it: without constants, which may be values of parameters."""
+    return write(node.replaced(lambda each: Place(("...",)) if isinstance(each, Constant) else None))
+
+
 def write_ordered(term: Ordered) -> str:
     return " ".join(filter(None, (write(term.expression), term.direction, term.nulls)))
 

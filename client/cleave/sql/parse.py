@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import duckdb
 
-from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, CLOCK, ROW_MAKING, SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.functions import CLOCK, ROW_MAKING, SET_RETURNING, TODAY, UNSTEADY
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
-from cleave.sql.read import Reader, Statement, Tree, require_faithful
-from cleave.sql.refusals import Uncut, no_function, no_service, too_deep
+from cleave.sql.read import Reader, Statement, require_faithful
+from cleave.sql.refusals import Uncut, no_function, no_service, require_by_text, too_deep
 from cleave.table.duck import identifier, parts_of
 from cleave.table.functions import FUNCTIONS
+from cleave.table.trees import Tree
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
@@ -73,8 +74,10 @@ def parse(statement: Statement, table: str) -> Question:
     _refuse_clauses(select)
     alias = _alias(select["from_table"], table)
     calls = [each for each in parts_of(select) if each.get("class") == "FUNCTION"]
-    for name in (name for call in calls for name in called(call)):
+    for name, *by_text in map(called, calls):
         _refuse_function(name)
+        for each in by_text:
+            require_by_text(each)
     return _Clauses(statement, table, alias, select).question()
 
 
@@ -239,8 +242,6 @@ def _refuse_clauses(select: Tree) -> None:
 
 
 def _refuse_function(name: str) -> None:
-    if not name:
-        raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY and name not in TODAY:
         raise unsteady(f"{name}()")
     if name not in FUNCTIONS | ROW_MAKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from cleave.aggregates import DECLARED
-from cleave.sql.functions import COMPARES_VALUES, COUNTS_EQUAL_VALUES
+from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, COMPARES_VALUES, COUNTS_EQUAL_VALUES, UNSTEADY
 from cleave.table.functions import FUNCTIONS
 from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
@@ -35,6 +35,14 @@ def no_function(name: str) -> QueryRefused:
     near = difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
     hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
     return QueryRefused(f"there is no function {name.upper()}", hint=hint)
+
+
+def require_by_text(name: str) -> None:
+    """Refuse the name of an aggregate that a text states. It may be a parameter's value, so no message has it."""
+    if not name:
+        raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
+    if name in UNSTEADY or name not in FUNCTIONS:
+        raise QueryRefused("a text names an aggregate that cannot be called", hint=BY_TEXT_HINT)
 
 
 def single_value(name: str) -> QueryRefused:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 import duckdb
 
+from cleave.sql.nodes import shown
 from cleave.sql.plan import QueryPlan
+from cleave.sql.read import expression_of
 from cleave.table.duck import create_of_texts, private
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from cleave_shared.wire import PlainResponse, TypedColumn
@@ -212,8 +214,9 @@ class Merger:
     def _refuse_torn(self) -> None:
         indivisible = next((aggregate for aggregate in self._plan.plain if not aggregate.decomposable), None)
         if indivisible and self._fetch("SELECT place FROM placed GROUP BY place HAVING count(*) > 1 LIMIT 1"):
+            name = shown(expression_of(indivisible.sql))
             raise QueryRefused(
-                f"{indivisible.sql} cannot be combined from several requests, and the plain columns need several",
+                f"{name} cannot be combined from several requests, and the plain columns need several",
                 hint="select it alone so that fewer columns are sent, narrow WHERE, or group more finely",
             )
 

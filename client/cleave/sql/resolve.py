@@ -106,7 +106,7 @@ class _Resolver:
         if not isinstance(node, Constant) or (number := node.place) is None:
             return None
         if not 1 <= number <= len(self._items):
-            raise QueryRefused(f"{clause} {number}: there are {len(self._items)} select items, counted from 1")
+            raise QueryRefused(f"{clause}: that place is none of the {len(self._items)} select items, counted from 1")
         return self._items[number - 1].expression
 
     def _alias(self, node: Node) -> Node | None:

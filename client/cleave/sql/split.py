@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Values
+from cleave.sql.nodes import shown
 from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.read import expression_of, expressions_of
 from cleave.sql.rejoin import Texts
 from cleave.table.duck import identifier
 from cleave.table.table import Table
@@ -179,6 +181,11 @@ class Halves:
         ends = np.cumsum([part.rows for part in self.plain_parts])[:-1]  # of all parts but the last
         return bool(np.any((ends < self.counts.sum()) & ~np.isin(ends, np.cumsum(self.counts))))
 
+    @property
+    def names(self) -> list[str]:
+        """The arguments of encrypted aggregates as messages show them."""
+        return list(map(shown, expressions_of([each.sql for each in self._plan.arguments])))
+
     def _parts(self) -> Iterator[PlainPart]:
         """Split the plain half into files that each fit a request, and whose groups each fit an answer.
 
@@ -322,7 +329,7 @@ def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) 
             raise
         except duckdb.Error as error:
             return InputError(
-                f"{sql} cannot be computed in some row ({type(error).__name__})",
+                f"{shown(expression_of(sql))} cannot be computed in some row ({type(error).__name__})",
                 hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
             )
     return None
