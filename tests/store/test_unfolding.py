@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from cleave.share.contributed import ContributedRows
 from cleave.store import sealed
 from cleave.table.table import LEAST_MEMORY
 from cleave_shared import limits
@@ -61,6 +62,18 @@ def test_sizes_of_all_blocks_are_added_up_before_any_is_unfolded(world: World, m
         world.collect()
 
 
+def test_what_is_sealed_of_a_segment_is_added_up_before_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each column would fit by itself; the blocks state few bytes, and are long."""
+    content = unfolding(1)
+    forged(world, name=content + bytes(60_000), sex=content + bytes(60_000))
+    monkeypatch.setattr(limits, "MAX_OBJECT_BYTES", 110_000)
+    monkeypatch.setattr(ContributedRows, "_opening", None)  # which nothing uses
+    with pytest.raises(CheckFailed, match=r"contributor 'north'.* take more than 110,000 bytes"):
+        world.collect()
+
+
 def test_a_block_unfolds_to_no_more_than_it_states(world: World) -> None:
     forged(world, name=unfolding(4_000, stated=5_000))
     with pytest.raises(CheckFailed, match=r"contributor 'north': a sealed column of the table is damaged"):
@@ -83,8 +96,9 @@ def test_parts_are_no_larger_together_than_one_may_be(world: World, monkeypatch:
         world.collect()
 
 
-def test_rows_that_would_be_refused_are_not_put(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_SEGMENT_BYTES", 10_000)
+@pytest.mark.parametrize("limit", ["MAX_SEGMENT_BYTES", "MAX_OBJECT_BYTES"])
+def test_rows_that_would_be_refused_are_not_put(world: World, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(limits, limit, 10_000)
     with pytest.raises(InputError, match=r"400 rows take more than 10,000 bytes"):
         world.contribute("north", "".join(f"B,m,30,1.00,60,{'x' * 20}{number}\n" for number in range(400)))
     world.contribute("north", "B,m,30,1.00,60,x\n")

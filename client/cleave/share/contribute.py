@@ -240,6 +240,8 @@ class Contributions:
             )
             with ThreadPoolExecutor(THREADS) as pool:
                 sealed = [each for group in of.write(pool, table, columns) for each in group.result()]
+            if sum(each.object.bytes for each in sealed) > limits.MAX_OBJECT_BYTES:
+                raise _too_wide(table, limits.MAX_OBJECT_BYTES)
             return ContributedSegment(id=segment, rows=table.rows, columns=tuple(sealed))
 
         def finish(digest: str, segment: ContributedSegment) -> ContributionStep:
@@ -347,7 +349,11 @@ def _require_narrow(table: Table, columns: Sequence[SealedColumn]) -> None:
     texts = " + ".join(f"coalesce(strlen({identifier(each.name)}::VARCHAR), 0)" for each in columns if not each.width)
     ((size,),) = table.connection.execute(f"SELECT sum({texts or 0}) FROM {table.relation}").fetchall()
     if size + table.rows * sum(each.width + 5 for each in columns) > limits.MAX_SEGMENT_BYTES:
-        raise InputError(
-            f"{table.rows:,} rows take more than {limits.MAX_SEGMENT_BYTES:,} bytes, which the owner opens at once",
-            hint="put the rows in several files, or shorten their texts",
-        )
+        raise _too_wide(table, limits.MAX_SEGMENT_BYTES)
+
+
+def _too_wide(table: Table, most: int) -> InputError:
+    return InputError(
+        f"{table.rows:,} rows take more than {most:,} bytes, which the owner opens at once",
+        hint="put the rows in several files, or shorten their texts",
+    )

@@ -67,9 +67,10 @@ class ContributedRows:
             if not 0 < segment.rows <= of_measures.SEGMENT_ROWS or len(segment.columns) != len(part.columns):
                 raise _wrong("a segment of it has not the rows or columns of a segment")
             for number, stored in enumerate(segment.columns):
-                size = sum(self._place(segment, number).sizes(stored.lengths))
-                if size != stored.object.bytes or size > limits.MAX_OBJECT_BYTES:
+                if sum(self._place(segment, number).sizes(stored.lengths)) != stored.object.bytes:
                     raise _wrong("an object of it is not as large as its rows")
+            if sum(each.bytes for each in segment.parts()) > limits.MAX_OBJECT_BYTES:  # all are read at once
+                raise _wrong(f"the objects of a segment of it take more than {limits.MAX_OBJECT_BYTES:,} bytes")
 
     def keys(self, by: Sequence[str]) -> Iterator[set[Texts]]:
         """Segment after segment, the combinations of the `by` columns' values that its rows have.
