@@ -40,7 +40,7 @@ FORMS: dict[str, tuple[int, str, bytes]] = {
 def column(type_: str, lower: int | None = None, upper: int | None = None, *, nullable: bool = True) -> Column:
     decimals = duckdb.sqltype(type_).children[1][1] if type_.startswith("DECIMAL") else 0
     bounds = [None if each is None else Decimal(each).scaleb(-decimals) for each in (lower, upper)]
-    return Column("x", Kind.SEALED, type_, decimals, *bounds, nullable=nullable)
+    return Column("x", Kind.SEALED, type_, *bounds, nullable=nullable)
 
 
 def there_and_back(
