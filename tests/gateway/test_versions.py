@@ -5,25 +5,17 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import httpx
-import pymysql
 import pytest
-import sqlalchemy as sa
 
 import cleave
-from cleave.ask.options import Asking, complete
 from cleave.ckks.key_file import create_key
-from cleave.cli.shell.shell import Shell
-from cleave.share.users import write_user
-from cleave_shared.errors import CleaveError
 from tests.campaign import sampled
-from tests.functional.processes import HANGS
-from tests.gateway.conftest import PASSWORD, started, stop
+from tests.gateway.fronts import REFUSED, Fronts, gateway_over
 
 Rows = list[tuple[str, ...]]
 KINDS = {"ward": "plain", "bill": "encrypted", "id": "sealed", "note": "sealed"}
@@ -38,7 +30,6 @@ QUESTIONS = (
     "SELECT ward, COUNT(*) AS n FROM t GROUP BY ward ORDER BY ward",  # the plain service
     "SELECT COUNT(*) AS n FROM t AS a JOIN t AS b ON a.id = b.id AND a.bill = b.bill",
 )
-REFUSED = (CleaveError, sa.exc.DBAPIError, pymysql.err.Error, ConnectionError)
 
 
 class Life:
@@ -51,46 +42,9 @@ class Life:
         self.mirror = duckdb.connect()
         self.next = 0
         self.put()
-        secret = {"tables": None, "min_group": 0, "rows": True}
-        write_user(folder / "users.toml", "owner", PASSWORD.encode(), token=False, **secret)
-        token = write_user(folder / "users.toml", "program", None, token=True, **secret)
-        process, (mysql, http) = started(folder, "--http-port", str(port), "--workers", "1")
-        stack.callback(stop, process)
-        given = {"host": "127.0.0.1", "user": "owner", "password": PASSWORD, "database": "cleave"}
-        wire = stack.enter_context(closing(pymysql.connect(port=int(mysql.rpartition(":")[2]), **given)))
-        one = stack.enter_context(cleave.connect("t", **self.given))
-        every = stack.enter_context(cleave.connect(**self.given))
-        engine = sa.create_engine(f"cleave:///{self.given['store']}?key={self.given['key']}")
-        stack.callback(engine.dispose)
-        alchemy = stack.enter_context(engine.connect())
-        self.session = every._opened()
-        shell = Shell(self.session, complete(Asking, {"timeout": HANGS}), lambda work: work())
-
-        def in_shell(sql: str) -> list[Any]:
-            shell.statement(sql)
-            assert shell._last
-            return shell._last.answer.result.rows
-
-        def over_mysql(sql: str) -> Any:
-            with wire.cursor() as cursor:
-                cursor.execute(sql)
-                return cursor.fetchall()
-
-        def over_http(sql: str) -> Any:
-            head = {"authorization": f"Bearer {token}"}
-            answer = httpx.post(f"{http}/v1/query", json={"sql": sql}, headers=head, timeout=HANGS)
-            if answer.status_code != 200:
-                raise ConnectionError(answer.text)
-            return answer.json()["rows"]
-
-        self.fronts: dict[str, Callable[[str], Any]] = {
-            "python, one table": lambda sql: one.execute(sql).fetchall(),
-            "python, a store": lambda sql: every.execute(sql).fetchall(),
-            "shell": in_shell,
-            "sqlalchemy": lambda sql: alchemy.execute(sa.text(sql)).fetchall(),
-            "mysql": over_mysql,
-            "http": over_http,
-        }
+        ports = gateway_over(folder, port, stack)
+        fronts = Fronts("t", self.given["store"], self.given["key"], ports, stack)
+        self.session, self.fronts = fronts.session, fronts.asks
 
     def made(self, rows: int) -> Any:
         """An Arrow table of new rows."""
@@ -141,9 +95,10 @@ class Life:
         for sql in (*QUESTIONS, f"SELECT {note}, COUNT(*) AS n FROM t GROUP BY {note} ORDER BY {note}"):
             truth = texts(self.mirror.execute(sql).fetchall())
             for name, ask in self.fronts.items():
-                assert texts(ask(sql)) == truth, (after, name, sql)
+                assert texts(ask(sql).rows) == truth, (after, name, sql)
         for name in ("mysql", "http"):
-            assert [row[0] for row in texts(self.fronts[name]("SHOW COLUMNS FROM t"))] == self.columns(), (after, name)
+            listed = self.fronts[name]("SHOW COLUMNS FROM t").rows
+            assert [row[0] for row in texts(listed)] == self.columns(), (after, name)
         assert list(self.session.schemas["t"].names) == self.columns(), after
 
     def refuse(self, why: str) -> None:
