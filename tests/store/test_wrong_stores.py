@@ -25,6 +25,7 @@ from cleave.maintain.changes import delete, update
 from cleave.maintain.pull import verify
 from cleave.objects import s3
 from cleave.objects.locate import Folder, Stores
+from cleave.objects.retention import Retention
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, replaced
 from cleave.store import put as putting
 from cleave.store.memory import Memory
@@ -39,7 +40,7 @@ from cleave_shared.errors import CheckFailed, CleaveWarning, ServiceError
 from tests.cli.runner import Cli, cli
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
 from tests.store.contributing import World as Contributing
-from tests.store.stub_s3 import HEAD, OBJECT, Stub, Wrong
+from tests.store.stub_s3 import HEAD, OBJECT, PAGE, Stub, Wrong
 from tests.store.test_faults import CSV, SCHEMA
 
 __all__ = ["cli"]
@@ -317,6 +318,22 @@ def test_a_store_without_conditions_is_refused_by_name_and_reason(stub: Stub, ho
             write()
         assert "docs/stored.md" in str(caught.value.hint)
         assert not stub.objects, "the probe is deleted, and nothing else is written"
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        (b'<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"/>', True),
+        (b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", False),
+        (PAGE, False),
+        (b"", False),
+    ],
+)
+def test_what_does_not_speak_of_versions_may_keep_some(stub: Stub, answer: bytes, *, known: bool) -> None:
+    stub.arm(None)
+    stub.objects.clear()
+    stub.objects[BUCKET] = answer
+    assert s3.Bucket(aws_session(), BUCKET, "p", stub.url).retention() == (Retention(keeps=False) if known else None)
 
 
 def test_a_store_is_tried_once_in_a_process(stub: Stub) -> None:

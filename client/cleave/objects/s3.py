@@ -66,6 +66,7 @@ _NOT_S3 = "a proxy or a log-in page may stand before it; AWS_ENDPOINT_URL names 
 _UNKEPT = "two writers could lose each other's rows there: use a store that docs/stored.md describes"
 _LONGEST_CODE = 60
 _READS = 3
+_REDIRECT = 300
 _UNCHANGED = 304  # status of an answer to If-None-Match
 _PART_BYTES = 8 << 20  # of an answer that are read at once
 _NOT_TOLD = (403, 405, 501)  # no right to read the bucket's rules, or a service without them
@@ -75,6 +76,7 @@ _CONFLICTS = (412, 409)
 _UNKNOWN = (404, 501)  # status of an answer to a condition that the store does not know
 _CONDITIONS = (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0123456789abcdef0123456789abcdef"'}))
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
+_VERSIONING = "before-parse.s3.GetBucketVersioning"
 
 Answer = TypeVar("Answer")
 
@@ -98,6 +100,7 @@ class Bucket:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._session = session
         self._client: Any = open_client(session, "s3", region_of(session), _CONFIG, endpoint)
+        self._client.meta.events.register(_VERSIONING, _require_versioning, unique_id=_VERSIONING)
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
         wanted = {} if not start and stop is None else {"Range": f"bytes={start}-{'' if stop is None else stop - 1}"}
@@ -324,6 +327,12 @@ class Bucket:
 
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self.key(name)}
+
+
+def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
+    """Raises StoreError for a list, a page or nothing: botocore takes each of them for a bucket without versions."""
+    if response_dict["status_code"] < _REDIRECT and b"VersioningConfiguration" not in response_dict["body"]:
+        raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 
 
 def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str]) -> str | None:
