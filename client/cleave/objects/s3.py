@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import itertools
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -77,6 +78,7 @@ _UNKNOWN = (404, 501)  # status of an answer to a condition that the store does 
 _CONDITIONS = (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0123456789abcdef0123456789abcdef"'}))
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _VERSIONING = "before-parse.s3.GetBucketVersioning"
+_VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfiguration
 
 Answer = TypeVar("Answer")
 
@@ -331,7 +333,7 @@ class Bucket:
 
 def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
     """Raises StoreError for a list, a page or nothing: botocore takes each of them for a bucket without versions."""
-    if response_dict["status_code"] < _REDIRECT and b"VersioningConfiguration" not in response_dict["body"]:
+    if response_dict["status_code"] < _REDIRECT and not _VERSIONS.search(response_dict["body"]):
         raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 
 
