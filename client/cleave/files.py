@@ -60,7 +60,8 @@ def atomically(
 
     Through a link it replaces the file that the link names. A folder that is missing is made as private as the file.
 
-    Raises `error` if the file exists and `overwrite` is not set, or if it cannot be written. Nothing is left behind,
+    Raises `error` if the file exists and `overwrite` is not set, if it is a device, pipe or socket, or if it cannot be
+    written. Nothing is left behind,
     unless this process is killed: then a hidden file with what it wrote so far.
     """
     _refuse_nul(path, error)
@@ -74,6 +75,8 @@ def atomically(
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+        if overwrite and os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
+            raise error(f"{target}: is not a regular file, and is not replaced", hint="name another file")
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
         try:
             with os.fdopen(handle, "wb") as file:

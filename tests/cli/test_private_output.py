@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,22 @@ def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
     path.symlink_to("a.csv")
     write_atomically(path, b"x", error=InputError, overwrite=True)
     assert path.read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, *, linked: bool) -> None:
+    """A device neither: root could replace /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "socket"))
+    for name, is_kind in (("pipe", stat.S_ISFIFO), ("socket", stat.S_ISSOCK)):
+        path = tmp_path / name
+        if linked:
+            path = tmp_path / f"to {name}"
+            path.symlink_to(name)
+        with pytest.raises(InputError, match="is not a regular file"):
+            write_atomically(path, b"x", error=InputError, overwrite=True)
+        assert is_kind((tmp_path / name).stat().st_mode)
 
 
 def test_a_history_never_gains_rights(tmp_path: Path) -> None:
