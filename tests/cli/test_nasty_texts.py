@@ -130,6 +130,8 @@ def test_a_text_that_no_cell_of_excel_holds_is_refused() -> None:
     answer_bytes(answer(table(one, [[key("x" * 32_767)]])), Format.XLSX)
     with pytest.raises(InputError, match="32,767 characters at most"):
         answer_bytes(answer(table(one, [[key("x" * 32_768)]])), Format.XLSX)
+    with pytest.raises(InputError, match="32,767 characters at most"):
+        answer_bytes(answer(table(one, [[key("\N{GRINNING FACE}" * 16_384)]])), Format.XLSX)  # as UTF-16
 
 
 def test_every_format_is_read_back() -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -162,7 +163,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 _MOST_ROWS = 1 << 20  # of a sheet, the names included
-_MOST_CHARS = 32_767  # of a cell
+_MOST_CHARS = 32_767  # of a cell, in UTF-16
 # What no XML file holds, a carriage return, which readers of XML make a line feed, and what looks like an escape
 _ESCAPED = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
@@ -182,14 +183,15 @@ def workbook(held: Records) -> bytes:
         if value is None or isinstance(value, bool) or _is_held(value):
             return value
         escaped = _ESCAPED.sub(lambda match: f"_x{ord(match[0]):04X}_", figures.plain(value))  # as Excel does
-        if len(escaped) > _MOST_CHARS:
+        if len(escaped.encode("utf-16-le")) // 2 > _MOST_CHARS:
             raise InputError(f"an Excel cell has {_MOST_CHARS:,} characters at most", hint="write .parquet or .csv")
         text = WriteOnlyCell(sheet, escaped)
         text.data_type = "s"
         return text
 
-    for row in (held.names, *held.rows):
-        sheet.append([cell(value) for value in row])
+    with closing(sheet):
+        for row in (held.names, *held.rows):
+            sheet.append([cell(value) for value in row])
     written = io.BytesIO()
     book.save(written)
     return written.getvalue()
