@@ -15,8 +15,12 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from sqlglot import TokenType
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import SqlglotError
 
 from cleave.front.certificates import Certificate, self_signed
+from cleave.gateway.dialect import placeholders
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, descendants, met
 from tests.gateway.conftest import PASSWORD, Gateway, started
@@ -201,3 +205,73 @@ def test_tls_of_our_own_and_nothing_is_left_behind(gateway: Gateway, tmp_path: P
 def test_the_key_of_a_made_certificate_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     Certificate(None, None)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "BEGIN; SELECT 1 + 1",
+        "BEGIN; SELECT POW(9, POW(9, 9))",  # as Python's number it has 370 million digits
+        'BEGIN; SELECT `x\\`(\'" + open("PATH", "w").name #\')',  # text of a name and a value, read as Python
+        'SET autocommit = 1; SELECT `x\\`(\'" + open("PATH", "w").name #\')',
+        "USE cleave; SELECT COUNT(*) FROM visits",
+        "START TRANSACTION; SHOW TABLES",
+        "SET NAMES utf8mb4; DESCRIBE wards",
+        "COMMIT; KILL ID",
+        "ROLLBACK; BEGIN",
+    ],
+)
+def test_a_statement_about_the_session_brings_no_other(gateway: Gateway, tmp_path: Path, sql: str) -> None:
+    """The process that all clients share has the passphrase; a user without rights is enough to ask it."""
+    path = tmp_path / "made"
+    with closing(gateway.connect()) as other, closing(gateway.connect("counter")) as connection:
+        hostile = sql.replace("PATH", str(path)).replace("ID", str(other.thread_id()))
+        with pytest.raises(pymysql.err.ProgrammingError, match="several statements"):
+            connection.query(hostile)
+        with other.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM wards")
+            assert cursor.fetchall() == ((3,),)
+    assert not path.exists()
+
+
+def test_long_statements_hold_up_nobody(gateway: Gateway) -> None:
+    """Some are looked at where all clients are served: that took minutes of these."""
+    with closing(gateway.connect("counter")) as connection:
+        for sql in ("/**/" * 250_000, "#\n" * 500_000, "-- \n" * 250_000):
+            connection.query(sql)
+        for sql in ("SELECT " + "1+" * 500_000 + "1", "(" * (1 << 20), "SELECT " + "?," * 100_000 + "1"):
+            connection._execute_command(0x16, sql.encode())
+            if "?" in sql:
+                with pytest.raises(pymysql.err.Error, match="placeholders"):
+                    connection._read_packet()
+                continue
+            answer = connection._read_packet().get_all_data()
+            connection._execute_command(0x19, answer[1:5])  # close it again
+    assert lives(gateway)
+
+
+def test_prepared_statements_have_a_size_together(gateway: Gateway) -> None:
+    with closing(gateway.connect("counter")) as connection:
+        half = b"SELECT '" + b"x" * (1 << 19) + b"'"
+        connection._execute_command(0x16, half)
+        connection._read_packet()
+        connection._execute_command(0x16, half)
+        with pytest.raises(pymysql.err.Error, match="close some"):
+            connection._read_packet()
+    assert lives(gateway)
+
+
+def test_placeholders_are_those_of_the_parser() -> None:
+    source = random.Random(5)
+    parts = [*"?? '\"`\\#\n\ta1-/*,(", "''", "/*", "*/", "--", "-- ", "'a?'", "`a?`", "->>", "$$", "@"]
+    compared = 0
+    for _ in range(3000):
+        sql = "".join(source.choices(parts, k=source.randrange(1, 12)))
+        try:
+            tokens = MySQL().tokenize(sql)
+        except SqlglotError:
+            continue
+        if "??" not in sql:  # another operator, of which DuckDB makes two
+            compared += 1
+            assert placeholders(sql) == sum(each.token_type == TokenType.PLACEHOLDER for each in tokens), sql
+    assert compared > 1000

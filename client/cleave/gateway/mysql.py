@@ -4,6 +4,8 @@
 - Parameters of prepared statements stay values until a parser puts them into the statement; mysql-mimic pastes texts in
   as they are.
 - Connections and prepared statements have limits. A client that leaves stops its query.
+- Statements about the session set variables and the database, one at a time. mysql-mimic would also answer SELECTs
+  behind them, as Python in this process, and kill any user's connection.
 """
 
 from __future__ import annotations
@@ -56,11 +58,12 @@ IDLE_SECONDS: Final = 8 * 3600.0
 _MOST_PACKET: Final = 4 * MOST_CHARACTERS + (1 << 16)
 _MOST_PREPARED: Final = 1024
 _MOST_REMEMBERED: Final = 4096  # passwords that were right
-_MOST_SET: Final = 1 << 14  # characters of a statement about the session
+_MOST_SET: Final = 1 << 12  # characters of a statement about the session
 _ROWS: Final = 1000
 _EXPRESSIONS: Final = frozenset({"sql_mode", "session_track_system_variables"})  # JDBC sets them to CONCAT(...)
 _TRANSACTION: Final = re.compile(r"SET\s+(?:(?:SESSION|LOCAL)\s+)?TRANSACTION\s", re.IGNORECASE)
 _ABOUT_SESSION: Final = frozenset({"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK"})
+_COMMENTS: Final = re.compile(r"(?:\s++|/\*.*?(?:\*/|\Z)|(?:--|#)[^\n]*+)*+", re.DOTALL)
 
 # What has a parser that can be sent round for ever (attributes of connections, of questions) is not offered.
 _CAPABILITIES: Final = DEFAULT_SERVER_CAPABILITIES & ~(
@@ -144,8 +147,11 @@ class Client(Connection):
         if len(self.prepared_stmts) >= _MOST_PREPARED:
             raise MysqlError(f"there are {_MOST_PREPARED:,} prepared statements; close some")
         sql = self.client_charset.decode(data)
+        size = sum(len(each.sql) for each in self.prepared_stmts.values())
+        if size + len(sql) > MOST_CHARACTERS:
+            raise MysqlError(f"prepared statements have at most {MOST_CHARACTERS:,} characters; close some")
         try:
-            count = len(placeholders(sql))
+            count = placeholders(sql)
         except QueryRefused as error:
             raise MysqlError(error.message, ErrorCode.PARSE_ERROR) from None
         statement = PreparedStatement(next(self.prepared_stmt_seq), sql, count)
@@ -245,6 +251,13 @@ class Statements(Session):
 
     def __init__(self, server: Clients, place: Place) -> None:
         super().__init__(SessionVariables(GlobalVariables(_VARIABLES)))
+        self.middlewares = [
+            self._set_middleware,
+            self._use_middleware,
+            self._begin_middleware,
+            self._commit_middleware,
+            self._rollback_middleware,
+        ]
         self._server = server
         self._place = place
         self._holder: str | None = None  # user whose place it is
@@ -317,6 +330,17 @@ class Statements(Session):
             raise
         except Exception:  # noqa: BLE001 - of a parser that a client's bytes went through
             raise MysqlError("the statement cannot be read", ErrorCode.PARSE_ERROR) from None
+
+    def _parse(self, sql: str) -> list[exp.Expression]:
+        statements = super()._parse(sql)
+        if len(statements) > 1:
+            raise MysqlError("there are several statements; send one after the other", ErrorCode.PARSE_ERROR)
+        return statements
+
+    async def query(self, expression: exp.Expression, sql: str, attrs: dict[str, str]) -> Any:
+        """Refuse what is not about the session, though it begins with such a word."""
+        del expression, sql, attrs
+        raise MysqlError("the statement cannot be read", ErrorCode.PARSE_ERROR)
 
     def _set_variable(self, setitem: exp.SetItem) -> None:
         """Set a variable. Of MySQL's there are hundreds that change nothing here."""
@@ -394,12 +418,9 @@ class Statements(Session):
 
 
 def _without_comments(sql: str) -> str:
-    """`sql` from its first word on."""
-    text = sql.lstrip()
-    while text.startswith(("/*", "--", "#")):
-        _, end, text = text.partition("*/" if text.startswith("/*") else "\n")
-        text = text.lstrip() if end else ""
-    return text
+    """`sql` from its first word on. Takes time in proportion to its length: it runs where all clients are served."""
+    match = _COMMENTS.match(sql)
+    return sql[match.end() :] if match else sql
 
 
 class Clients:
