@@ -90,6 +90,22 @@ def test_a_sheet(tmp_path: Path) -> None:
     assert text == '"ward","day","kg"\n"A","2026-01-02","61.5"\n"B","2026-01-02 03:00:00","true"\n'
 
 
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("a_x0009_b", "a\tb"),
+        ("_x005F_x000D_", "_x000D_"),
+        ("_x0041__x00e9_", "Aé"),
+        ("_xD800_", "_xD800_"),
+        ("_x41_ _xzzzz_ _X0041_", "_x41_ _xzzzz_ _X0041_"),
+    ],
+)
+def test_escaped_characters_of_a_sheet(tmp_path: Path, stored: str, shown: str) -> None:
+    """As Excel shows them."""
+    text = text_of(tmp_path / "t.xlsx", workbook(tmp_path / "t.xlsx", [[stored], [stored]]))
+    assert text == f'"{shown}"\n"{shown}"\n'
+
+
 def dated(path: Path, cells: Sequence[tuple[float, str]], *, from_1904: bool = False) -> str:
     """The cells of a column, each a number in a number format, as they are read."""
     book = openpyxl.Workbook()

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 import zipfile
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 JSON_ENDINGS = (".json", ".ndjson", ".jsonl")
 MOST_BYTES = 256 << 20  # of an array, or of a workbook unpacked: both are read as a whole
+# Of a character in a workbook's text (ECMA-376, Part 1, 22.9.2.19), but for half of a surrogate pair
+_ESCAPE = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
 
 Row = Sequence[Any]
 
@@ -89,6 +92,8 @@ def _values(shown: str, sheet: Any) -> Iterator[Row]:
     book._date_formats = book._timedelta_formats = frozenset()  # else it makes dates: the first days wrong ones
 
     def value(cell: Any) -> Any:
+        if isinstance(cell.value, str):
+            return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), cell.value)
         if type(cell.value) not in (int, float) or (kind := kind_of(cell.number_format)) == "number":
             return cell.value
         try:
