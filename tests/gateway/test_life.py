@@ -269,8 +269,10 @@ class Life:
             self.mirror.replace(column, upper=Decimal(upper))
 
     def derive(self) -> None:
+        # of which no product or sum overflows
         numbers = [each for each in self.mirror.columns if each.kind == "encrypted" and each.is_number]
-        small = [each for each in numbers if each.lower is not None]  # no product or sum overflows
+        small = [each for each in numbers if each.lower is not None]
+        numbers = [each for each in numbers if each in small or each.type.startswith("DECIMAL")]
         if not small:
             return None
         one, other = self.rng.choice(numbers), self.rng.choice(small)
@@ -308,9 +310,10 @@ class Life:
         cleave.rotate(self.name, other, **self.given)
         self.nothing(fronts, "under another key|there is no table|is another one")
         self.compare("a command with the other key", lambda sql: by_command(self.given["store"], other, sql))
-        self.note("drop the note of the new key, rotate back")
+        self.note("drop the note at the old place, rotate back, drop the other note")
         cleave.drop(self.name, **self.given)
         cleave.rotate(self.name, self.given["key"], store=self.given["store"], key=other)
+        cleave.drop(self.name, store=self.given["store"], key=other)
 
     def replace(self) -> None:
         if self.released:
