@@ -29,6 +29,10 @@ def test_json_and_arrow(gateway: Gateway) -> None:
     streamed = post(gateway, {"sql": SQL, "format": "arrow"})
     assert streamed.headers["content-type"] == "application/vnd.apache.arrow.stream"
     assert pa.ipc.open_stream(streamed.content).read_all() == gateway.truth.sql(SQL).to_arrow_table()
+    for sql in ("SELECT 1 AS a, 'x' AS b, NULL AS c", "SELECT 1 AS a, 2 AS a", "SELECT 1 WHERE FALSE"):  # no table
+        streamed = post(gateway, {"sql": sql, "format": "arrow"})
+        table = pa.ipc.open_stream(streamed.content).read_all()
+        assert [tuple(row.values()) for row in table.to_pylist()] == gateway.truth.execute(sql).fetchall()
 
 
 def test_parameters(gateway: Gateway) -> None:

@@ -156,7 +156,9 @@ def _answered(
     reply = system.answer(request.sql, request.parameters, may.listed, request.variables)
     if reply is not None:
         head = {"columns": reply.columns, "warnings": [], "rows": len(reply.rows)}
-        types = [type_ for _, type_ in reply.columns]
+        names, types = [name for name, _ in reply.columns], [type_ for _, type_ in reply.columns]
+        if request.arrow:
+            return head, (), _arrow(Records(tuple(names), types, reply.rows))
         return head, [_texts(row, types) for row in reply.rows[: request.most]], None
     plan = may.plan()
     begin(session.source.logged(plan))
