@@ -150,3 +150,11 @@ def test_a_tree_with_other_operands_is_written_with_them() -> None:
             "field", '"b" INTEGER'
         )
         assert [each.name for each in renamed.find(Column)] == [each.name * 2 for each in node.find(Column)]
+
+
+@pytest.mark.parametrize(("before", "after"), [("1 IN (", ")"), ("COALESCE(", ", 1)"), ("1 IN (2, COALESCE(1, ", "))")])
+def test_expressions_within_each_other_are_written_in_time(before: str, after: str) -> None:
+    """40 of them: 2^40 steps where each is written twice."""
+    text = before * 40 + "x" + after * 40
+    written = write(expression_of(text))
+    assert write(expression_of(written)) == written

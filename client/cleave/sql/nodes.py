@@ -211,7 +211,7 @@ def write(node: Node) -> str:
         case Call():
             return _call(node)
         case Operation():
-            return _operation(node.name, [_operand(each) for each in node.operands], node)
+            return _operation(node)
         case Case():
             branches = " ".join(f"WHEN {write(condition)} THEN {write(result)}" for condition, result in node.branches)
             default = "" if node.default == NULL else f" ELSE {write(node.default)}"
@@ -277,16 +277,18 @@ def _call(node: Call) -> str:
     return f"{name}({inside}){filter_}"
 
 
-def _operation(name: str, operands: list[str], node: Operation) -> str:
+def _operation(node: Operation) -> str:
+    """Writes each operand once: whoever writes one twice takes 2^n steps for n of them in each other."""
+    name, operands = node.name, node.operands
     match name:
         case "COALESCE" | "GROUPING":
-            return f"{name}({', '.join(map(write, node.operands))})"
+            return f"{name}({', '.join(map(write, operands))})"
         case "NOT":
-            return f"NOT {operands[0]}"
+            return f"NOT {_operand(operands[0])}"
         case "IS NULL" | "IS NOT NULL":
-            return f"{operands[0]} {name}"
+            return f"{_operand(operands[0])} {name}"
         case "IN":
-            return f"{operands[0]} IN ({', '.join(map(write, node.operands[1:]))})"
+            return f"{_operand(operands[0])} IN ({', '.join(map(write, operands[1:]))})"
         case "BETWEEN":
-            return f"{operands[0]} BETWEEN {operands[1]} AND {operands[2]}"
-    return f" {name} ".join(operands)
+            return "{} BETWEEN {} AND {}".format(*map(_operand, operands))
+    return f" {name} ".join(map(_operand, operands))
