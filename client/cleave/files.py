@@ -39,6 +39,26 @@ def _refuse_nul(path: str | Path, error: type[CleaveError]) -> None:
         raise error(f"{str(path)!r} is no path", hint="a name cannot hold a NUL byte")
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read. A pipe that nobody writes to is empty; it is not waited for. Raises OSError."""
+
+    def opened(name: str, flags: int) -> int:
+        handle = os.open(name, flags | os.O_NONBLOCK)
+        os.set_blocking(handle, True)
+        return handle
+
+    return open(path, "rb", opener=opened)
+
+
+def read_at_most(path: Path, most: int, error: type[CleaveError]) -> bytes:
+    """Read a file that Cleave or a person wrote. Raises OSError, and `error` for one of more than `most` bytes."""
+    with open_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise error(f"{path}: has more than {most:,} bytes", hint="is it the right file?")
+    return content
+
+
 def write_atomically(
     path: Path,
     content: str | bytes,

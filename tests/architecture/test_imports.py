@@ -42,7 +42,7 @@ ROOMS = {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
-    "front": {"transport"},
+    "front": {"files", "transport"},
     "gateway": {"ask", "finish", "front", "propose", "share", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
     "api": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -134,6 +135,15 @@ def test_a_name_that_cannot_be_used_is_shown_with_the_reason(
         assert done.exit_code != 6 or option == "--store", (kind, done.stderr)
         if done.exit_code in (3, 5) and option in READ:
             assert re.match(rf"error: (/\S*/)?{re.escape(name)}: ", done.stderr), (kind, done.stderr)
+
+
+@pytest.mark.parametrize("words", ["query patients.csv --schema", "query trial --key", "query trial --analyst"])
+def test_a_file_without_end_or_content_is_an_error(run: Callable[..., Any], words: str) -> None:
+    os.mkfifo("pipe", 0o600)  # nobody writes to it
+    for name in ("/dev/zero", "pipe"):
+        done = run(*words.split(), name, SQL)
+        assert done.exit_code == (3 if "--schema" in words else 5), done.stderr
+        assert done.stderr.startswith(f"error: {name}: "), done.stderr
 
 
 @pytest.mark.parametrize("words", [["query"], ["plan"], ["query", "--store", "store"]])

@@ -107,7 +107,7 @@ def test_a_bare_key_is_not_the_one_that_was_wrapped(tmp_path: Path) -> None:
 def test_a_file_beyond_all_keys_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     path.write_bytes(b" " * (MAX_BYTES + 1) + (FOLDER / "bare.json").read_bytes())
-    with pytest.raises(KeyFileError, match="more than 1 MB"):
+    with pytest.raises(KeyFileError, match="more than 1,048,576 bytes"):
         describe_key(path)
 
 

@@ -288,7 +288,7 @@ def test_a_larger_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     path.touch()
     os.truncate(path, 50 * MAX_BYTES)
     tracemalloc.start()
-    with pytest.raises(KeyFileError, match="more than 1 MB"):
+    with pytest.raises(KeyFileError, match="more than 1,048,576 bytes"):
         describe_key(path)
     assert tracemalloc.get_traced_memory()[1] < 3 * MAX_BYTES
     tracemalloc.stop()

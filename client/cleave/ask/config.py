@@ -11,7 +11,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from cleave.files import write_atomically
+from cleave.files import read_at_most, write_atomically
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, UsageError
 
@@ -25,6 +25,7 @@ SETTINGS = {
     "user": "CLEAVE_USER",
 }
 _LONGEST_USER = 64
+_MOST_BYTES = 1 << 20
 _PASSPHRASES = re.compile("CLEAVE_.*PASS.*")
 
 
@@ -91,7 +92,7 @@ def settings() -> dict[str, str]:
 @cache
 def _read(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_at_most(path, _MOST_BYTES, InputError).decode()
         values = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return {}

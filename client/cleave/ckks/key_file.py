@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey, encoded, key_id_of
 from cleave.ckks.passphrase import refuse_trivial
-from cleave.files import write_atomically
+from cleave.files import read_at_most, write_atomically
 from cleave_shared.errors import KeyFileError
 
 # A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.
@@ -243,13 +243,7 @@ def read_key_file(path: Path) -> KeyFile:
 
 def _json(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise KeyFileError(
-                f"{path}: not a Cleave key file (it has more than {MAX_BYTES >> 20} MB)", hint=_NAME_ANOTHER
-            )
-        return json.loads(text, object_pairs_hook=once)
+        return json.loads(read_at_most(path, MAX_BYTES, KeyFileError), object_pairs_hook=once)
     except FileNotFoundError:
         raise KeyFileError(f"{path}: no such key file", hint="make one with: cleave key new") from None
     except OSError as error:

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from cleave.ckks.key_file import bytes_of, once
 from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
-from cleave.files import PUBLIC, write_atomically
+from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
 
 VERSION = 3
@@ -112,9 +112,7 @@ def export_public(key: Keyholder, public: PublicKey, target: Path) -> None:
 def read_public_key(path: Path) -> PublicKey:
     """Raises KeyFileError for what is not a public key as its owner wrote it."""
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        content: Any = json.loads(text, object_pairs_hook=once) if len(text) <= MAX_BYTES else None
+        content: Any = json.loads(read_at_most(path, MAX_BYTES, KeyFileError), object_pairs_hook=once)
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=_EXPORT) from None
     except (ValueError, RecursionError):

@@ -15,7 +15,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from cleave.files import read_at_most
 from cleave_shared.errors import InputError
+
+_MOST_BYTES = 1 << 20  # a chain has some kilobytes
 
 
 class Certificate:
@@ -87,7 +90,7 @@ def _names(certificate: x509.Certificate) -> frozenset[str]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_at_most(path, _MOST_BYTES, InputError)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.ckks.passphrase import refuse_trivial
-from cleave.files import names_file, write_atomically
+from cleave.files import names_file, open_file, write_atomically
 from cleave_shared.errors import InputError
 
 _MOST_BYTES: Final = 1 << 20
@@ -80,7 +80,7 @@ class Users(BaseModel):
 def read_users(path: Path) -> Users:
     """Raises InputError for a file that others may read, or that is none of users."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise InputError(f"{path}: others on this machine may read or change it", hint=f"chmod 600 {path}")
             content = file.read(_MOST_BYTES + 1)

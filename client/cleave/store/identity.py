@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cleave.ckks.public_key import public_side
-from cleave.files import PUBLIC, names_file, write_atomically
+from cleave.files import PUBLIC, names_file, read_at_most, write_atomically
 from cleave_shared.errors import KeyFileError
 
 _MOST = 64 << 10
@@ -110,8 +110,7 @@ def is_signed(public: str, signature: str, content: bytes) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(_MOST)
+        return read_at_most(path, _MOST, KeyFileError)
     except FileNotFoundError:
         raise KeyFileError(f"{path}: no such file", hint=_MAKE) from None
     except OSError as error:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from cleave.files import write_atomically
+from cleave.files import read_at_most, write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
 _STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
+_MOST_BYTES = 64 << 20  # 120 bytes for each table
 
 
 def state_folder() -> Path:
@@ -90,7 +91,7 @@ class Memory:
 
     def _load(self) -> dict[str, tuple[str, int]]:
         try:
-            return _STATES.validate_json(self._path.read_bytes(), strict=True)
+            return _STATES.validate_json(read_at_most(self._path, _MOST_BYTES, InputError), strict=True)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, ValueError):

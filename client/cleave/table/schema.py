@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cleave.files import PUBLIC, write_atomically
+from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
 from cleave.table.inputs import STDIN, expand, table_name
 from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
@@ -38,6 +38,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
+_MOST_BYTES = 16 << 20  # 1 MB for 2,000 columns with their reasons
 # Written between groups of three digits, somewhere: the last three are U+00A0, U+202F and U+2019.
 THOUSANDS = (".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}")
 
@@ -198,7 +199,7 @@ def edit_schema(path: Path, columns: Sequence[Column]) -> None:
     import tomlkit  # noqa: PLC0415 - see dump_schema
 
     load_schema(path)
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    document = tomlkit.parse(_text(path))
     stated: Any = document["columns"]
     for column in columns:
         (name,) = (each for each in stated if each.lower() == column.name.lower())
@@ -213,10 +214,14 @@ def edit_schema(path: Path, columns: Sequence[Column]) -> None:
     write_atomically(path, content, mode=PUBLIC, error=InputError, overwrite=True)
 
 
+def _text(path: Path) -> str:
+    return read_at_most(path, _MOST_BYTES, InputError).decode()
+
+
 def load_schema(path: Path) -> Schema:
     """Raises InputError naming the file and the key of the first mistake."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+        document = tomllib.loads(_text(path), parse_float=Decimal)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such schema", hint="`cleave schema FILE.csv` proposes one") from None
     except OSError as error:
