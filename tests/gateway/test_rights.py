@@ -107,15 +107,16 @@ def left(connection: duckdb.DuckDBPyConnection) -> list[list[tuple[Any, ...]]]:
 
 def test_a_hostile_statement_leaves_nothing_behind_and_reads_nothing(worker: Worker) -> None:
     before = [worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]
+    instances = (duck._parsers[os.getpid()], duck._instances[os.getpid()])
+    untouched = [left(instance) for instance in instances]
     with closing(duck._closed_in()) as fresh:
-        untouched = left(fresh)
+        assert [each[:-1] for each in untouched] == [left(fresh)[:-1]] * 2, "settings name folders of their time"
     for sql in HOSTILE:
         head, rows, reads = worker.ask(sql, (), WARDS)
         assert "error" in head or not rows, sql
         assert "defect" not in head.get("error", ""), (sql, head)
         assert reads == [], sql
-        for instance in (duck._parsers[os.getpid()], duck._instances[os.getpid()]):
-            assert left(instance) == untouched, sql
+        assert [left(instance) for instance in instances] == untouched, sql
     assert ([worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]) == before
 
 

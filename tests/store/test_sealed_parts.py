@@ -123,7 +123,7 @@ FORGED: dict[str, tuple[str, bytes, str]] = {
     "lengths that overflow": ("name", variable((2**32 - 1, 5), b"DiEd"), "damaged"),
     "a length that is cut": ("name", struct.pack("<Q", 6) + BOTH + bytes(5), "damaged"),
     "no content": ("name", b"", "damaged"),
-    "content without end": ("name", struct.pack("<Q", 1 << 60) + BOTH + bytes(12), "damaged"),
+    "content without end": ("name", struct.pack("<Q", 1 << 60) + BOTH + bytes(12), "take more than 268,435,456 bytes"),
     "a row more": ("age", BOTH + bytes([50, 20, 20]), "not as large as its rows"),
     "a row less": ("age", BOTH + bytes([50]), "not as large as its rows"),
 }
@@ -162,7 +162,7 @@ STATED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]
     "a larger object": (lambda _, s: s["columns"][2]["object"].update(bytes=1 << 40), "not as large as its rows"),
     "a larger text": (
         lambda _, s: s["columns"][5].update(lengths=[1 << 40]) or s["columns"][5]["object"].update(bytes=1 << 40),
-        "not as large as its rows",
+        "take more than 1,073,741,824 bytes",
     ),
     "a block more": (lambda _, s: s["columns"][5]["lengths"].append(0), "damaged"),
     "a column less": (lambda _, s: s["columns"].pop(), "rows or columns of a segment"),
@@ -226,7 +226,7 @@ def test_content_that_claims_to_be_huge_takes_no_memory(
     forger.block(part, "name", struct.pack("<Q", claimed if stated == "in the block" else size) + bytes(frame))
     forger.show(part)
     monkeypatch.setattr(zstandard, "ZstdDecompressor", OfSmallOnly)
-    refuses(world, "damaged")
+    refuses(world, "take more than 268,435,456 bytes" if stated == "in the block" else "damaged")
 
 
 REAL = zstandard.ZstdDecompressor

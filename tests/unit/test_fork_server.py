@@ -142,7 +142,7 @@ def test_a_child_ends_with_its_block(server: ForkServer) -> None:
 @pytest.mark.parametrize("how", ["its block", "its deadline", "its server", "a signal"])
 def test_what_a_child_starts_ends_with_it(server: ForkServer, how: str) -> None:
     """No timer and no parent's end reaches it: whoever ends or reaps the child ends it."""
-    bounds = Bounds(seconds=0.3 if how == "its deadline" else None)
+    bounds = Bounds(seconds=2 if how == "its deadline" else None)
     with called(server, forked.start_another_and_sleep, bounds=bounds) as child:
         both = pids(child)
         if how == "its server":
