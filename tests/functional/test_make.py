@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,9 +24,10 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["make", "--no-print-directory", "-C", folder, *words], capture_output=True, text=True, timeout=120, check=False
-    )
+    """What it prints. It gets nothing of a make that runs these tests and exports its own variables."""
+    environment = {name: os.environ[name] for name in ("PATH", "HOME")}
+    command = ["make", "--no-print-directory", "-C", folder, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
