@@ -111,12 +111,13 @@ def test_a_hostile_statement_leaves_nothing_behind_and_reads_nothing(worker: Wor
     untouched = [left(instance) for instance in instances]
     with closing(duck._closed_in()) as fresh:
         assert [each[:-1] for each in untouched] == [left(fresh)[:-1]] * 2, "settings name folders of their time"
-    for sql in HOSTILE:
+    for number, sql in enumerate(HOSTILE, 1):
         head, rows, reads = worker.ask(sql, (), WARDS)
         assert "error" in head or not rows, sql
         assert "defect" not in head.get("error", ""), (sql, head)
         assert reads == [], sql
-        assert [left(instance) for instance in instances] == untouched, sql
+        if number % 10 == 0 or number == len(HOSTILE):  # what is left behind stays
+            assert [left(instance) for instance in instances] == untouched, HOSTILE[number - 10 : number]
     assert ([worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]) == before
 
 

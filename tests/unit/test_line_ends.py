@@ -66,10 +66,10 @@ def read(path: Path, schema: Schema) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.parametrize("start", range(0, 1600, 100))
-@pytest.mark.sampled(8)
+@pytest.mark.parametrize("start", range(0, 1600, 50))
+@pytest.mark.sampled(16)
 def test_every_record_is_read(tmp_path: Path, start: int) -> None:
-    for seed in range(start, start + 100):
+    for seed in range(start, start + 50):
         written = Written(seed)
         (tmp_path / "t.csv").write_bytes(written.content)
         assert read(tmp_path / "t.csv", written.schema) == written.rows, (seed, written.content)
