@@ -96,7 +96,7 @@ def session(**asking: object) -> Iterator[tuple[int, Callable[[str], Texts]]]:
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize("rounds", sampled(1, 3, 40))
+@pytest.mark.parametrize("rounds", sampled(1, 2, 40))
 def test_services_and_encrypting_workers_of_a_process(folder: Path, rounds: int) -> None:
     """Of a file's, and of a store's, at whose end nothing is left."""
     stored = [truth(folder, sql) for sql in STORED]
@@ -110,7 +110,7 @@ def test_services_and_encrypting_workers_of_a_process(folder: Path, rounds: int)
     assert not descendants(pid)
 
 
-@pytest.mark.parametrize("rounds", sampled(1, 3, 40))
+@pytest.mark.parametrize("rounds", sampled(1, 2, 40))
 def test_serve(folder: Path, rounds: int) -> None:
     with (
         served("--quiet", "--store", str(folder / "store")) as (url, process),

@@ -253,6 +253,7 @@ def test_a_writer_dies_at_every_write(
     assert at > (1 if work is drop_it else 3)
 
 
+@pytest.mark.filterwarnings("ignore::cleave_shared.errors.CleaveWarning")  # cleaning up after a head warns
 @pytest.mark.parametrize("step", sampled(30, 2, 1))  # writes; CLEAVE_CAMPAIGN
 @pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
 @pytest.mark.sampled(8)  # the first and the last

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
 _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
+_OPENING_BYTES = 128 << 20  # of sealed bytes that are opened at a time, besides those of one piece
 _TOGETHER = 4  # blocks of each column that one thread opens at a time
 
 T = TypeVar("T")
@@ -216,16 +217,24 @@ class Reading:
         advance = progress.stage("fetch and open", self.rows, "rows") if progress else lambda _: None
         pool = ThreadPoolExecutor(self._threads, "rows")
         opening: deque[Future[list[CArray]]] = deque()
+        sizes: deque[int] = deque()
         try:
             pieces = self._pieces(pool, table)
             while True:
-                while len(opening) <= self._threads and (piece := next(pieces, None)) is not None:
+                while (
+                    len(opening) <= self._threads
+                    and sum(sizes) < _OPENING_BYTES
+                    and (piece := next(pieces, None)) is not None
+                ):
                     opening.append(pool.submit(self._opened, *piece, make))
+                    sizes.append(_sealed_bytes(*piece))
+                    piece = None
                 if not opening:
                     return
                 for batch in self.deadline.result(opening.popleft()):
                     yield batch
                     advance(batch.length)
+                sizes.popleft()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
 
@@ -301,6 +310,12 @@ class Reading:
             return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
         except CheckFailed:
             return open_blocks(key, place, first, cut(self._fetched(segment, part, again=True), part.sizes))
+
+
+def _sealed_bytes(coming: _Fetch, blocks: Blocks) -> int:
+    """Bytes of some blocks of every sealed column, as they are stored."""
+    first, stop = blocks
+    return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in coming.ranges)
 
 
 @contextmanager

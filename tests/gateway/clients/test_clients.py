@@ -32,9 +32,10 @@ Ran = Callable[..., str]
 
 
 @pytest.fixture
-def run(gateway: Gateway) -> Ran:
+def run(gateway: Gateway, tmp_path: Path) -> Ran:
     def ran(*command: object, folder: Path = HERE) -> str:
         told = {"PORT": str(gateway.port), "PASSWORD": PASSWORD, "QUERY": QUERY, "PREPARED": PREPARED}
+        told["XDG_CONFIG_HOME"] = str(tmp_path)  # Go keeps counters there
         done = subprocess.run(
             [shutil.which(str(command[0])) or str(command[0]), *map(str, command[1:])],
             cwd=folder,
