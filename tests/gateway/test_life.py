@@ -511,6 +511,6 @@ def test_a_life(stage: Stage) -> None:
 
 
 @pytest.mark.slow  # the life above is quick
-@pytest.mark.parametrize("seed", range(2, 2 + 2 * FACTOR))
+@pytest.mark.parametrize("seed", range(2, 2 + FACTOR))
 def test_any_life(stage: Stage, seed: int) -> None:
     lives(stage, seed, STEPS)

@@ -37,6 +37,7 @@ from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, CleaveWarning, ServiceError
+from tests.campaign import FULL
 from tests.cli.runner import Cli, cli
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
 from tests.store.contributing import World as Contributing
@@ -119,6 +120,7 @@ CASES = [
     for at, (name, (_, how)) in enumerate(WRONGS.items())
     for told in ([command for command, end in how.items() if end] or [*how],)
     for place, command in enumerate(told + [each for each in how if each not in told])
+    if FULL or place == at % len(told) or (at + place) % 3 == 0  # the others in a campaign
 ]
 
 
