@@ -81,8 +81,7 @@ def atomically(
     Through a link it replaces the file that the link names. A folder that is missing is made as private as the file.
 
     Raises `error` if the file exists and `overwrite` is not set, if it is a device, pipe or socket, or if it cannot be
-    written. Nothing is left behind,
-    unless this process is killed: then a hidden file with what it wrote so far.
+    written. Nothing is left behind, unless this process is killed: then a hidden file with what it wrote so far.
     """
     _refuse_nul(path, error)
     # else what the link names would stay as it was: a key under its old passphrase

@@ -228,7 +228,7 @@ class Reading:
                 ):
                     opening.append(pool.submit(self._opened, *piece, make))
                     sizes.append(_sealed_bytes(*piece))
-                    piece = None
+                    piece = None  # else its sealed bytes stay in memory until the next one
                 if not opening:
                     return
                 for batch in self.deadline.result(opening.popleft()):
