@@ -35,7 +35,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.objects.locate import open_stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 
 KINDS = {
     "l_suppkey": "plain",
@@ -202,7 +202,7 @@ class Bench:
 
     def open(self, stack: ExitStack) -> Session:
         stores = open_stores(str(self._store), no_aws)
-        seen = Memory(self._folder / "state" / "cleave" / "tables.json")
+        seen = SeenVersions(self._folder / "state" / "cleave" / "tables.json")
         session = Session(StoredSource("lineitem", stores, Access(self._key), memory=seen, embedded=embedded_services))
         return stack.enter_context(session)
 

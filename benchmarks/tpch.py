@@ -31,7 +31,7 @@ from cleave.ask.source import Result
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import open_stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "samples" / "tpch"
 KEYS = {
@@ -118,7 +118,7 @@ class Bench:
 
     def open(self) -> contextlib.AbstractContextManager[Session]:
         """A session over all eight tables."""
-        seen = Memory(self._folder / "state" / "cleave" / "tables.json")
+        seen = SeenVersions(self._folder / "state" / "cleave" / "tables.json")
         stores = open_stores(str(self._store), no_aws)
         return Session(
             StoredSource(

@@ -21,8 +21,8 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
 from cleave.store.put import append, put
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
@@ -156,8 +156,8 @@ class World:
     def _access(self) -> Access:
         return Access(self._key_file)
 
-    def _memory(self) -> Memory:
-        return Memory(self._folder / "tables.json")
+    def _memory(self) -> SeenVersions:
+        return SeenVersions(self._folder / "tables.json")
 
     def wrong(self, sql: str, rows: list[list[object]], bounds: list[list[float | None]]) -> bool:
         """Whether DuckDB answers otherwise. Its own floats may round: by 2^-40 of the largest square of a value."""

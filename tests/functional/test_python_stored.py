@@ -19,7 +19,7 @@ from cleave.objects.locate import open_stores
 from cleave.share.invitation import invite
 from cleave.store.contributors import register
 from cleave.store.identity import create_identity
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 
 FRAME = pd.DataFrame(
@@ -129,7 +129,7 @@ def test_contributors(key_file: Path, tmp_path: Path) -> None:
     identity, _ = create_identity(tmp_path / "north.pem")
     stores = open_stores("s", Session)
     key = open_key(key_file, None)
-    tables = Tables(stores, key, Memory())
+    tables = Tables(stores, key, SeenVersions())
     register(tables, "t", "north", identity.public)
     invitation = invite(tables.open("t").manifest).model_dump_json()
     public = public_side(key, invitation)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
-from cleave.store.memory import Memory
 from cleave.store.reader import Opened
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import _secret_order
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -262,7 +262,7 @@ def stored(root: Path, key: OwnerKey, cells: str, by: list[str], scan: bool = Tr
         {"columns": {name: {"kind": kind, "type": type_} for name, (kind, type_) in columns.items()}}, "t"
     )
     sensitive, plain = Folder(root / "s"), Folder(root / "p")
-    tables = Tables(Stores(sensitive, plain), key, Memory(root / "tables.json"))
+    tables = Tables(Stores(sensitive, plain), key, SeenVersions(root / "tables.json"))
     with open_table([path], schema) as table:
         return tables, putting.put(tables, table, "t", by, Silent(), scan=scan)
 

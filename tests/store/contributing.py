@@ -31,9 +31,9 @@ from cleave.store.contributors import register
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.memory import Memory
 from cleave.store.reader import Opened
 from cleave.store.sealed import ColumnPlace, key_of_object
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -126,7 +126,7 @@ class World:
 
     def tables(self, stores: Stores | None = None) -> tuple[Tables, Stores]:
         stores = stores or self.stores()
-        return Tables(stores, self.key, Memory(self.root / "owner.json")), stores
+        return Tables(stores, self.key, SeenVersions(self.root / "owner.json")), stores
 
     def put(self, rows: str, by: tuple[str, ...] = ("ward", "sex"), **options: bool) -> Opened:
         """`options` of put: scan."""
@@ -166,7 +166,9 @@ class World:
     def contributions(self, name: str, stores: Stores | None = None, public: PublicKey | None = None) -> Contributions:
         public = public or self.public()
         invited = Invited(public, invitation_of(public, self.name), self.identity(name))
-        return Contributions(stores or self.stores(), invited, self.said.append, Memory(self.root / f"{name}.json"))
+        return Contributions(
+            stores or self.stores(), invited, self.said.append, SeenVersions(self.root / f"{name}.json")
+        )
 
     def contribute(
         self,
@@ -272,6 +274,6 @@ def refuses(world: World, match: str, *, name: str = "north", others: int = 1) -
     assert [each.segments for each in who.parts] == [()]
     assert world.collect() == [], "what was refused is not tried again"
     table = world.tables()[0].folder(world.name)
-    there = {each for store in world.stores().apart() for each in store.names(table)}
+    there = {each for store in world.stores().distinct() for each in store.names(table)}
     assert len(there - manifest.objects()) == 3, "head, manifest and log: nothing of what was refused was left there"
     return raised.value

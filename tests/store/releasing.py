@@ -14,7 +14,7 @@ from cleave.ask.source import Result
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.share.releases import ReleaseFacts, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from tests.store.contributing import World
 
 LEAST = 5
@@ -56,7 +56,7 @@ class Releases(World):
     def source(self, name: str, fingerprint: str | None = None, memory: str = "") -> ReleaseSource:
         """What an analyst opens; `memory` names another machine of theirs."""
         fingerprint = fingerprint or public_side(self.key).fingerprint
-        known = Memory(self.root / f"{name}{memory}.json")
+        known = SeenVersions(self.root / f"{name}{memory}.json")
         source = ReleaseSource(self.name, self.stores(), self.analyst(name), fingerprint, known)
         source.open()
         return source

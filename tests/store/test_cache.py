@@ -23,7 +23,7 @@ from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
 from cleave.store import reading, rows, sealed
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
@@ -65,7 +65,7 @@ class World:
         self.root, self.key, self.key_file = root, key, key_file
         store = Bounded(Elsewhere(root / "store"))
         self.stores = Stores(store, store)
-        self.memory = Memory(root / "tables.json")
+        self.memory = SeenVersions(root / "tables.json")
         self.folder = root / "cache" / "cleave" / "objects"
         (root / "t.schema.toml").write_text(SCHEMA)
         if made is None:
@@ -131,7 +131,7 @@ def test_nothing_is_kept_where_it_is_not_wanted_or_no_gain(world: World, key_fil
     assert not world.entries()
     folder = Stores(Folder(world.root / "store"), Folder(world.root / "store"))
     access = Access(key_file, no_passphrase)
-    seen = Memory(world.root / "other.json")
+    seen = SeenVersions(world.root / "other.json")
     with Session(StoredSource("t", folder, access, memory=seen, embedded=embedded_services)) as session:
         session.ask(session.plan(QUESTION))
     assert not world.entries()

@@ -16,8 +16,8 @@ from cleave.ask.stored import StoredSource, open_tables
 from cleave.finish import ResultTable
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums.stored import Stored
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
@@ -82,8 +82,8 @@ class StoredTables:
             self._opened[name] = Stored(tables, tables.open(name))
         return self._opened[name]
 
-    def _memory(self) -> Memory:
-        return Memory(self._folder / "tables.json")
+    def _memory(self) -> SeenVersions:
+        return SeenVersions(self._folder / "tables.json")
 
 
 @pytest.fixture(scope="session")

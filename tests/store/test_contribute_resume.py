@@ -61,7 +61,7 @@ def check(world: World, rows: str) -> None:
 def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
     """What is left of the last put, by the identity of `who` in north's folder."""
     asked = world.contributions("north")._request(replace=False)
-    return contribution_drafts(world.stores(), folder(world), world.identity(who)).left(asked)
+    return contribution_drafts(world.stores(), folder(world), world.identity(who)).find(asked)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_of_two_by_one_identity_one_is_told(world: World) -> None:
     put(world, at=12)
     drafts = [contribution_drafts(world.stores(), folder(world), world.identity("north")) for _ in range(2)]
     for each in drafts:
-        each.left("asked")
+        each.find("asked")
     step = ContributionStep(id="0" * 32, rows=1, digest="")
     first = drafts[0].add(new_contribution("asked", None, world.schema), step)
     with pytest.raises(ConflictError):
         drafts[1].add(new_contribution("asked", None, world.schema), step)
-    found = drafts[1].left("asked")
+    found = drafts[1].find("asked")
     assert found == first
     drafts[0].add(first, step)
     with pytest.raises(ConflictError):

@@ -21,8 +21,8 @@ from cleave.share.invitation import invitation_of
 from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.manifest import SealedColumn, new_id
-from cleave.store.memory import Memory
 from cleave.store.sealed import ColumnBlock
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums.stored import Stored
 from cleave.table import casts
 from cleave.table.progress import Silent
@@ -307,7 +307,7 @@ def session(world: World) -> Session:
             "trial",
             world.stores(),
             Access(world.key_file, no_passphrase),
-            memory=Memory(world.root / "owner.json"),
+            memory=SeenVersions(world.root / "owner.json"),
         )
     )
 

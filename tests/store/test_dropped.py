@@ -10,7 +10,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError
 from tests.store.test_tables import put
@@ -32,7 +32,7 @@ class Life:
 
     def machine(self, name: str, key: OwnerKey | None = None) -> Tables:
         folder = Folder(self.store)
-        return Tables(Stores(folder, folder), key or self.key, Memory(self.root / f"{name}.json"))
+        return Tables(Stores(folder, folder), key or self.key, SeenVersions(self.root / f"{name}.json"))
 
     def copied(self, tables: Tables) -> OwnerKey:
         """The key as `cleave key copy` on a machine writes it."""

@@ -21,7 +21,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.store import compacting, sealed, vault
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -80,7 +80,7 @@ class Place:
 
     def tables(self, wrap: Callable[[Folder], object] = lambda it: it) -> tuple[Tables, Stores]:
         stores = Stores(wrap(Folder(self.root / "s")), wrap(Folder(self.root / "p")))  # type: ignore[arg-type]
-        return Tables(stores, self.key, Memory(self.root / "tables.json")), stores
+        return Tables(stores, self.key, SeenVersions(self.root / "tables.json")), stores
 
     def copy(self, to: Path) -> Place:
         shutil.copytree(self.root, to)

@@ -33,8 +33,8 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.store.manifest import new_id
-from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Vault
 from cleave.sums import job
 from cleave.sums.job import Answer, Job
@@ -524,7 +524,7 @@ def _put(folder: Path, access: Access) -> None:
         )
     (folder / "trial.schema.toml").write_text(test_scan_session.SCHEMA)
     store = Folder(folder / "s")
-    tables = open_tables(Stores(store, store), access, Memory(folder / "tables.json"))
+    tables = open_tables(Stores(store, store), access, SeenVersions(folder / "tables.json"))
     with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
         put(tables, table, "trial", ["ward"], Silent(), scan=True, segment_rows=15_000)
 
@@ -544,7 +544,7 @@ def asked(cloud: Cloud, store: Bucket, key_file: Path, tmp_path: Path) -> Iterat
     with ExitStack() as stack:
         access = Access(key_file, no_passphrase)
         stores = Stores(store, store)
-        memory = Memory(tmp_path / "tables.json")
+        memory = SeenVersions(tmp_path / "tables.json")
 
         def session(machine: Machine | None) -> Session:
             return stack.enter_context(
@@ -627,7 +627,7 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
 
 
 def _by_job(cloud: Cloud, world: World, key_file: Path) -> list[list[object]]:
-    memory = Memory(world.root / "owner.json")
+    memory = SeenVersions(world.root / "owner.json")
     with Session(
         StoredSource(
             *("trial", world.stores(), Access(key_file, no_passphrase)),

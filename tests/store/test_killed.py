@@ -19,8 +19,8 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Stores, open_stores
-from cleave.store.memory import Memory
 from cleave.store.schemas import load_stored_schema
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -125,7 +125,7 @@ class World:
         return open_stores(self.store, aws_session, self._endpoint)
 
     def tables(self, stores: Stores) -> Tables:
-        return Tables(stores, self.key, Memory(self.root / "state" / "cleave" / "tables.json"))
+        return Tables(stores, self.key, SeenVersions(self.root / "state" / "cleave" / "tables.json"))
 
     def state(self) -> State:
         """What a reader sees now; every figure and every row of it is right."""

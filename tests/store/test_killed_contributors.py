@@ -18,7 +18,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import export_public, read_public_key
 from cleave.objects.locate import Stores, open_stores
 from cleave.store.contribution import folder_of
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave_shared.errors import InputError
@@ -110,7 +110,7 @@ class Trial:
 
     def rows(self, path: Path) -> list[list[object]]:
         key = open_key(path, None)
-        tables = Tables(self.stores(), key, Memory(self.world.root / f"{path.stem}.seen.json"))
+        tables = Tables(self.stores(), key, SeenVersions(self.world.root / f"{path.stem}.seen.json"))
         return ask(Stored(tables, tables.open("trial")), SUMS).result.rows
 
     def is_of(self, path: Path, rows: str) -> bool:
@@ -122,12 +122,12 @@ class Trial:
         """
         key = open_key(path, None)
         stores = self.stores()
-        tables = Tables(stores, key, Memory(self.world.root / f"{path.stem}.seen.json"))
+        tables = Tables(stores, key, SeenVersions(self.world.root / f"{path.stem}.seen.json"))
         opened = tables.open("trial")
         manifest = opened.manifest
         contributed = folder_of(manifest.table_id, self.world.identity("north").public)
         folders = (tables.folder("trial"), contributed)
-        there = {name for store in stores.apart() for folder in folders for name in store.names(folder)}
+        there = {name for store in stores.distinct() for folder in folders for name in store.names(folder)}
         named = {*manifest.objects(), opened.head.log.page.name}
         return {name for name in there - named if not name.endswith(("/head", "/draft"))}
 

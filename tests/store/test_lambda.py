@@ -19,7 +19,7 @@ from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
 from cleave.store.manifest import new_id
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
@@ -80,7 +80,7 @@ def stores_at(endpoint: str) -> Stores:
 def session(stores: Stores, key_file: Path, memory: Path, carrier: Invoked) -> Session:
     access = Access(key_file, no_passphrase)
     transport = Transport(carrier)
-    return Session(StoredSource("trial", stores, access, memory=Memory(memory), embedded=lambda _=(): transport))
+    return Session(StoredSource("trial", stores, access, memory=SeenVersions(memory), embedded=lambda _=(): transport))
 
 
 def test_tables_in_s3_are_asked_and_scanned_through_functions_without_credentials(
@@ -92,7 +92,7 @@ def test_tables_in_s3_are_asked_and_scanned_through_functions_without_credential
     (tmp_path / "trial.schema.toml").write_text(CANARIES)
     rows = [f"canary {'AB'[row % 2]},{row % 40},{987_654_300 + row % 90}" for row in range(400)]
     (tmp_path / "trial.csv").write_text("\n".join(["canary_ward,canary_day,canary_bill", *rows, ""]))
-    tables = Tables(scanned, key, Memory(tmp_path / "scanned.json"))
+    tables = Tables(scanned, key, SeenVersions(tmp_path / "scanned.json"))
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml")) as table:
         putting.put(tables, table, "trial", [], Silent(), scan=True)
         wanted = table.connection.execute(SCANNED.replace("trial", table.relation)).fetchall()
@@ -131,7 +131,7 @@ def test_tables_in_s3_are_asked_and_scanned_through_functions_without_credential
             assert canary not in content
     assert b"canary_ward" in b"".join(scanning.bodies[Service.PLAIN]), "the plain service is asked in clear"
     assert b"canary_bill" not in b"".join(scanning.bodies[Service.PLAIN])
-    for store in (*stores.apart(), *scanned.apart()):
+    for store in (*stores.distinct(), *scanned.distinct()):
         assert not [name for name in store.names("") if name.startswith("results")]
 
 

@@ -16,8 +16,8 @@ from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
 from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, records_of
 from cleave.store.manifest import LogHead
-from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed
 from tests.cli.runner import Cli
@@ -32,7 +32,7 @@ ROWS = "A,f,61,12.50,60,Ada\nB,m,34,250.00,81.5,Bob\n"
 @pytest.fixture
 def tables(tmp_path: Path, key: OwnerKey) -> Tables:
     store = Folder(tmp_path / "store")
-    return Tables(Stores(store, store), key, Memory(tmp_path / "tables.json"), user="Grace")
+    return Tables(Stores(store, store), key, SeenVersions(tmp_path / "tables.json"), user="Grace")
 
 
 def changed(tables: Tables, opened: Opened, times: int = 1) -> Opened:
@@ -210,12 +210,12 @@ def made(tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch) -> Tabl
 
     def fill(folder: Path) -> None:
         store = Folder(folder / "store")
-        tables = Tables(Stores(store, store), key, Memory(folder / "tables.json"))
+        tables = Tables(Stores(store, store), key, SeenVersions(folder / "tables.json"))
         changed(tables, tables.commit(put(tables, key), None, "put"), 14)
 
     store = Folder(tmp_path / "store")
     copied(filled(("log", key.key_id), fill) / "store", store)
-    return Tables(Stores(store, store), key, Memory(tmp_path / "tables.json"))
+    return Tables(Stores(store, store), key, SeenVersions(tmp_path / "tables.json"))
 
 
 def damage_removed(store: Storage, names: list[str]) -> None:
@@ -318,7 +318,7 @@ def test_a_fork_is_noticed(made: Tables, place: int, match: str) -> None:
 def test_a_record_of_another_key_in_the_chain_is_not_the_last(made: Tables, other_key: OwnerKey) -> None:
     """Who holds another key and learned to seal can sign a record of its own, and not the head."""
     opened = made.open("trial")
-    others = Tables(made.stores, other_key, Memory())
+    others = Tables(made.stores, other_key, SeenVersions())
     given = {"table": "trial", "version": 15, "user": "", "what": "pull", "rows": 1, "details": {}}
     grown, _ = extended(others, made.folder("trial"), opened.vault, opened.head.log, given)
     assert records_of(made, opened.vault, grown)[-1].key_id == other_key.key_id

@@ -24,7 +24,7 @@ from cleave.objects.locate import Folder
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
 from cleave.store.columns import Batches
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -92,7 +92,7 @@ class Place:
         return of_files([path], name=name)
 
     def session(self, name: str | None = None, *others: LazyTable, limit: int = FETCH_LIMIT) -> Session:
-        access, memory = Access(self.key_file, no_passphrase), Memory(self.folder / "tables.json")
+        access, memory = Access(self.key_file, no_passphrase), SeenVersions(self.folder / "tables.json")
         return Session(
             StoredSource(
                 *(name, self.world.stores, access, others),

@@ -35,7 +35,7 @@ def test_stages_have_units_and_end(tmp_path: Path, key_file: Path) -> None:
     collect(tables, "trial", shown)
     opened = derive(tables, "trial", "bill * age", "weighted", shown)
     assert verify(Stored(tables, opened), shown) == []
-    held = sum(1 for store in stores.apart() for _ in store.names(tables.folder("trial")))
+    held = sum(1 for store in stores.distinct() for _ in store.names(tables.folder("trial")))
     assert held
     tables.drop("trial", shown)
     assert {name: unit for name, (unit, _, _) in shown.stages.items()} == {

@@ -12,8 +12,8 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain import pull as pulling
 from cleave.maintain.pull import pull_into
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
 from cleave.store.put import append, put
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -32,7 +32,7 @@ class Place:
         rows = [",".join(part for at, part in enumerate(row.split(",")) if at != 3) for row in PLAIN]
         self.file = write(root / "a.csv", rows * 5, ",".join(each.name for each in self.schema.columns))
         self.stores = Stores(Folder(root / "s"), Folder(root / "p"))
-        self.tables = Tables(self.stores, key, Memory(root / "tables.json"))
+        self.tables = Tables(self.stores, key, SeenVersions(root / "tables.json"))
 
     def put(self) -> Stored:
         """Stored in segments of six and seven rows, which is done once."""

@@ -10,8 +10,8 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.pull import pull_into
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -30,7 +30,7 @@ def pulled(root: Path, key: OwnerKey, table: Schema, rows: str, ending: str) -> 
     file = root / "t.csv"
     file.write_text(rows)
     stores = Stores(Folder(root / "s"), Folder(root / "p"))
-    tables = Tables(stores, key, Memory(root / "tables.json"))
+    tables = Tables(stores, key, SeenVersions(root / "tables.json"))
     with open_stream([file], table, "t") as stream:
         put(tables, stream, "t", [], Silent(), segment_rows=2)
     output = root / f"back.{ending}"

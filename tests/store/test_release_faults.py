@@ -69,7 +69,7 @@ def stopped(world: Releases, change: Callable[[Any], object], at: int, *, made: 
 
 
 def left_over(world: Releases) -> set[str]:
-    there = {each for store in world.stores().apart() for each in store.names(world.tables()[0].folder(world.name))}
+    there = {each for store in world.stores().distinct() for each in store.names(world.tables()[0].folder(world.name))}
     return there - world.open().manifest.objects()
 
 

@@ -12,7 +12,7 @@ from cleave.ask.session import Session
 from cleave.maintain.derive import derive
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided, UsageError
 from tests.solver import singled_out
@@ -154,7 +154,9 @@ def test_what_is_no_release_for_an_analyst(world: Releases) -> None:
     with pytest.raises(InputError, match="no release of table 'trial' for this analyst"):
         world.source("dave")
     with pytest.raises(InputError, match="no release of table 'other'"):
-        ReleaseSource("other", world.stores(), world.analyst("carol"), memory=Memory(world.root / "c.json")).open()
+        ReleaseSource(
+            "other", world.stores(), world.analyst("carol"), memory=SeenVersions(world.root / "c.json")
+        ).open()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_a_first_release_names_someone(tmp_path: Path, key_file: Path) -> None:
 
 
 def test_an_owner_is_pinned_on_first_use(world: Releases) -> None:
-    memory = Memory(world.root / "new.json")
+    memory = SeenVersions(world.root / "new.json")
 
     def source(fingerprint: str | None = None) -> ReleaseSource:
         made = ReleaseSource(world.name, world.stores(), world.analyst("carol"), fingerprint, memory)

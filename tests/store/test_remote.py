@@ -16,7 +16,7 @@ from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
 from cleave.store.measures import columns_of
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
 from cleave.sums import remote as remoting
@@ -45,7 +45,7 @@ class Table:
     def __init__(self, storage: Storage, key: OwnerKey, folder: Path) -> None:
         self.key = key
         self.stores = Stores(storage, storage)
-        self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
+        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
         self.schema = load_schema(SAMPLE / "patients.schema.toml")
         self._folder = folder
 

@@ -135,4 +135,4 @@ def test_what_is_left_of_a_contribution_holds_no_secret(world: World) -> None:
     assert left is not None
     assert (left.segments, left.rows, left.key) == ((), NORTH.count("\n"), "0" * 64)
     drafts = world.contributions("north")._drafts
-    assert drafts.stands(left, left.head) is None, "and it is not gone on from, whatever head a store shows"
+    assert drafts.resumable(left, left.head) is None, "and it is not gone on from, whatever head a store shows"

@@ -15,8 +15,8 @@ from cleave.processes.deadline import Deadline
 from cleave.store import put, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
-from cleave.store.memory import Memory
 from cleave.store.rows import ResidentTables, Rows
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
@@ -49,7 +49,7 @@ def summed(names: Sequence[str], relation: str) -> str:
 class World:
     def __init__(self, key: OwnerKey, folder: Path) -> None:
         store = Folder(folder / "store")
-        self.tables = Tables(Stores(store, store), key, Memory(folder / "tables.json"))
+        self.tables = Tables(Stores(store, store), key, SeenVersions(folder / "tables.json"))
         truth = duckdb.connect()
         columns = [
             f"CASE WHEN i % {place + 3} THEN ({value})::{type_} END AS c{place}"

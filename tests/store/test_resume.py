@@ -23,9 +23,9 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
 from cleave.store.manifest import Manifest
-from cleave.store.memory import Memory
 from cleave.store.reader import Opened
 from cleave.store.rewrite import PutDraft, put_drafts
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -93,7 +93,7 @@ class Place:
             stores = Stores(sensitive, plain)
         else:
             stores = Stores(Failing(sensitive, left, made=made), Failing(plain, 10**6, made=made))
-        return Tables(stores, self.key, Memory(self.root / "tables.json")), stores
+        return Tables(stores, self.key, SeenVersions(self.root / "tables.json")), stores
 
     def put(
         self,
@@ -141,7 +141,7 @@ class Place:
         if found is None:
             return None
         asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).request
-        return put_drafts(tables, "trial", version).left(asked)
+        return put_drafts(tables, "trial", version).find(asked)
 
     def drafts(self) -> list[str]:
         """Names of the records of all drafts."""
@@ -323,7 +323,7 @@ def written(place: Place, rows: int) -> tuple[int, int]:
     """Bytes of drafts and of all else that a put in segments of `rows` rows writes, and an append after it."""
     sensitive = Counting(Folder(place.root / "s"))
     stores = Stores(sensitive, Folder(place.root / "p"))  # type: ignore[arg-type]
-    tables = Tables(stores, place.key, Memory(place.root / "tables.json"))
+    tables = Tables(stores, place.key, SeenVersions(place.root / "tables.json"))
     place.put(tables, stores, "ward", segment_rows=rows)
     place.append(tables, stores, segment_rows=rows)
     place.check(times=2)
@@ -365,7 +365,7 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     tables, _stores = place.tables()
     name, vault = tables.draft("trial", 1)
     drafts = put_drafts(tables, "trial", 1)
-    assert drafts.left(whole.request) == whole
+    assert drafts.find(whole.request) == whole
     again = PutDraft.model_validate_json(vault.open("draft", name, kept[first]))
     other = vault.seal("draft", name, again.model_dump_json().encode())
     assert give(first, other) is None, "what follows was not written after it"
@@ -455,7 +455,7 @@ from cleave.ckks.key_file import open_key
 from cleave.table.progress import Silent
 from cleave.objects.locate import Folder
 from cleave.objects.locate import Stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.rewrite import PutDraft, put_drafts
 from cleave.store.put import put
 from cleave.store.tables import Tables
@@ -466,7 +466,7 @@ from cleave.table.stream import open_table
 root, schema = Path(sys.argv[1]), sys.argv[2]
 key = open_key(Path(sys.argv[3]), None)
 stores = Stores(Folder(root / "s"), Folder(root / "p"))
-tables = Tables(stores, key, Memory(root / "tables.json"))
+tables = Tables(stores, key, SeenVersions(root / "tables.json"))
 print("ready", flush=True)
 with open_stream([root / "patients.csv"], load_schema(Path(schema)), "trial") as rows:
     opened = put(tables, rows, "trial", ["ward"], Silent(), segment_rows=15, say=print)

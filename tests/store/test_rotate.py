@@ -16,8 +16,8 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.store import put as putting
-from cleave.store.memory import Memory
 from cleave.store.reader import Opened
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose, Vault
 from cleave.sums.stored import Stored
@@ -68,7 +68,7 @@ def under(world: World, new: OwnerKey, stores: Stores | None = None) -> Opened:
 
 
 def tables_of(world: World, key: OwnerKey, stores: Stores) -> Tables:
-    return Tables(stores, key, Memory(world.root / "owner.json"))
+    return Tables(stores, key, SeenVersions(world.root / "owner.json"))
 
 
 def stored_under(world: World, key: OwnerKey, contributor: str | None = None) -> Stored:

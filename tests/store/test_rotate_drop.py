@@ -14,7 +14,7 @@ from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
@@ -36,11 +36,11 @@ def keys(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> tuple[Owner
 
 
 def keyed(world: World, key: OwnerKey) -> Tables:
-    return Tables(world.stores(), key, Memory(world.root / "owner.json"))
+    return Tables(world.stores(), key, SeenVersions(world.root / "owner.json"))
 
 
 def names(world: World) -> set[str]:
-    found: list[Storage] = world.stores().apart()
+    found: list[Storage] = world.stores().distinct()
     return {name for store in found for name in store.names("")}
 
 
@@ -59,7 +59,7 @@ def stopped(
     old, new, _ = keys
 
     def turn(stores: Stores) -> None:
-        of = [Tables(stores, key, Memory(root / "owner.json")) for key in (old, new)]
+        of = [Tables(stores, key, SeenVersions(root / "owner.json")) for key in (old, new)]
         rotate(of[0], of[1], "trial", Silent())
 
     return kills(world, root, turn, every=True)

@@ -19,7 +19,7 @@ from cleave.objects.locate import Folder
 from cleave.sql.order import follows_order
 from cleave.store import columns
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.batches import open_stream
 from cleave.table.duck import tree_of
 from cleave.table.lazy import of_files
@@ -87,7 +87,7 @@ def session(
     with lazy.stream() as stream:
         putting.put(world.tables, stream, "t", by, Silent(), segment_rows=SEGMENT)
     access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=Memory(folder / "tables.json"))) as opened:
+    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(folder / "tables.json"))) as opened:
         yield opened
 
 
@@ -118,7 +118,7 @@ def test_one_thread_takes_all_batches(
     with of_files([tmp_path / "t.csv"], SCHEMA).stream() as stream:
         putting.put(world.tables, stream, "t", [], Silent(), segment_rows=1_000)
     access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=Memory(tmp_path / "tables.json"))) as opened:
+    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(tmp_path / "tables.json"))) as opened:
         for sql in ("SELECT FIRST(k) FROM t", "SELECT g, LIST(s) FROM t GROUP BY g", "SELECT LAST(tie) OVER () FROM t"):
             threads.clear()
             opened.ask(opened.plan(sql))

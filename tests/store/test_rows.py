@@ -20,9 +20,9 @@ from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
 from cleave.store import put, reading, rows, sealed
 from cleave.store.cells import Index
-from cleave.store.memory import Memory
 from cleave.store.reader import Opened
 from cleave.store.rows import ResidentTables, Rows
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -83,7 +83,7 @@ class World:
         )
         self.storage = Folder(folder / "store")
         self.stores = Stores(self.storage, self.storage)
-        self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
+        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
         (folder / "t.schema.toml").write_text(SCHEMA)
         self.truth.execute(f"COPY t TO '{folder / 't.parquet'}'")
         schema = load_schema(folder / "t.schema.toml")

@@ -28,7 +28,7 @@ from cleave.objects.s3 import Bucket
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
@@ -90,7 +90,7 @@ class World:
         return Stores(*(Bounded(place, 10) for place in places))
 
     def tables(self, stores: Stores) -> Tables:
-        return Tables(stores, self.key, Memory(self.root / "tables.json"))
+        return Tables(stores, self.key, SeenVersions(self.root / "tables.json"))
 
     def put(self, stores: Stores, key: Sequence[str] = ()) -> object:
         return putting.put(self.tables(stores), self.table, "trial", ["ward"], Silent(), key=key)
@@ -123,7 +123,7 @@ class World:
         return self.tables(stores).drop("trial")
 
     def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
-        memory = Memory(self.root / "tables.json")
+        memory = SeenVersions(self.root / "tables.json")
         access = Access(self._key_file)
         source = StoredSource("trial", stores, access, memory=memory, seconds=seconds, cache=False)
         with Session(source) as session:

@@ -17,7 +17,7 @@ from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.processes.deadline import OutOfTime, Stopped
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
@@ -74,7 +74,7 @@ class Place:
         self.session = Session(
             StoredSource(
                 *(None, Stores(self.store, self.store), Access(key_file, no_passphrase)),
-                memory=Memory(folder / "tables.json"),
+                memory=SeenVersions(folder / "tables.json"),
                 embedded=embedded_services,
                 memory_limit=2 * LEAST_MEMORY,
             )

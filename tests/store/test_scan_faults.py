@@ -26,7 +26,7 @@ from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
@@ -74,7 +74,7 @@ class World:
         stores = places("")
         for append in (False, True):
             with open_table([folder / "trial.csv"], load_schema(folder / "trial.schema.toml")) as table:
-                tables = Tables(stores, key, Memory(folder / "tables.json"))
+                tables = Tables(stores, key, SeenVersions(folder / "tables.json"))
                 if append:
                     putting.append(tables, table, "trial", Silent())
                 else:
@@ -95,7 +95,7 @@ class World:
                     "trial",
                     stores,
                     Access(self.key_file, no_passphrase),
-                    memory=Memory(self.folder / "tables.json"),
+                    memory=SeenVersions(self.folder / "tables.json"),
                     embedded=opened,
                     seconds=seconds,
                 )

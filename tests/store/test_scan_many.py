@@ -16,8 +16,8 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums import scan as scanning
 from cleave.sums.cellwise import StoredPlan
@@ -74,7 +74,7 @@ class Many:
         self.key, self.key_file, self.folder = key, key_file, folder
         self.segments, self.run = segments, run
         self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
-        self.memory = Memory(folder / "tables.json")
+        self.memory = SeenVersions(folder / "tables.json")
         self.oracle = duckdb.connect()
         self.oracle.execute(f"CREATE TABLE trial AS {VALUES}")
         self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")

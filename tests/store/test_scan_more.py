@@ -17,7 +17,7 @@ from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
 from cleave.store.manifest import Segment
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums import scan
 from cleave.sums.stored import Stored
@@ -69,7 +69,7 @@ class Table:
     def __init__(self, folder: Path, key: OwnerKey, **options: bool) -> None:
         self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
         self.key = key
-        self.tables = Tables(self.stores, key, Memory(folder / "tables.json"))
+        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
         self.oracle = duckdb.connect()
         self.oracle.execute(f"CREATE TABLE trial AS {VALUES.format(ROWS)}")
         self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")
@@ -210,7 +210,7 @@ def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) ->
     before = _asked(world, BY_WARD)
     create_key(tmp_path / "new.json", None)
     new, stores = open_key(tmp_path / "new.json", None), world.stores()
-    tables = Tables(stores, new, Memory(world.root / "owner.json"))
+    tables = Tables(stores, new, SeenVersions(world.root / "owner.json"))
     rotate(world.tables(stores)[0], tables, "trial", Silent())
     assert ask_by_scan(Stored(tables, tables.open("trial")), Services(stores), BY_WARD).result.rows == before
 

@@ -16,8 +16,8 @@ from cleave.ask.stored import StoredSource, open_tables
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.sql.plan import LocalPlan
-from cleave.store.memory import Memory
 from cleave.store.put import put
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums import scan as scanning
 from cleave.sums.cellwise import StoredPlan
 from cleave.table.progress import Silent
@@ -70,8 +70,8 @@ class Opened:
     def stores(self) -> Stores:
         return Stores(Folder(self.folder / "s"), Folder(self.folder / "p"))
 
-    def memory(self) -> Memory:
-        return Memory(self.folder / "tables.json")
+    def memory(self) -> SeenVersions:
+        return SeenVersions(self.folder / "tables.json")
 
     def session(self, *, scan: bool = True, services: bool = True, limit: int = FETCH_LIMIT) -> Session:
         access = Access(self.key_file, no_passphrase)

@@ -23,7 +23,7 @@ from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.contribution import Entry, folder_of
 from cleave.store.manifest import new_id
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import SegmentWriter
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
@@ -363,7 +363,7 @@ def test_a_part_for_another_owner_is_not_opened(world: World, tmp_path: Path) ->
 
 
 def test_a_fingerprint_is_required_the_first_time_a_key_is_used(world: World) -> None:
-    public, memory = world.public(), Memory(world.root / "north.json")
+    public, memory = world.public(), SeenVersions(world.root / "north.json")
     export_public(world.key, public, path := world.root / "pub.json")
     mine = ("trial", path, world.root / "north.pem")
     with pytest.raises(KeyFileError, match=rf"first time: its fingerprint is {public.fingerprint[:7]}") as first:

@@ -25,7 +25,7 @@ from cleave.store import put as putting
 from cleave.store import reading, rows, sealed, segment
 from cleave.store.columns import read_columns
 from cleave.store.manifest import Manifest, SealedColumn
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.lazy import of_files
@@ -60,7 +60,7 @@ class Place:
         root.mkdir(exist_ok=True)
         self.schema.write_text("".join(f'[columns.{n}]\nkind = "{k}"\ntype = "{t}"\n' for n, (k, t) in TYPES.items()))
         self.stores = Stores(Folder(root / "s"), Folder(root / "p"))
-        self.memory = Memory(root / "tables.json")
+        self.memory = SeenVersions(root / "tables.json")
         self.tables = Tables(self.stores, key, self.memory)
 
     def put(self, made: str | pa.Table, *by: str) -> Stored:

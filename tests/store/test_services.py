@@ -17,7 +17,7 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.transport.connect import Target
 from cleave_services import links
 from cleave_services.plain import stored as plain_stored
@@ -78,7 +78,7 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
                     "trial",
                     halves(folder),
                     Access(key_file, no_passphrase, target),
-                    memory=Memory(folder / "tables.json"),
+                    memory=SeenVersions(folder / "tables.json"),
                     embedded=embedded_services,
                 )
             )
@@ -247,7 +247,7 @@ def test_one_segment_asks_nobody_for_totals(
     monkeypatch.setattr(sensitive_stored, "answer_sums", None)
     opened = Stores(Folder(tmp_path / "store"), Folder(tmp_path / "store"))
     access = Access(key_file, no_passphrase)
-    memory = Memory(tmp_path / "tables.json")
+    memory = SeenVersions(tmp_path / "tables.json")
     with Session(StoredSource("trial", opened, access, memory=memory, embedded=embedded_services)) as asked:
         answer = asked.ask(asked.plan("SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY 1"))
     check(answer.result.rows, answer.result.bounds, truth("SELECT ward, SUM(bill) FROM trial GROUP BY 1 ORDER BY 1"))

@@ -8,7 +8,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError
 from tests.cli.runner import Cli
@@ -30,7 +30,7 @@ def close(state: Path) -> None:
 
 def tables(tmp_path: Path, key: OwnerKey, state: Path) -> Tables:
     folder = Folder(tmp_path / "store")
-    return Tables(Stores(folder, folder), key, Memory(state))
+    return Tables(Stores(folder, folder), key, SeenVersions(state))
 
 
 def test_a_table_is_committed_and_opened_with_a_warning(tmp_path: Path, key: OwnerKey, state: Path) -> None:
@@ -58,7 +58,7 @@ def test_an_older_version_is_refused_all_the_same(tmp_path: Path, key: OwnerKey,
     old = store.read(place)
     newer = opened.commit(first.manifest, first, "put")
     close(state)
-    store.replace(place, old, newer.stored)
+    store.replace(place, old, newer.head_etag)
     with pytest.raises(CheckFailed, match="shows an older state"):
         opened.open("trial")
     with pytest.raises(InputError, match="cannot be written"):

@@ -13,8 +13,8 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
-from cleave.store.memory import Memory
 from cleave.store.padding import padded
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave_shared.errors import CheckFailed, InputError
@@ -22,7 +22,7 @@ from cleave_shared.errors import CheckFailed, InputError
 
 @pytest.fixture
 def tables(storage: Storage, key: OwnerKey, tmp_path: Path) -> Tables:
-    return Tables(Stores(storage, storage), key, Memory(tmp_path / "state" / "tables.json"))
+    return Tables(Stores(storage, storage), key, SeenVersions(tmp_path / "state" / "tables.json"))
 
 
 def put(tables: Tables, key: OwnerKey, name: str = "trial", **changes: object) -> Manifest:
@@ -64,7 +64,7 @@ def test_an_older_head_is_not_believed(tables: Tables, key: OwnerKey, storage: S
     place = f"{tables.folder('trial')}/head"
     old = storage.read(place)
     newer = tables.commit(opened.manifest, opened, "put")
-    storage.replace(place, old, newer.stored)
+    storage.replace(place, old, newer.head_etag)
     with pytest.raises(CheckFailed, match="shows an older state"):
         tables.open("trial")
     storage.delete([place])
@@ -76,7 +76,7 @@ def test_another_key_finds_nothing(
     tables: Tables, key: OwnerKey, other_key: OwnerKey, storage: Storage, tmp_path: Path
 ) -> None:
     tables.commit(put(tables, key), None, "put")
-    others = Tables(Stores(storage, storage), other_key, Memory(tmp_path / "other.json"))
+    others = Tables(Stores(storage, storage), other_key, SeenVersions(tmp_path / "other.json"))
     assert others.find("trial") is None
     assert list(others.all()) == []
     with pytest.raises(InputError, match="no table 'trial'"):
@@ -106,7 +106,7 @@ def test_a_head_of_another_table_does_not_pass(tables: Tables, key: OwnerKey, st
     tables.commit(put(tables, key), None, "put")
     other = tables.commit(put(tables, key, "other"), None, "put")
     head = storage.read(f"{tables.folder('trial')}/head")
-    storage.replace(f"{tables.folder('other')}/head", head, other.stored)
+    storage.replace(f"{tables.folder('other')}/head", head, other.head_etag)
     with pytest.raises(CheckFailed):
         tables.open("other")
 
@@ -272,7 +272,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
 ) -> None:
     first = tables.commit(put(tables, key), None, "put")
     deaf: Any = Deaf(storage, error)
-    others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
+    others = Tables(Stores(deaf, deaf), key, SeenVersions(tmp_path / "other.json"))
     opened = others.commit(first.manifest, first, "put")
     assert tables.open("trial").head == opened.head
 
@@ -281,7 +281,7 @@ def test_a_commit_that_cannot_be_looked_up_is_said_to_be_open(
     tables: Tables, key: OwnerKey, storage: Storage, tmp_path: Path
 ) -> None:
     deaf: Any = Deaf(storage, StoreError("the connection broke"), blind=True)
-    others = Tables(Stores(deaf, deaf), key, Memory(tmp_path / "other.json"))
+    others = Tables(Stores(deaf, deaf), key, SeenVersions(tmp_path / "other.json"))
     with pytest.raises(StoreError, match="the connection broke") as caught:
         others.commit(put(tables, key), None, "put")
     assert "may have changed" in str(caught.value.hint)
@@ -308,13 +308,13 @@ def test_an_older_state_is_not_listed(tables: Tables, key: OwnerKey, storage: St
     opened = tables.commit(put(tables, key), None, "put")
     head = storage.read(f"{tables.folder('trial')}/head")
     newer = tables.commit(opened.manifest, opened, "put")
-    storage.replace(f"{tables.folder('trial')}/head", head, newer.stored)
+    storage.replace(f"{tables.folder('trial')}/head", head, newer.head_etag)
     with pytest.raises(CheckFailed, match="shows an older state"):
         list(tables.all())
 
 
 def test_two_stores_have_tables_of_one_name(key: OwnerKey, tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "tables.json")
+    memory = SeenVersions(tmp_path / "tables.json")
     for name in ("a", "b"):
         store = Folder(tmp_path / name)
         tables = Tables(Stores(store, store), key, memory)
@@ -327,7 +327,7 @@ def test_what_is_not_there_is_not_dropped(tables: Tables, key: OwnerKey, other_k
     tables.commit(put(tables, key), None, "put")
     with pytest.raises(InputError, match="no table 'other'"):
         tables.drop("other")
-    others = Tables(tables.stores, other_key, Memory(tmp_path / "other.json"))
+    others = Tables(tables.stores, other_key, SeenVersions(tmp_path / "other.json"))
     with pytest.raises(InputError, match="no table 'trial'"):
         others.drop("trial")
 
@@ -336,18 +336,18 @@ def test_a_memory_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     for content in ("", "[]", '{"a": 1}', '{"a": ["x", true]}', "{"):
         (tmp_path / "tables.json").write_text(content)
         with pytest.raises(InputError, match="cannot be read"):
-            Memory(tmp_path / "tables.json").newest("a")
+            SeenVersions(tmp_path / "tables.json").newest("a")
 
 
 def test_the_memory_never_grows_older(tmp_path: Path) -> None:
-    memory, one = Memory(tmp_path / "tables.json"), new_id()
+    memory, one = SeenVersions(tmp_path / "tables.json"), new_id()
     memory.remember("a", one, 3)
     memory.remember("a", one, 2)
     assert memory.newest("a") == (one, 3)
 
 
 def test_the_memory_is_private_and_whole(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "state" / "tables.json")
+    memory = SeenVersions(tmp_path / "state" / "tables.json")
     memory.remember("a", new_id(), 3)
     memory.remember("b", new_id(), 1)
     memory.forget("a")

@@ -19,7 +19,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -87,7 +87,7 @@ def session(
     with lazy.read(None) as table:
         putting.put(world.tables, table, "t", ["a", "b"], Silent())
     access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=Memory(folder / "tables.json"))) as opened:
+    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(folder / "tables.json"))) as opened:
         yield opened
 
 

@@ -16,7 +16,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from tests.conftest import no_passphrase
@@ -56,7 +56,7 @@ def test_every_query_is_answered_as_duckdb_answers(
             putting.put(world.tables, table, name, [], Silent())
     source = StoredSource(
         *(None, world.stores, Access(key_file, no_passphrase)),
-        memory=Memory(tmp_path / "tables.json"),
+        memory=SeenVersions(tmp_path / "tables.json"),
         embedded=embedded_services,
     )
     with Session(source) as session:

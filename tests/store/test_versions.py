@@ -20,7 +20,7 @@ from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage, StoreError
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave_shared import limits
 from cleave_shared.errors import InputError, UsageError
 
@@ -211,7 +211,7 @@ def test_a_warm_statement_sends_one_small_request(
     bucket._client.meta.events.register("after-call.s3", note)
     sql = "SELECT SUM(a.n) FROM t AS a JOIN t AS b ON a.s = b.s"
     try:
-        with opened(bucket, given, memory=Memory(tmp_path / "tables.json"), cache=False) as session:
+        with opened(bucket, given, memory=SeenVersions(tmp_path / "tables.json"), cache=False) as session:
             for _ in range(3):
                 assert answered(session, sql) == truth(sql, 90)
             answers.clear()

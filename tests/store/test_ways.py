@@ -20,8 +20,8 @@ from cleave.sql import planner
 from cleave.sql.parse import Question, parse
 from cleave.sql.read import Statement
 from cleave.store import put as putting
-from cleave.store.memory import Memory
 from cleave.store.rows import Read
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums import scan
 from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
@@ -41,7 +41,9 @@ ITEMS = "SELECT ward, AVG(bill), MEDIAN(bill) FROM trial GROUP BY ward"
 def session(world: World, key_file: Path, tmp_path: Path) -> Session:
     world.put("ward", "admitted")
     return Session(
-        StoredSource("trial", world.stores, Access(key_file, no_passphrase), memory=Memory(tmp_path / "tables.json"))
+        StoredSource(
+            "trial", world.stores, Access(key_file, no_passphrase), memory=SeenVersions(tmp_path / "tables.json")
+        )
     )
 
 
@@ -102,7 +104,7 @@ def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.
 def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
     """Beside fetching the rows it reads less."""
     world.put("ward", scan=True)
-    memory = Memory(tmp_path / "tables.json")
+    memory = SeenVersions(tmp_path / "tables.json")
     access = Access(key_file, no_passphrase)
     with Session(StoredSource("trial", world.stores, access, memory=memory, embedded=embedded_services)) as session:
         sql = "SELECT SUM(bill), AVG(weight) FROM trial WHERE admitted > DATE '2025-02-01'"
@@ -144,7 +146,7 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
     many_cells(world, tmp_path, 2_000)
     sql = "SELECT SUM(x), VAR_POP(x), COUNT(*) FROM trial WHERE id < 9"
     access = Access(key_file, no_passphrase)
-    with Session(StoredSource("trial", world.stores, access, memory=Memory(tmp_path / "tables.json"))) as session:
+    with Session(StoredSource("trial", world.stores, access, memory=SeenVersions(tmp_path / "tables.json"))) as session:
         chooser = chooser_of(session)
         totals, rows = (chooser.work(plan).bytes for plan in session.ways(sql))
         monkeypatch.setattr(choice, "TOTALS_BYTES", totals / rows + 0.01)
@@ -171,7 +173,7 @@ LATE = "SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01'"
 @pytest.mark.parametrize("scans", [False, True])
 def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path, tmp_path: Path, scans: bool) -> None:
     world.put("ward", scan=scans)
-    memory, access = Memory(tmp_path / "tables.json"), Access(key_file, no_passphrase)
+    memory, access = SeenVersions(tmp_path / "tables.json"), Access(key_file, no_passphrase)
 
     def opened(limit: int) -> Session:
         embedded = embedded_services

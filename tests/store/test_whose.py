@@ -13,7 +13,7 @@ from cleave.ask.session import Session
 from cleave.ask.source import Options
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums.cellwise import StoredPlan
 from cleave_shared.errors import QueryRefused
 from tests.conftest import no_passphrase
@@ -49,7 +49,7 @@ def session(world: World) -> Session:
     return Session(
         StoredSource(
             *("trial", world.stores(), Access(world.key_file, no_passphrase)),
-            memory=Memory(world.root / "owner.json"),
+            memory=SeenVersions(world.root / "owner.json"),
             embedded=embedded_services,
         )
     )

@@ -28,7 +28,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.retention import Retention
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, replaced
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -152,7 +152,7 @@ class World:
 
     def __init__(self, stub: Stub, key: OwnerKey, key_file: Path, table: Table, root: Path) -> None:
         self.stub, self.key, self.table = stub, key, table
-        self.memory, self._key_file = Memory(root / "tables.json"), key_file
+        self.memory, self._key_file = SeenVersions(root / "tables.json"), key_file
 
     def stores(self) -> Stores:
         return Stores(*(s3.Bucket(aws_session(), BUCKET, f"{PREFIX}/{half}", self.stub.url) for half in "sp"))
@@ -452,7 +452,7 @@ class Forgetful(Folder):
 def test_a_folder_goes_the_same_way(
     key: OwnerKey, table: Table, tmp_path: Path, kept: Callable[[bytes], bytes | None]
 ) -> None:
-    memory = Memory(tmp_path / "tables.json")
+    memory = SeenVersions(tmp_path / "tables.json")
     healthy = Tables(Stores(Folder(tmp_path / "s"), Folder(tmp_path / "p")), key, memory)
     healthy.sweep(putting.put(healthy, table, "trial", ["ward"], Silent()))
     before = {path for path in tmp_path.glob("[sp]/**/*") if path.is_file()}
@@ -510,7 +510,7 @@ def test_a_contributors_rows_stay_where_their_list_is_not_found(tmp_path: Path, 
 def test_a_later_record_is_not_taken_for_a_lost_head(key: OwnerKey, table: Table, tmp_path: Path) -> None:
     """Another process may write on top of a head before it is read back."""
     stores = Stores(Folder(tmp_path / "s"), Folder(tmp_path / "p"))
-    other = Tables(stores, key, Memory(tmp_path / "other.json"))
+    other = Tables(stores, key, SeenVersions(tmp_path / "other.json"))
 
     class Raced(Folder):
         def replace(self, name: str, content: bytes, expected: str | None) -> str:
@@ -519,11 +519,11 @@ def test_a_later_record_is_not_taken_for_a_lost_head(key: OwnerKey, table: Table
                 other.record(other.open("trial"), "pull", 0)
             return version
 
-    tables = Tables(Stores(Raced(tmp_path / "s"), Folder(tmp_path / "p")), key, Memory(tmp_path / "tables.json"))
+    tables = Tables(Stores(Raced(tmp_path / "s"), Folder(tmp_path / "p")), key, SeenVersions(tmp_path / "tables.json"))
     opened = putting.put(tables, table, "trial", ["ward"], Silent())
     assert [each.what for each in other.log(other.open("trial"))] == ["put", "pull"]
     with pytest.raises(ConflictError):
-        replaced(stores.sensitive, f"{other.folder('trial')}/head", b"{}", opened.stored)
+        replaced(stores.sensitive, f"{other.folder('trial')}/head", b"{}", opened.head_etag)
 
 
 def test_a_rotated_table_is_closed_only_where_its_objects_are_listed(world: World) -> None:

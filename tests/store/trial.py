@@ -13,7 +13,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store.memory import Memory
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
@@ -33,7 +33,7 @@ class World:
     def __init__(self, storage: Storage, key: OwnerKey, tmp_path: Path, plain: Storage | None = None) -> None:
         self.key = key
         self.stores = Stores(storage, plain or storage)
-        self.tables = Tables(self.stores, key, Memory(tmp_path / "tables.json"))
+        self.tables = Tables(self.stores, key, SeenVersions(tmp_path / "tables.json"))
 
     def put(
         self,

@@ -122,7 +122,7 @@ def environment() -> dict[str, str]:
     Raises InputError.
     """
     from cleave.objects.cache import cache_folder  # noqa: PLC0415 - what --help does without
-    from cleave.store.memory import state_folder  # noqa: PLC0415 - as above
+    from cleave.store.seen_versions import state_folder  # noqa: PLC0415 - as above
 
     passed = {name: value for name, value in os.environ.items() if not _PASSPHRASES.fullmatch(name)}
     passed |= {"XDG_STATE_HOME": str(state_folder()), "XDG_CACHE_HOME": str(cache_folder())}

@@ -36,8 +36,8 @@ from cleave.store.cells import Cells
 from cleave.store.identity import Identity
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure, Object
-from cleave.store.memory import Memory
 from cleave.store.schemas import read_stored_schema
+from cleave.store.seen_versions import SeenVersions
 from cleave.sums.cellwise import KeptTotals, Selection, StoredPlan, figures_of, stored_plan
 from cleave.sums.sources import Part
 from cleave.sums.stored import CellTable
@@ -124,7 +124,7 @@ class ReleaseSource(Source):
         stores: Stores,
         identity: Identity,
         fingerprint: str | None = None,
-        memory: Memory | None = None,
+        memory: SeenVersions | None = None,
         seconds: float | None = None,
     ) -> None:
         """`name`: the table that questions are over; None: that which each question names.
@@ -145,7 +145,7 @@ class ReleaseSource(Source):
         self._analyst = public_side(identity)
         self._fingerprint = owner or None
         self._floor = int(number or 0)
-        self._memory = memory or Memory()
+        self._memory = memory or SeenVersions()
         self._opened: dict[str, Released] = {}  # by name in lower case
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by name, as they were read last
         self._is_fixed = False  # no newer ones are looked for

@@ -33,10 +33,10 @@ from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
 from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
-from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY
@@ -63,14 +63,14 @@ _RESIDENT = 4  # parts of the memory: one is for rows that later queries read ag
 _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
 
-def open_tables(stores: Stores, access: Access, memory: Memory | None = None, *, cache: bool = False) -> Tables:
+def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:
     """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
 
     `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
     """
 
     key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or Memory(), open_cache(used=cache), user())
+    return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())
 
 
 class StoredSource(Source):
@@ -82,7 +82,7 @@ class StoredSource(Source):
         stores: Stores,
         access: Access | None,
         others: Sequence[LazyTable] = (),
-        memory: Memory | None = None,
+        memory: SeenVersions | None = None,
         seconds: float | None = None,
         embedded: Embedded | None = None,
         *,

@@ -33,7 +33,7 @@ class OwnerKey:
     """An opened key file. Its master secret is never shown, sent or serialised.
 
     `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest version of tables that had been
-    seen when the key file was copied, by their tags in `cleave.store.memory`.
+    seen when the key file was copied, by their tags in `cleave.store.seen_versions`.
     """
 
     __slots__ = ("_master", "floors", "key_id")

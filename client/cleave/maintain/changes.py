@@ -251,7 +251,7 @@ class OldVersions:
 
     @classmethod
     def of(cls, stores: Stores, stated: int | None) -> OldVersions:
-        read = () if stated is not None else tuple((each.location, each.retention()) for each in stores.apart())
+        read = () if stated is not None else tuple((each.location, each.retention()) for each in stores.distinct())
         return cls(stated, read)
 
     def until(self, names: Collection[str], start: datetime.datetime) -> tuple[datetime.datetime | None, str, str]:

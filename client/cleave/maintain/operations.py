@@ -463,7 +463,7 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
-    from cleave.store.memory import Memory  # noqa: PLC0415
+    from cleave.store.seen_versions import SeenVersions  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
     settings = complete(Rotating, options)
@@ -471,7 +471,7 @@ def rotate(name: str, new_key: str | Path, **options: Unpack[Rotating]) -> Store
     describe_key(target)  # a missing one is reported before the prompt for a passphrase
     with _working(settings, after=_CONTINUES) as (tables, progress):
         other = open_key(target, passphrase_of(settings["new_passphrase"]))
-        new = Tables(tables.stores, other, Memory(), user=user())
+        new = Tables(tables.stores, other, SeenVersions(), user=user())
         return stored_table(put_under(tables, new, name, progress).manifest)
 
 

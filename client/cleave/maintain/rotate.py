@@ -64,7 +64,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     head = existing.head.manifest.name if existing else None
     drafts = put_drafts(new, table, source.version + 1)
     request = digest_of_request("rotate", [source.table_id, source.version])
-    draft = drafts.stands(drafts.left(request), head)
+    draft = drafts.resumable(drafts.find(request), head)
     present = {
         _content(each): each
         for each in (*(existing.manifest.segments if existing else ()), *(draft.segments if draft else ()))

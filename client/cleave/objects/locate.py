@@ -99,8 +99,8 @@ class Stores:
         place = self.sensitive.location
         return place if "://" in place else str(Path(place).resolve())
 
-    def apart(self) -> list[Storage]:
-        """The stores, one where both halves lie in one."""
+    def distinct(self) -> list[Storage]:
+        """Each store once: one where both halves are in the same."""
         return list({id(each): each for each in (self.sensitive, self.plain)}.values())
 
     def limit(self, deadline: Deadline | None) -> None:

@@ -31,7 +31,7 @@ from cleave.store.contribution import (
 )
 from cleave.store.contributors import contributor_of, without
 from cleave.store.keys import keys_of
-from cleave.store.manifest import Contributor, Manifest, Segment, Taken
+from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.reader import LostError, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
@@ -52,7 +52,7 @@ class News:
     contributor: Contributor
     head: ContributionHead | None
     added: tuple[Entry, ...]
-    gone: tuple[Taken, ...]
+    gone: tuple[HandledPart, ...]
 
 
 def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
@@ -157,7 +157,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
 
 def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
     """Record that the parts which are new were dealt with, and take nothing in."""
-    taken = [Taken(id=entry.id, segments=()) for entry in pending.added]
+    taken = [HandledPart(id=entry.id, segments=()) for entry in pending.added]
     return _commit(tables, opened, without(tables, opened, _gone(opened.manifest, pending)), pending, taken)
 
 
@@ -191,7 +191,7 @@ def _gone(manifest: Manifest, pending: News) -> list[Segment]:
     return [each for each in manifest.segments if each.id in ids]
 
 
-def _commit(tables: Tables, opened: Opened, manifest: Manifest, pending: News, taken: Sequence[Taken]) -> Opened:
+def _commit(tables: Tables, opened: Opened, manifest: Manifest, pending: News, taken: Sequence[HandledPart]) -> Opened:
     who, head = pending.contributor, pending.head
     assert head is not None  # noqa: S101 - the caller looked
     remaining = [each for each in who.parts if each not in pending.gone]
@@ -272,7 +272,7 @@ def _written(
     rows: ContributedRows,
     who: Contributor,
     progress: Progress,
-) -> tuple[Manifest, Taken]:
+) -> tuple[Manifest, HandledPart]:
     """The rows of a part as segments of the table, and the manifest with them."""
     writer, cells = SegmentWriter(tables, manifest), tables.cells(replace(opened, manifest=manifest))
     advance = progress.stage(f"take in {who.name}", sum(each.rows for each in part.segments), "rows")
@@ -286,7 +286,7 @@ def _written(
         "segments": (*manifest.segments, *added),
         "cells": tables.seal_cells(manifest, cells),
     }
-    return manifest.model_copy(update=update), Taken(id=part.id, segments=tuple(each.id for each in added))
+    return manifest.model_copy(update=update), HandledPart(id=part.id, segments=tuple(each.id for each in added))
 
 
 def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:

@@ -40,9 +40,9 @@ from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import Say, are_those, fill, rows_together
 from cleave.store.identity import Identity, read_identity
 from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
-from cleave.store.memory import Memory
 from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.sealed import key_of_object
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.slices import Slices
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
@@ -81,14 +81,14 @@ class Invited:
 
 
 def read_invited(
-    table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: Memory | None = None
+    table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: SeenVersions | None = None
 ) -> Invited:
     """Read a contributor's files. The `fingerprint` is required the first time a public key is used here.
 
     Raises KeyFileError for files of another kind, and for a public key of another fingerprint; InputError for one that
     was exported for another table.
     """
-    public, memory = read_public_key(public_key), memory or Memory()
+    public, memory = read_public_key(public_key), memory or SeenVersions()
     tag = hashlib.sha256(f"owner {public.fingerprint}".encode()).hexdigest()[:32]
     if fingerprint is None and memory.newest(tag) is None:
         raise KeyFileError(
@@ -147,7 +147,7 @@ class Contributions:
         stores: Stores,
         invited: Invited,
         say: Say = lambda _: None,
-        memory: Memory | None = None,
+        memory: SeenVersions | None = None,
     ) -> None:
         """`say` gets what became of an earlier put that was stopped.
 
@@ -157,7 +157,7 @@ class Contributions:
         self._public = invited.public
         self._invitation = invitation = invited.invitation
         self._identity = identity = invited.identity
-        self._memory = memory or Memory()
+        self._memory = memory or SeenVersions()
         self._say = say
         self._registration = invitation.registration_of(identity.public)
         self.folder = folder_of(invitation.table_id, identity.public)
@@ -205,14 +205,14 @@ class Contributions:
             raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
         count_cells(rows, self._invitation.by)
         request = self._request(replace=replace)
-        draft = self._drafts.left(request)
+        draft = self._drafts.find(request)
         if current is not None and draft is not None and not again and self._is_done(draft, current, rows, survey):
             self._say("the last put had the same rows: nothing is added (--again adds them again)")
             if draft.is_open:  # it was killed before the end of its sweep
                 self._sweep(current, listed(self._stores, self.folder), draft)
             self._close(draft, replace=replace)
             return current, survey.rows
-        draft = self._drafts.stands(draft, version)
+        draft = self._drafts.resumable(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         together = rows_together(survey, 0, segment_rows)
         filled = self._filled(rows, draft, together, advance) if draft is not None else None

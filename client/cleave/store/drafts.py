@@ -92,7 +92,7 @@ class Drafts(Generic[D, S]):
         self._version: str | None = None  # version of the first record in the store
         self._last = ""  # digest of the last record
 
-    def left(self, request: str) -> D | None:
+    def find(self, request: str) -> D | None:
         """Return the draft of `request`. None where there is none, it is of another, or it is damaged.
 
         Raises StoreError, ForeignError.
@@ -116,12 +116,12 @@ class Drafts(Generic[D, S]):
                 steps.append(step)
         return draft.model_copy(update={"steps": tuple(steps)})
 
-    def stands(self, draft: D | None, head: str | None) -> D | None:
+    def resumable(self, draft: D | None, head: str | None) -> D | None:
         """Return `draft` where a put on top of `head` can continue it: None if any of its objects is gone."""
         if draft is None or draft.head != head or not draft.is_open:
             return None
         folder = self._place.rpartition("/")[0]
-        stored = {name for store in self._stores.apart() for name in store.names(folder)}
+        stored = {name for store in self._stores.distinct() for name in store.names(folder)}
         return draft if draft.objects() <= stored else None
 
     def add(self, draft: D, step: S) -> D:

@@ -136,7 +136,7 @@ class Segment(StoredModel):
             yield from (part for lane in self.scan.lanes for part in lane)
 
 
-class Taken(StoredModel):
+class HandledPart(StoredModel):
     """A part of a contribution that the owner has dealt with: its segments in the table; none where it was refused."""
 
     id: Hex
@@ -155,7 +155,7 @@ class Contributor(StoredModel):
     added: str
     version: Count = 0
     digest: str = ""
-    parts: tuple[Taken, ...] = ()
+    parts: tuple[HandledPart, ...] = ()
 
 
 class Analyst(StoredModel):

@@ -261,7 +261,7 @@ class _Putting:
         """Check by the draft of the table's version whether its last change was to append just these rows."""
         done = self.manifest.version
         drafts = put_drafts(self.tables, self.manifest.table, done)
-        draft = drafts.left(self._request())
+        draft = drafts.find(self._request())
         if draft is None or draft.rows != survey.rows or not draft.is_of(self.manifest):
             return False
         with Slices(stream, load_stored_schema(self.manifest)) as slices:
@@ -290,7 +290,7 @@ class _Putting:
         drafts = put_drafts(self.tables, self.manifest.table, self.manifest.version + 1)
         fill = partial(self._fill, stream, survey, segment_rows, advance, pieces, drafts)
         head = self.previous.head.manifest.name if self.previous else None
-        left = drafts.stands(drafts.left(self._request()), head)
+        left = drafts.resumable(drafts.find(self._request()), head)
         written = (fill(head, left) if left else None) or fill(head, None)
         assert written is not None  # noqa: S101 - only a draft can be of other rows
         manifest, draft = written

@@ -31,15 +31,15 @@ _SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
 class Opened:
     """A table as one head has it.
 
-    `stored`: the head's version in the store. `before`: the objects of the table's folder, by store, that were there
-    before it was committed here and that its log does not need.
+    `head_etag`: the head's version in the store. `deletable`: the objects of the table's folder, by store, that were
+    there before it was committed here and that its log does not need.
     """
 
     manifest: Manifest
     vault: Vault
     head: TableHead
-    stored: str
-    before: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
+    head_etag: str
+    deletable: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

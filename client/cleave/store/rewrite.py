@@ -201,7 +201,7 @@ def rewrite(
     drafts = put_drafts(tables, manifest.table, manifest.version + 1)
     with tables.changing(opened):
         cells = tables.cells(opened) if cells is None else cells
-        draft = drafts.stands(drafts.left(request_digest), opened.head.manifest.name)
+        draft = drafts.resumable(drafts.find(request_digest), opened.head.manifest.name)
         if draft is not None and (counted := counted_cells(tables, opened.vault, draft, pieces, cells)) is not None:
             cells, manifest = counted, draft.of(manifest)
         else:
@@ -227,7 +227,7 @@ def repeated(tables: Tables, opened: Opened, what: str, request: Sequence[object
     The draft that a change leaves names its request.
     """
     drafts = put_drafts(tables, opened.manifest.table, opened.manifest.version)
-    draft = drafts.left(digest_of_request(what, request))
+    draft = drafts.find(digest_of_request(what, request))
     return draft.head if draft is not None and draft.is_of(opened.manifest) else None
 
 

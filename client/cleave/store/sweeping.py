@@ -20,7 +20,7 @@ Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in a 
 
 
 def listed(stores: Stores, folder: str) -> Listed:
-    return [(store, store.sizes(folder)) for store in stores.apart()]
+    return [(store, store.sizes(folder)) for store in stores.distinct()]
 
 
 def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: Iterable[str] = ()) -> None:
@@ -44,7 +44,7 @@ def unlisted(stores: Stores, objects: Listed, names: Iterable[str]) -> list[str]
 
 
 def _is_there(stores: Stores, name: str) -> bool:
-    for store in stores.apart():
+    for store in stores.distinct():
         with contextlib.suppress(NotStoredError):
             store.read(name, 0, 1)
             return True

@@ -25,8 +25,8 @@ from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
-from cleave.store.memory import Memory
 from cleave.store.reader import LostError, Objects, Opened
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
 from cleave.text.nearest import did_you_mean
@@ -50,7 +50,7 @@ class Tables(Objects):
     """Tables of `key` in `stores`."""
 
     def __init__(
-        self, stores: Stores, key: OwnerKey, memory: Memory, cache: Cache | None = None, user: str = ""
+        self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None, user: str = ""
     ) -> None:
         """`cache`: see Objects. `user`: as the audit logs call who uses the key here."""
         super().__init__(stores, key, cache)
@@ -204,7 +204,7 @@ class Tables(Objects):
             require_listed(self.stores, before, new, old)
         except StoreError as error:
             current = self._read_head(tag)
-            if (current[1] if current else None) == (previous.stored if previous else None):
+            if (current[1] if current else None) == (previous.head_etag if previous else None):
                 raise
             raise self._changed() from error  # the other process has deleted them
         head, stored, pages = self._show(manifest, written, previous, log, what, rows, details)
@@ -258,7 +258,7 @@ class Tables(Objects):
         """
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
         head = previous.head if previous else None
-        expected = previous.stored if previous else None
+        expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
         record |= {"what": what, "rows": rows, "details": details}
         for left in reversed(range(_TRIES)):
@@ -337,7 +337,7 @@ class Tables(Objects):
     def missing(self, opened: Opened) -> int:
         """Return how many objects of a version are not in the stores any more."""
         folder = self.folder(opened.manifest.table)
-        return len(opened.manifest.objects().difference(*(store.names(folder) for store in self.stores.apart())))
+        return len(opened.manifest.objects().difference(*(store.names(folder) for store in self.stores.distinct())))
 
     @contextlib.contextmanager
     def changing(self, opened: Opened | None) -> Iterator[None]:
@@ -451,7 +451,7 @@ class Tables(Objects):
     def _listed(self, folders: Iterable[str]) -> Listed:
         return [
             (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
-            for store in self.stores.apart()
+            for store in self.stores.distinct()
         ]
 
     def _version(self, name: str) -> str | None:
@@ -484,7 +484,7 @@ class Tables(Objects):
         require_listed(self.stores, listed(self.stores, f"tables/{tag}"), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
-        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.stored)
+        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head_etag)
         grave = self._grave(opened.manifest.table_id)
         self._memory.remember(self.seen(grave), opened.manifest.table_id, opened.head.log.count)
 
@@ -496,7 +496,7 @@ class Tables(Objects):
             raise InputError(f"table {name!r} was not put under another key")
         self._evict(name)
         folders = [*self._left(f"tables/{tag}"), f"tables/{tag}"]
-        for store in reversed(self.stores.apart()):
+        for store in reversed(self.stores.distinct()):
             for folder in folders:
                 store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{_HEAD}"])
 
@@ -542,7 +542,7 @@ class Tables(Objects):
         keep = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
         swept = 0
         with cleaning():
-            for store, names in opened.before:
+            for store, names in opened.deletable:
                 left = [name for name in names if name not in keep and not _is_note(name)]
                 store.delete(left)
                 swept += len(left)
@@ -552,7 +552,7 @@ class Tables(Objects):
         """Delete what the version `before` names and `opened` does not. Raises StoreError, unlike `sweep`."""
         names = before.objects() - opened.manifest.objects()
         try:
-            for store in self.stores.apart():
+            for store in self.stores.distinct():
                 store.delete(names)
         except StoreError as error:
             message = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"

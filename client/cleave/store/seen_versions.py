@@ -44,8 +44,8 @@ class _UnwritableError(InputError):
         super().__init__(message, hint=hint)
 
 
-class Memory:
-    """Memory of one user on one machine. Holds tags, ids and numbers, nothing of a table."""
+class SeenVersions:
+    """The newest states that one user has seen on one machine. Holds tags, ids and numbers, nothing of a table."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or state_folder() / "cleave" / "tables.json"
