@@ -32,9 +32,7 @@ from cleave.maintain.facts import Changed, Contribution, Pulled, StoredTable, Ta
 from cleave.maintain.operations import (
     alter,
     append,
-    collect,
     compact,
-    contribute,
     delete,
     derive,
     drop,
@@ -42,13 +40,12 @@ from cleave.maintain.operations import (
     ls,
     pull,
     put,
-    release,
-    revoke,
     rotate,
     show,
     update,
     verify,
 )
+from cleave.maintain.sharing import collect, contribute, release, revoke
 from cleave.share.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (

@@ -13,7 +13,7 @@ import cleave
 from cleave.ask.options import Place as PlaceOptions
 from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
-from cleave.maintain import operations
+from cleave.maintain.work import CONTINUES, Work
 from cleave.table import casts
 from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
@@ -100,9 +100,9 @@ def test_what_is_stopped_says_where_and_how_to_go_on(error: BaseException, is_sa
     said: list[str] = []
 
     def stopped() -> None:
-        with operations._noting(complete(PlaceOptions, {"say": said.append}), operations._CONTINUES) as progress:
-            progress.stage("read", 10, "rows")(10)
-            progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
+        with Work(complete(PlaceOptions, {"say": said.append}), after=CONTINUES) as work:
+            work.progress.stage("read", 10, "rows")(10)
+            work.progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
             raise error
 
     with pytest.raises(type(error)):

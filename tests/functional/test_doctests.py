@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -28,17 +29,26 @@ def beside_the_sample(key_file: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", PUBLIC + PRIVATE)
 def test_examples_of_a_module(name: str) -> None:
-    failed, _ = doctest.testmod(import_module(name), optionflags=FLAGS)
-    assert not failed
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    for each in examples(name):
+        runner.run(each)
+    assert not runner.failures
 
 
 def test_examples_are_there() -> None:
     with_examples = [name for name in PUBLIC if any(each.examples for each in examples(name))]
-    assert {"cleave", "cleave.api.ask", "cleave.api.connection"} <= set(with_examples)
+    assert {"cleave", "cleave.api.ask", "cleave.api.connection", "cleave.maintain.operations"} <= set(with_examples)
+
+
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of a decorated function where the function is defined."""
+
+    def _from_module(self, module, object):  # noqa: A002 - doctest's signature
+        return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
 
 
 def examples(name: str) -> list[doctest.DocTest]:
-    return doctest.DocTestFinder().find(import_module(name))
+    return Finder().find(import_module(name))
 
 
 def test_the_page_on_python() -> None:

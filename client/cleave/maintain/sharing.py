@@ -1,0 +1,90 @@
+"""Operations between parties: rows of contributors, and totals that are released to analysts."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from cleave.ask.config import config_folder
+from cleave.ask.opening import lazy, open_place
+from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
+from cleave.files import expanded
+from cleave.maintain.facts import Contribution
+from cleave.maintain.work import CONTINUES, Work, change, operation
+from cleave.text.quantities import counted
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Data
+    from cleave.share.releases import ReleaseFacts
+    from cleave.store.reader import Opened
+
+
+@operation(Contributing, after=CONTINUES)
+def contribute(work: Work, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
+    """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
+
+    Only its owner can read them, and takes them in with `collect`. `identity`: the file that `cleave key contributor`
+    made; else CLEAVE_IDENTITY, else ~/.config/cleave/contributor.pem. `fingerprint`: that of the public key, as its
+    owner gave it over another channel; required on first use. A call that was stopped continues when it is made again
+    with the same data. Rows that the last call added are not added again, unless `again`; a warning says so.
+    """
+    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
+
+    if options["batch"] is not None:
+        raise InputError("batches are of your own tables", hint="leave the batch's name out")
+    if options["public_key"] is None:
+        raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
+    who = Path(options["identity"] or os.environ.get(IDENTITY_VARIABLE) or config_folder() / "contributor.pem")
+    invited = read_invited(name, Path(options["public_key"]), who, options["fingerprint"])
+    unread = lazy(data, invited.schema if options["schema"] is None else options["schema"], name)
+    work.say(invited.consent)
+    with closing(open_place(options)) as stores, unread.stream() as rows:
+        contributions = Contributions(stores, invited, work.warn)
+        head, count = contributions.put(rows, work.progress, replace=options["replace"], again=options["again"])
+    return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
+
+
+@change(Place, seconds=LONGEST_TIMEOUT)
+def collect(work: Work, name: str, *contributors: str, **_: Unpack[Place]) -> Opened:
+    """Take in what `contributors` (none named: all) have put, as `cleave contributor collect` does.
+
+    Returns the table as it is then. A contributor that is refused stops no other; the first refusal is raised at the
+    end, with the contributor's name.
+    """
+    from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
+
+    done, collected = take(work.tables, name, work.progress, contributors)
+    for each in collected:
+        parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
+        work.say(f"{each.contributor.name}: {parts}")
+    return done
+
+
+@operation(Releasing)
+def release(work: Work, name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
+    """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
+
+    `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
+    the first release. `cleave.query` with `analyst` queries the release. Once rows of the table were deleted, rows that
+    are added later are not released.
+    """
+    from cleave.share import releases  # noqa: PLC0415 - as above
+
+    to = options["to"] or ()
+    words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
+    analysts = releases.read_analysts([expanded(each) for each in words])
+    return releases.release(work.tables, name, analysts, options["min_cell"])
+
+
+@operation(Place)
+def revoke(work: Work, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | None:
+    """Make a release under a new key for all analysts of a table but `analyst`, a name or a fingerprint.
+
+    None where that was done before. Releases that the analyst has copied stay readable to them.
+    """
+    from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
+
+    return take_back(work.tables, name, analyst)

@@ -1,0 +1,134 @@
+"""Operation on stored tables: a function over `Work`, its options stated once.
+
+`operation` and `change` open the store that the options name, and close it at the end.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property, wraps
+from inspect import signature
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from cleave.ask.calls import stack_level
+from cleave.ask.opening import opened
+from cleave.ask.options import Place, complete, stated
+from cleave.maintain.facts import StoredTable, stored_table
+from cleave.table.progress import Progress, bars
+from cleave_shared.errors import CleaveWarning, ServiceError
+
+if TYPE_CHECKING:
+    from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AGAIN = "run it again"
+CONTINUES = "run it again to continue from there"
+
+
+class Work:
+    """An operation under way: the tables it works on, opened when first used, and its progress.
+
+    `seconds`: time for all calls to the store if the place names none. `after`: what `say` advises if it is stopped.
+    """
+
+    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN) -> None:
+        self._place = place
+        self._seconds = seconds
+        self._after = after
+        self._opened = ExitStack()
+
+    @cached_property
+    def tables(self) -> Tables:
+        return self._opened.enter_context(opened(self._place, self._seconds))
+
+    @cached_property
+    def progress(self) -> _Noted:
+        return _Noted(self._opened.enter_context(bars(self._place["progress"])()))
+
+    def say(self, text: str) -> None:
+        """Hand a line to the caller's `say`, if there is one."""
+        if (say := self._place["say"]) is not None:
+            say(text)
+
+    def warn(self, text: str) -> None:
+        """Say a line, or warn where the caller has no `say`."""
+        if self._place["say"] is None:
+            warnings.warn(text, CleaveWarning, stacklevel=stack_level())
+        self.say(text)
+
+    def __enter__(self) -> Work:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt | ServiceError) and self.progress.stages:
+            self.say(f"stopped at {self.progress.stages[-1]}; {self._after}")
+        self._opened.__exit__(kind, error, trace)
+
+
+class _Noted:
+    """Progress that is shown, and known where the work is stopped."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self.stages: list[str] = []
+
+    def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
+        advance, place, done = self._shown.stage(name, total, unit), len(self.stages), 0
+        self.stages.append("")
+
+        def noted(amount: int) -> None:
+            nonlocal done
+            done += amount
+            self.stages[place] = f"{name}: {done:,} of {total:,} {unit}".rstrip()
+            advance(amount)
+
+        noted(0)
+        return noted
+
+
+def operation(
+    options: type, *, seconds: float | None = None, after: str = AGAIN
+) -> Callable[[Callable[Concatenate[Work, P], R]], Callable[P, R]]:
+    """Give a function its `Work`, and all keyword arguments of `options`, defaults included."""
+
+    def decorate(function: Callable[Concatenate[Work, P], R]) -> Callable[P, R]:
+        _, *own = signature(function).parameters.values()
+        names = {each.name for each in own[:-1]}
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> R:
+            named = {name: given.pop(name) for name in names & given.keys()}
+            settings = complete(options, given)
+            with Work(cast("Place", settings), seconds, after) as work:
+                return function(work, *args, **named, **settings)
+
+        call.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
+        return cast("Callable[P, R]", stated(options)(call))
+
+    return decorate
+
+
+def change(
+    options: type, *, seconds: float | None = None, after: str = AGAIN
+) -> Callable[[Callable[Concatenate[Work, P], Opened]], Callable[P, StoredTable]]:
+    """Make an operation of a function that changes a table: objects the table no longer names are deleted."""
+
+    def decorate(function: Callable[Concatenate[Work, P], Opened]) -> Callable[P, StoredTable]:
+        @wraps(function)
+        def changed(work: Work, /, *args: P.args, **given: P.kwargs) -> StoredTable:
+            done = function(work, *args, **given)
+            work.tables.sweep(done)
+            return stored_table(done.manifest)
+
+        shown = signature(function).replace(return_annotation="StoredTable")
+        changed.__signature__ = shown  # type: ignore[attr-defined]
+        return operation(options, seconds=seconds, after=after)(changed)
+
+    return decorate
