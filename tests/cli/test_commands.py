@@ -19,7 +19,6 @@ import typer
 from cleave.cli.app import create_cli
 from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
-from cleave.local.serve import Listening
 from cleave_shared import errors
 from cleave_shared.errors import (
     CheckFailed,
@@ -178,28 +177,29 @@ def test_what_breaks_after_an_interrupt_is_silent_too(cli: Cli, monkeypatch: pyt
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[Listening]:
-    """Where `cleave serve` was to listen."""
-    asked: list[Listening] = []
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Where and how `cleave serve` was to listen."""
+    given: list[dict[str, Any]] = []
 
-    def note(listening: Listening, ready: Callable[[str], None]) -> None:
-        asked.append(listening)
-        ready(f"http://{listening.host}:{listening.port}")
+    def note(host: str, port: int, ready: Callable[[str], None], **more: Any) -> None:
+        given.append({"host": host, "port": port} | more)
+        ready(f"http://{host}:{port}")
 
     monkeypatch.setattr("cleave.local.serve.serve", note)
-    return asked
+    return given
 
 
-def test_serve_passes_on_what_it_is_told(cli: Cli, served: list[Listening]) -> None:
+def test_serve_passes_on_what_it_is_told(cli: Cli, served: list[dict[str, Any]]) -> None:
     told = cli.run("serve", "--host", "127.0.0.2", "--port", "0")
     assert (told.exit_code, told.stdout, told.stderr) == (0, "", "listening on http://127.0.0.2:0\n")
     cli.run("serve", "--quiet")
     named = ("--allow-host", "a.example", "--allow-host", "b", "--cors", "https://c.example", "--store", "/a/folder")
     cli.run("serve", *named)
+    usual = {"host": "127.0.0.1", "port": 8000, "log": True, "names": (), "origins": (), "stores": []}
     assert served == [
-        Listening("127.0.0.2", 0, log=True, stores=[]),
-        Listening("127.0.0.1", 8000, log=False, stores=[]),
-        Listening("127.0.0.1", 8000, True, ["a.example", "b"], ["https://c.example"], ["file:///a/folder/"]),
+        usual | {"host": "127.0.0.2", "port": 0},
+        usual | {"log": False},
+        usual | {"names": ["a.example", "b"], "origins": ["https://c.example"], "stores": ["file:///a/folder/"]},
     ]
 
 

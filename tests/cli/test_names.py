@@ -102,8 +102,8 @@ def run(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterat
         done = cli.run("put", "patients.csv", "--table", "trial", "--by", "ward")
         assert done.exit_code == 0, done.output
 
-    monkeypatch.setattr("cleave.local.serve.serve", lambda *_: None)  # they would listen until they are stopped
-    monkeypatch.setattr("cleave.gateway.serve.serve", lambda *_: None)
+    monkeypatch.setattr("cleave.local.serve.serve", lambda *_, **__: None)  # they would listen until they are stopped
+    monkeypatch.setattr("cleave.gateway.serve.serve", lambda *_, **__: None)
     with prepared.used() as root:
         monkeypatch.chdir(root)
         cli.environment |= {"CLEAVE_KEY": "key.json", "CLEAVE_STORE": "store", "XDG_STATE_HOME": "state"}

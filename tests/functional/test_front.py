@@ -18,9 +18,9 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Scope
 
+from cleave.front.admission import ANYONE, Admission
 from cleave.front.certificates import Certificate, self_signed
-from cleave.front.http import Door, Rules, Server
-from cleave.front.places import ANYONE, Places
+from cleave.front.http import Limits, Server
 from cleave_shared import limits
 from cleave_shared.errors import InputError
 from tests.functional.processes import met
@@ -76,20 +76,17 @@ def user_of(scope: Scope) -> str | None:
 class _Server(Server):
     number: int
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
 
 @contextlib.contextmanager
 def started(
-    echo: Echo, places: Places, context: Callable[[], ssl.SSLContext | None] = lambda: None
+    echo: Echo, admission: Admission, context: Callable[[], ssl.SSLContext | None] = lambda: None
 ) -> Iterator[_Server]:
     """A server on port `number`."""
-    rules = Rules(problem, MOST, user_of, {"given.example"}.__contains__, "name it")
+    limits = {"problem": problem, "most_body": MOST, "user_of": user_of, "host_hint": "name it"}
+    limited = Limits(echo, is_name={"given.example"}.__contains__, **limits)
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         ready = threading.Event()
-        server = _Server(Door(echo, rules), listener, places, ready.set, context)
+        server = _Server(limited, listener, admission, ready.set, context)
         server.number = listener.getsockname()[1]
         thread = threading.Thread(target=server.run)
         thread.start()
@@ -105,7 +102,7 @@ def started(
 @pytest.fixture(scope="module")
 def serving() -> Iterator[tuple[int, Echo]]:
     echo = Echo()
-    with started(echo, Places(8, WAITING)) as server:
+    with started(echo, Admission(8, WAITING)) as server:
         yield server.number, echo
 
 
@@ -194,7 +191,7 @@ def test_a_caller_who_goes_slow_after_an_answer_is_let_go(port: int, monkeypatch
 
 def test_a_caller_who_takes_nothing_of_an_answer_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SERVE_ARRIVAL_SECONDS", 0.05)
-    with started(Echo(), Places(8, WAITING)) as server, contextlib.ExitStack() as stack:
+    with started(Echo(), Admission(8, WAITING)) as server, contextlib.ExitStack() as stack:
         connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.number), PATIENCE))
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(1) == b"H"
@@ -313,7 +310,7 @@ def shown(port: int) -> bytes | None:
 def test_a_renewed_certificate_is_shown_from_then_on_and_a_broken_one_never(files: tuple[Path, Path]) -> None:
     first = written(files)
     certificate = Certificate(*files)
-    with started(Echo(), Places(8, WAITING), lambda: certificate.context) as server, contextlib.ExitStack() as stack:
+    with started(Echo(), Admission(8, WAITING), lambda: certificate.context) as server, contextlib.ExitStack() as stack:
         number = server.number
         for _ in range(2 * WAITING):  # in the middle of a handshake, which they do not begin
             stack.enter_context(socket.create_connection(("127.0.0.1", number), PATIENCE))

@@ -19,7 +19,7 @@ import pytest
 from aws import many_chunks
 from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
-from cleave.local.serve import Switch
+from cleave.local.serve import Router
 from cleave.transport.base import Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
@@ -226,7 +226,7 @@ def test_the_switch_goes_by_whole_names() -> None:
 
         return application
 
-    app = Switch({"sensitive": half("sensitive"), "plain": half("plain")})
+    app = Router({"sensitive": half("sensitive"), "plain": half("plain")})
     for path in (
         "/v1/plain",
         "/v1/plain/aggregate",

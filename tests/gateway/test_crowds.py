@@ -1,4 +1,4 @@
-"""Both protocols of a gateway take places from one account: silent and greedy clients keep nobody out."""
+"""Both protocols of a gateway share one admission: silent and greedy clients keep nobody out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ import httpx
 import pymysql
 import pytest
 
+from cleave.front.admission import Admission, accept
 from cleave.front.certificates import Certificate, self_signed
-from cleave.front.http import Door
-from cleave.front.places import Places, accept
-from cleave.gateway.http import application, rules_of
+from cleave.front.http import Server
+from cleave.gateway.http import application, limited
 from cleave.gateway.mysql import Clients
-from cleave.gateway.serve import _Server
 from cleave.gateway.workers import Reply
 from cleave.share.users import read_users, write_user
 from cleave_shared import limits
@@ -57,7 +56,7 @@ class Answers:
 
 
 class Small(NamedTuple):
-    """Both listeners of a gateway in this process, with places for 6 connections of users."""
+    """Both listeners of a gateway in this process; users have 6 connections at most."""
 
     mysql: int
     http: int
@@ -83,13 +82,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
         tokens.append(token)
     workers: Any = Answers()
     clients = Clients(workers, lambda: read_users(path), Certificate(None, None))
-    door = Door(application(workers), rules_of(lambda: read_users(path), lambda _: False))
+    served = limited(application(workers), lambda: read_users(path), lambda _: False)
     with socket.create_server(("127.0.0.1", 0)) as mysql, socket.create_server(("127.0.0.1", 0)) as http:
-        places = Places(6)
-        server = _Server(door, http, places)
+        admission = Admission(6)
+        server = Server(served, http, admission, signals=False)
 
         async def serve() -> None:
-            accepting = asyncio.create_task(accept(mysql, places, clients.serve))
+            accepting = asyncio.create_task(accept(mysql, admission, clients.serve))
             await server.serve()
             accepting.cancel()
 

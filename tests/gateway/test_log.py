@@ -16,8 +16,8 @@ import pytest
 import cleave
 from cleave.gateway import workers as of_workers
 from cleave.gateway.queries import Queries
-from cleave.gateway.work import Setup
-from cleave.gateway.workers import Limits, Workers
+from cleave.gateway.work import Request, Setup
+from cleave.gateway.workers import Workers
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.share.users import User, write_user
 from cleave_shared.errors import CleaveWarning
@@ -85,14 +85,22 @@ def test_queries_wait_for_a_store_that_can_be_written(gateway: Gateway, tmp_path
     """Its interval is as good as none here, so that every record is written while the gateway runs."""
     store = shutil.copytree(gateway.folder / "store", tmp_path / "store")
     (tmp_path / "key.json").symlink_to(gateway.folder / "key.json")
-    setup = Setup({"store": store, "key": gateway.folder / "key.json"}, (), None, embedded_services, prepare_embedded)
+    setup = Setup(
+        {"store": store, "key": gateway.folder / "key.json"},
+        (),
+        None,
+        embedded_services,
+        prepare_embedded,
+        HANGS,
+        8 << 30,
+        1000,
+    )
     server = ForkServer(["cleave.gateway.work"])
-    workers = Workers(server, setup, 1, Limits(HANGS, 8 << 30, 1000))
+    workers = Workers(server, setup, 1)
     variables = {"database": "cleave", "user": "yan@%", "connection_id": 0}
 
     async def ask() -> None:
-        given = {"variables": variables, "bounds": False, "most": None}
-        await workers.ask("yan", User(rows=True), "SELECT COUNT(*) AS n FROM wards", **given)
+        await workers.ask("yan", User(rows=True), Request("SELECT COUNT(*) AS n FROM wards", (), variables, False))
 
     async def run() -> None:
         ended = asyncio.Event()
@@ -130,18 +138,17 @@ def test_a_query_that_is_stopped_while_it_reads_rows_is_recorded(
     for name in ("store", "key.json"):
         (tmp_path / name).symlink_to(gateway.folder / name)
     asking = {"store": tmp_path / "store", "key": tmp_path / "key.json"}
-    setup = Setup(asking, (), None, embedded_services, prepare_embedded)
+    setup = Setup(asking, (), None, embedded_services, prepare_embedded, HANGS, 8 << 30, 1000)
     server = ForkServer(["cleave.gateway.work"])
-    workers = Workers(server, setup, 1, Limits(HANGS, 8 << 30, 1000))
+    workers = Workers(server, setup, 1)
     variables = {"database": "cleave", "user": "xi@%", "connection_id": 0}
     made: list[Any] = []
     at_work = of_workers._AtWork
     monkeypatch.setattr(of_workers, "_AtWork", lambda: made.append(at_work()) or made[-1])
 
     async def run() -> None:
-        given = {"variables": variables, "bounds": False, "most": None}
         sql = "SELECT COUNT(*) AS n FROM visits a, visits b, visits c WHERE a.id + b.id < c.id"
-        asking = asyncio.ensure_future(workers.ask("xi", User(rows=True), sql, **given))
+        asking = asyncio.ensure_future(workers.ask("xi", User(rows=True), Request(sql, (), variables, False)))
         async with asyncio.timeout(HANGS):
             while not (made and made[-1].reads):
                 await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ import pymysql
 import pytest
 
 from cleave.gateway import work
-from cleave.gateway.work import Request, Setup
+from cleave.gateway.work import Request, Rights, Setup
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table import duck
 from cleave.table.table import Table, run_select
@@ -69,17 +69,17 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         asking = {"store": folder / "store", "key": folder / "key.json"}
-        self._setup = Setup(asking, (), None, embedded_services, prepare_embedded)
+        self._setup = Setup(asking, (), None, embedded_services, prepare_embedded, 600.0, 8 << 30, 100_000)
 
     def ask(
         self, sql: str, parameters: Sequence[Any] = (), tables: frozenset[str] | None = None, **more: Any
     ) -> tuple[Mapping[str, Any], list[list[str | None]], list[str]]:
         """The head of the answer, its rows, and the tables that were read for it."""
-        given = {"min_group": 0, "rows": True, "bounds": False, "seconds": 600.0, "most": None, "limit": 100_000}
-        request = Request(sql, tuple(parameters), tables, variables=dict(VARIABLES), **(given | more))
+        rights = Rights(tables, **({"min_group": 0, "rows": True} | more))
+        request = Request(sql, tuple(parameters), dict(VARIABLES), bounds=False)
         frames: Any = Frames()
         channel: Channel = frames
-        work.answer(channel, self._setup, request)
+        work.answer(channel, self._setup, rights, request, self._setup.seconds)
         replies = [json.loads(each) for each in frames.every]
         reads = [name for each in replies if "reads" in each for name in each["reads"]]
         head = next(each for each in replies if "said" in each)

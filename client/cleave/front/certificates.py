@@ -22,7 +22,10 @@ _MOST_BYTES = 1 << 20  # a chain has some kilobytes
 
 
 class Certificate:
-    """`context`: for the next connection. `names`: hosts that the certificate is for; "*." stands for one label."""
+    """`context`: for the next connection. `names`: hosts that the certificate is for; "*." stands for one label.
+
+    `path`: its file; None for one that was made here.
+    """
 
     context: ssl.SSLContext
     names: frozenset[str]
@@ -31,12 +34,13 @@ class Certificate:
         """Without files: a certificate for localhost, as MySQL makes one. Raises InputError."""
         if (certificate is None) != (key is None):
             raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
-        self._files = (certificate, key)
+        self.path = certificate
+        self._key = key
         self.renew()
 
     def renew(self) -> None:
         """Read the files again, for connections from now on. Raises InputError; then the old one stays in use."""
-        certificate, key = self._files
+        certificate, key = self.path, self._key
         if certificate is None or key is None:
             private, public = self_signed()
         else:

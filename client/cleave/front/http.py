@@ -1,18 +1,19 @@
 """HTTP of this machine's servers, by uvicorn and h11: what reaches an application, and when a connection ends.
 
-`Server` takes connections with places (`cleave.front.places`). `Door` checks the head of each request, counts its body,
-and takes a place for it. `Connection` ends what is silent. h11 refuses what is no HTTP (400), and a head over 64 KB
-unless it arrives at once.
+`Server` takes connections by `cleave.front.admission`. `Limits` checks the head of each request, takes the connection
+for a user, and counts the body. `Connection` ends what is silent. h11 refuses what is no HTTP (400), and a head over
+64 KB unless it arrives at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from types import FrameType
 from urllib.parse import urlsplit
 
 import h11
@@ -20,7 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cleave.front.places import Place, Places, accept
+from cleave.front.admission import Admission, Admitted, accept
 from cleave.transport.addresses import is_loopback
 from cleave_shared import limits
 
@@ -29,52 +30,54 @@ _DIGITS = 18  # of a length that can be one
 _CLOSE = {"connection": "close"}
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Limits of a server's requests.
+class Limits:
+    """Refuses requests before they reach `application`: by head, framing, Host, user, size and time of the body."""
 
-    `problem` makes an answer of status, error, hint and headers, in the server's own form. `most_body`: bytes.
-    `user_of`: whose place a request takes (`ANYONE`: any free one); None: nobody's, it stays a waiting connection.
-    `is_name`: whether a host, in lower case, is this server, besides loopback names and the address in use.
-    `host_hint`: how to let a name in.
-    """
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        problem: Callable[[int, str, str, Mapping[str, str]], ASGIApp],
+        most_body: int,
+        user_of: Callable[[Scope], str | None],
+        is_name: Callable[[str], bool],
+        host_hint: str,
+    ) -> None:
+        """`problem` makes an answer of status, error, hint and headers, in the server's own form. `most_body`: bytes.
 
-    problem: Callable[[int, str, str, Mapping[str, str]], ASGIApp]
-    most_body: int
-    user_of: Callable[[Scope], str | None]
-    is_name: Callable[[str], bool]
-    host_hint: str
-
-
-class Door:
-    """Refuses requests before they reach `application`: by Host, head, framing, place, size and time of the body."""
-
-    def __init__(self, application: ASGIApp, rules: Rules) -> None:
+        `user_of`: who takes the connection for a request (`ANYONE`: any free one); None: no user, it stays a waiting
+        one. `is_name`: whether a host, in lower case, is this server, besides loopback names and the address in use.
+        `host_hint`: how to let a name in.
+        """
         self._application = application
-        self._rules = rules
+        self._make_problem = problem
+        self._most_body = most_body
+        self._user_of = user_of
+        self._is_name = is_name
+        self._host_hint = host_hint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         if refusal := self._refusal(scope["headers"]):
             await refusal(scope, receive, send)
-        elif not knows(scope, self._rules.is_name):
-            hint = self._rules.host_hint
-            await self._problem(421, "the Host header names no host of this server", hint)(scope, receive, send)
-        elif (user := self._rules.user_of(scope)) is None:
+        elif not is_own_host(scope, self._is_name):
+            refusal = self._problem(421, "the Host header names no host of this server", self._host_hint)
+            await refusal(scope, receive, send)
+        elif (user := self._user_of(scope)) is None:
             await self._bounded(scope, receive, send)
-        elif (place := place_of(scope)).take(user):
+        elif (admitted := admitted_of(scope)).take(user):
             try:
                 await self._bounded(scope, receive, send)
             finally:
-                place.give_back(user)
+                admitted.give_back(user)
         else:
             headers = _CLOSE | {"retry-after": "1"}
             busy = self._problem(503, "too many requests are under way", "try again later", headers)
             await busy(scope, receive, send)
 
     def _problem(self, status: int, error: str, hint: str, headers: Mapping[str, str] = _CLOSE) -> ASGIApp:
-        return self._rules.problem(status, error, hint, headers)
+        return self._make_problem(status, error, hint, headers)
 
     def _refusal(self, headers: Collection[tuple[bytes, bytes]]) -> ASGIApp | None:
         named = dict(headers)
@@ -84,12 +87,12 @@ class Door:
             error = "the request has both Content-Length and Transfer-Encoding"
             return self._problem(400, error, "send one of them")
         announced = named.get(b"content-length", b"0")  # digits, says h11
-        if len(announced) > _DIGITS or int(announced) > self._rules.most_body:
+        if len(announced) > _DIGITS or int(announced) > self._most_body:
             return self._large()
         return None
 
     def _large(self) -> ASGIApp:
-        return self._problem(413, f"a body has at most {self._rules.most_body:,} bytes", "send less at once")
+        return self._problem(413, f"a body has at most {self._most_body:,} bytes", "send less at once")
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on `most_body` bytes that arrive within SERVE_ARRIVAL_SECONDS; then the request ends."""
@@ -110,7 +113,7 @@ class Door:
                 refusal = self._problem(408, error, "send it at once")
                 return {"type": "http.disconnect"}
             size += len(message.get("body", b""))
-            if size > self._rules.most_body:
+            if size > self._most_body:
                 refusal = self._large()
                 return {"type": "http.disconnect"}
             is_whole = not message.get("more_body", False)
@@ -127,7 +130,7 @@ class Door:
             await refusal(scope, receive, send)
 
 
-def knows(scope: Scope, is_name: Callable[[str], bool]) -> bool:
+def is_own_host(scope: Scope, is_name: Callable[[str], bool]) -> bool:
     """Check whether a request's one Host is a loopback name, the address that the client connected to, or a known name.
 
     A web page can point its own name at this machine (DNS rebinding); it cannot do so with an address.
@@ -142,10 +145,10 @@ def knows(scope: Scope, is_name: Callable[[str], bool]) -> bool:
     return is_loopback(name) or name == (scope.get("server") or ("",))[0] or is_name(name)
 
 
-def place_of(scope: Scope) -> Place:
-    """The place of a request's connection."""
-    place: Place = scope["state"]["place"]
-    return place
+def admitted_of(scope: Scope) -> Admitted:
+    """The connection of a request."""
+    admitted: Admitted = scope["state"]["admitted"]
+    return admitted
 
 
 class Connection(H11Protocol):
@@ -155,8 +158,8 @@ class Connection(H11Protocol):
     uvicorn's own timer runs only until the first byte after an answer.
     """
 
-    def __init__(self, place: Place, config: uvicorn.Config, server: uvicorn.Server) -> None:
-        super().__init__(config, server.server_state, {"place": place})
+    def __init__(self, admitted: Admitted, config: uvicorn.Config, server: uvicorn.Server) -> None:
+        super().__init__(config, server.server_state, {"admitted": admitted})
         self.has_ended = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._unsent = 0  # bytes, when the timer was set
@@ -205,18 +208,20 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves `application` on `listener`, whose connections have places; under TLS where there is a `context`.
+    """Serves `application` on `listener`; under TLS where there is a `context`.
 
-    `ready` is called once connections are accepted. Subclasses decide on signals.
+    `ready` is called once connections are accepted. `signals`: end on SIGINT and SIGTERM; else they are left to others.
     """
 
     def __init__(
         self,
         application: ASGIApp,
         listener: socket.socket,
-        places: Places,
+        admission: Admission,
         ready: Callable[[], None] = lambda: None,
         context: Callable[[], ssl.SSLContext | None] = lambda: None,
+        *,
+        signals: bool = True,
     ) -> None:
         config = uvicorn.Config(
             application,
@@ -232,13 +237,24 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._listener = listener
-        self._places = places
+        self._admission = admission
         self._ready = ready
         self._context = context
+        self._signals = signals
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals() if self._signals else contextlib.nullcontext():
+            yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """End on a signal: uvicorn would raise it once more. A second one does not wait for requests under way."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's signature
         self.servers = []
-        self._accepting = asyncio.create_task(accept(self._listener, self._places, self._serve_one))
+        self._accepting = asyncio.create_task(accept(self._listener, self._admission, self._serve_one))
         self.started = True
         self._ready()
 
@@ -247,10 +263,10 @@ class Server(uvicorn.Server):
         self._listener.close()
         await super().shutdown(sockets)
 
-    async def _serve_one(self, accepted: socket.socket, place: Place) -> None:
+    async def _serve_one(self, accepted: socket.socket, admitted: Admitted) -> None:
         context = self._context()
         transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            partial(Connection, place, self.config, self),
+            partial(Connection, admitted, self.config, self),
             accepted,
             ssl=context,
             ssl_handshake_timeout=limits.SERVE_ARRIVAL_SECONDS if context else None,

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cleave.front.http import Rules
+from cleave.front.http import Limits
+from cleave.gateway import work
 from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
 from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_connected
 from cleave.share.users import User, Users
@@ -62,7 +63,7 @@ class Problem(BaseModel):
 
 
 def application(workers: Workers) -> FastAPI:
-    """The whole of it behind a `Door` with `rules_of`; its description is at /openapi.json."""
+    """The whole of it, to be served behind `limited`; its description is at /openapi.json."""
     app = FastAPI(title="Cleave gateway", version=RELEASE, docs_url=None, redoc_url=None)
 
     @app.exception_handler(RequestValidationError)
@@ -88,20 +89,10 @@ def application(workers: Workers) -> FastAPI:
         },
     )
     async def query(body: Query, request: Request) -> Response:
-        name, user = request.state.user  # by `rules_of`
+        name, user = request.state.user  # by `limited`
         variables = {"database": DATABASE, "user": f"{name}@%", "connection_id": 0, "version": VERSION}
-        asking = asyncio.ensure_future(
-            workers.ask(
-                name,
-                user,
-                body.sql,
-                tuple(body.parameters),
-                variables=variables,
-                bounds=body.bounds,
-                most=None,
-                arrow=body.format == "arrow",
-            )
-        )
+        statement = work.Request(body.sql, tuple(body.parameters), variables, body.bounds, arrow=body.format == "arrow")
+        asking = asyncio.ensure_future(workers.ask(name, user, statement))
         try:
             reply = await reply_while_connected(asking, request.is_disconnected)
         except ClientGone:
@@ -130,14 +121,21 @@ class _TokenCheck:
         await application(scope, receive, send)
 
 
-def rules_of(users: Callable[[], Users], is_name: Callable[[str], bool]) -> Rules:
-    """Rules of the gateway. A query takes its user's place, and finds the user in its state."""
+def limited(application: ASGIApp, users: Callable[[], Users], is_name: Callable[[str], bool]) -> Limits:
+    """`application` with the gateway's limits. A query takes its connection for its user, who is in its state."""
 
     def user_of(scope: Scope) -> str | None:
         scope["state"]["user"] = user = _user(Headers(scope=scope), users) if _is_query(scope) else None
         return user and user[0]
 
-    return Rules(_problem, _MOST_BODY, user_of, is_name, "cleave gateway --allow-host NAME lets one in")
+    return Limits(
+        application,
+        problem=_problem,
+        most_body=_MOST_BODY,
+        user_of=user_of,
+        is_name=is_name,
+        host_hint="cleave gateway --allow-host NAME lets one in",
+    )
 
 
 def _is_query(scope: Scope) -> bool:

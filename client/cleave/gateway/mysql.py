@@ -36,8 +36,8 @@ from mysql_mimic.utils import aiterate
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
 from sqlglot import exp
 
+from cleave.front.admission import Admitted
 from cleave.front.certificates import Certificate
-from cleave.front.places import Place
 from cleave.gateway.dialect import (
     DATABASE,
     MOST_CHARACTERS,
@@ -49,6 +49,7 @@ from cleave.gateway.dialect import (
 )
 from cleave.gateway.mysql_stream import ENDS, LOGIN_SECONDS, MOST_BEFORE_LOGIN, Accounts, Password, Stream
 from cleave.gateway.mysql_values import column_of, decimals_shown, read_parameter, text_or_bytes
+from cleave.gateway.work import Request
 from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_connected
 from cleave.share.users import User, Users
 from cleave.transport.addresses import is_loopback
@@ -249,7 +250,7 @@ async def _packets(result_set: ResultSet, make: Callable[..., bytes]) -> AsyncIt
 class Statements(Session):
     """The statements of one connection. Those about the session are answered here, all others by a worker."""
 
-    def __init__(self, server: Clients, place: Place) -> None:
+    def __init__(self, server: Clients, admitted: Admitted) -> None:
         super().__init__(SessionVariables(GlobalVariables(_VARIABLES)))
         self.middlewares = [
             self._set_middleware,
@@ -259,8 +260,8 @@ class Statements(Session):
             self._rollback_middleware,
         ]
         self._server = server
-        self._place = place
-        self._holder: str | None = None  # user whose place it is
+        self._admitted = admitted
+        self._holder: str | None = None  # user who has the connection
         self._warnings: list[str] = []
         self.decimals: list[int] = []  # of the last answer's columns
         self._asking: asyncio.Future[Reply] | None = None
@@ -278,19 +279,19 @@ class Statements(Session):
         self.username = None
         self._server.logged_in.pop(id(self), None)
         if self._holder is not None:
-            self._place.give_back(self._holder)
+            self._admitted.give_back(self._holder)
             self._holder = None
 
     def enter(self, name: str, user: User) -> bool:
         """Log a user in. False where that user has too many connections."""
-        if not self._place.take(name):
+        if not self._admitted.take(name):
             return False
         self._holder = name
         self._server.logged_in[id(self)] = user
         return True
 
     async def close(self) -> None:
-        self._place.leave()  # before it would wait again
+        self._admitted.leave()  # before it would wait again
         self.leave()
         await super().close()
 
@@ -371,9 +372,7 @@ class Statements(Session):
             raise MysqlError("Access denied", ErrorCode.ACCESS_DENIED_ERROR)
         variables = dict(self.variables.list())
         limit, seconds = variables.get("sql_select_limit"), variables.get("max_execution_time")
-        question = self._server.workers.ask(
-            name,
-            user,
+        request = Request(
             sql,
             parameters,
             variables=variables
@@ -383,7 +382,7 @@ class Statements(Session):
             seconds=seconds / 1000 if seconds else None,
         )
         try:
-            reply = await self._replied(question)
+            reply = await self._replied(self._server.workers.ask(name, user, request))
         except Refused as error:
             self._warnings = []
             raise MysqlError(str(error), ErrorCode.UNKNOWN_ERROR) from None
@@ -438,10 +437,10 @@ class Clients:
         self._secret = secrets.token_bytes(32)
         self._right: set[bytes] = set()
 
-    async def serve(self, accepted: socket.socket, place: Place) -> None:
+    async def serve(self, accepted: socket.socket, admitted: Admitted) -> None:
         """Serve one connection until it ends."""
         stream = Stream(accepted)
-        session = Statements(self, place)
+        session = Statements(self, admitted)
 
         async def check(name: str, password: bytes) -> Success | Forbidden:
             async with self._checks:
@@ -453,7 +452,7 @@ class Clients:
                 return Forbidden(f"Too many connections of {name}: close some, or try again later")
             return Success(name)
 
-        plugin = Password(stream, check, self._key, needs_tls=not is_loopback(place.address))
+        plugin = Password(stream, check, self._key, needs_tls=not is_loopback(admitted.address))
         context = self._certificate.context
         client = Client(stream, session, self._control, Accounts(plugin), _CAPABILITIES, ssl=context)
         try:

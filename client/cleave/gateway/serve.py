@@ -6,18 +6,17 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from cleave.front.admission import Admission, accept
 from cleave.front.certificates import Certificate
-from cleave.front.http import Door, Server
-from cleave.front.places import Places, accept
-from cleave.gateway.http import application, rules_of
+from cleave.front.http import Server
+from cleave.gateway.http import application, limited
 from cleave.gateway.mysql import Clients
 from cleave.gateway.work import Setup
-from cleave.gateway.workers import Limits, Workers
+from cleave.gateway.workers import Workers
 from cleave.share.users import read_users
 from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_shared.errors import InputError
@@ -27,51 +26,40 @@ from cleave_shared.limits import GATEWAY_CONNECTIONS
 _STOP_SECONDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Addresses of the gateway. Port 0: any free one. `http_port` None: no HTTP.
-
-    `names`: further names of this machine that Host may hold, besides those of the certificate.
-    """
-
-    host: str
-    port: int
-    http_port: int | None
-    certificate: Path | None
-    certificate_key: Path | None
-    names: Sequence[str] = ()
-
-
 def serve(
     setup: Setup,
     environment: Mapping[str, str],
     users: Path,
-    where: Listening,
-    limits: Limits,
-    workers: int,
+    count: int,
     say: Callable[[str], None],
+    *,
+    host: str,
+    port: int,
+    http_port: int | None,
+    certificate: Certificate,
+    names: Sequence[str] = (),
 ) -> None:
-    """Answer until SIGINT or SIGTERM, and `say` where. SIGHUP has the certificate read again, or ends it as well where
-    there is none.
+    """Answer with `count` workers until SIGINT or SIGTERM, and `say` where. SIGHUP has the certificate read again, or
+    ends it as well where there is none.
 
     `environment`: of every worker. Places in it and in `setup` are whole paths, so that no worker seeks the key or the
-    memory of versions where the first one did not.
+    versions seen where the first one did not. Port 0: any free one. `http_port` None: no HTTP. `names`: further names
+    of this machine that Host may hold, besides those of the certificate.
 
     Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
     unreadable file of users.
     """
     read_users(users)
-    if where.certificate is None and not is_loopback(where.host):
+    if certificate.path is None and not is_loopback(host):
         raise InputError(
-            f"{where.host} is not this machine alone, and there is no TLS",
+            f"{host} is not this machine alone, and there is no TLS",
             hint="--tls-cert FILE --tls-key FILE, or --host 127.0.0.1",
         )
-    certificate = Certificate(where.certificate, where.certificate_key)
     logging.getLogger("mysql_mimic").setLevel(logging.CRITICAL + 1)  # it logs statements
     server = ForkServer(["cleave.gateway.work"], environment)
     server.start()
     try:
-        asyncio.run(_serve(server, setup, users, where, limits, workers, certificate, say))
+        asyncio.run(_serve(server, setup, users, count, say, host, port, http_port, certificate, names))
     finally:
         server.stop()
 
@@ -80,17 +68,19 @@ async def _serve(
     server: ForkServer,
     setup: Setup,
     users: Path,
-    where: Listening,
-    limits: Limits,
     count: int,
-    certificate: Certificate,
     say: Callable[[str], None],
+    host: str,
+    port: int,
+    http_port: int | None,
+    certificate: Certificate,
+    names: Sequence[str],
 ) -> None:
-    workers = Workers(server, setup, count, limits)
+    workers = Workers(server, setup, count)
     ended = asyncio.Event()
 
     def renew() -> None:
-        if where.certificate is None:
+        if certificate.path is None:
             ended.set()
             return
         try:
@@ -98,30 +88,33 @@ async def _serve(
         except InputError as error:
             say(f"warning: {error.message}; the certificate in use stays ({error.hint})")
         else:
-            say(f"read {where.certificate} again")
+            say(f"read {certificate.path} again")
 
     loop = asyncio.get_running_loop()
     for number, work in ((signal.SIGINT, ended.set), (signal.SIGTERM, ended.set), (signal.SIGHUP, renew)):
         loop.add_signal_handler(number, work)
-    places = Places(GATEWAY_CONNECTIONS)  # of both protocols
+    admission = Admission(GATEWAY_CONNECTIONS)  # of both protocols
     clients = Clients(workers, lambda: read_users(users), certificate)
-    listener, shown = listen(where.host, where.port), in_url(where.host)
+    listener, shown = listen(host, port), in_url(host)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(workers.close)
         stack.push_async_callback(workers.finish)
         stack.callback(listener.close)
-        http = None if where.http_port is None else stack.enter_context(listen(where.host, where.http_port))
-        accepting = asyncio.create_task(accept(listener, places, clients.serve))
+        http = None if http_port is None else stack.enter_context(listen(host, http_port))
+        accepting = asyncio.create_task(accept(listener, admission, clients.serve))
         stack.callback(accepting.cancel)
         await asyncio.to_thread(workers.begin)
         say(f"listening on mysql://{shown}:{listener.getsockname()[1]}")
         if http is not None:
-            names = frozenset(each.lower() for each in (where.host, *where.names))
-            rules = rules_of(lambda: read_users(users), lambda name: name in names or certificate.is_for(name))
-            door = Door(application(workers), rules)
-            tls = (lambda: certificate.context) if where.certificate else (lambda: None)
-            await stack.enter_async_context(_served(_Server(door, http, places, context=tls)))
-            say(f"listening on {'https' if where.certificate else 'http'}://{shown}:{where.http_port}")
+            hosts = frozenset(each.lower() for each in (host, *names))
+            served = limited(
+                application(workers),
+                lambda: read_users(users),
+                lambda name: name in hosts or certificate.is_for(name),
+            )
+            tls = (lambda: certificate.context) if certificate.path else (lambda: None)
+            await stack.enter_async_context(_served(Server(served, http, admission, context=tls, signals=False)))
+            say(f"listening on {'https' if certificate.path else 'http'}://{shown}:{http_port}")
         await workers.record_until(ended)
         for client in list(clients.clients.values()):
             client.kill()
@@ -135,11 +128,3 @@ async def _served(server: Server) -> AsyncIterator[None]:
     finally:
         server.should_exit = True
         await asyncio.wait({serving}, timeout=_STOP_SECONDS + 1)
-
-
-class _Server(Server):
-    """Leaves signals to the gateway."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import duckdb
 from mysql_mimic.constants import INFO_SCHEMA
 from sqlglot import exp
 
+from cleave.finish.result import Records
 from cleave.gateway.dialect import (
     DATABASE,
     SYSTEM,
@@ -29,6 +29,7 @@ from cleave.sql.allowed import named as require_allowed
 from cleave.sql.catalog import selects_of
 from cleave.sql.read import read_statement
 from cleave.table.duck import identifier, private
+from cleave.table.schema import Column
 from cleave.table.types import decimals_of, digits_of
 from cleave_shared.errors import QueryRefused
 
@@ -69,17 +70,7 @@ _TYPES: Final = {
 _DECIMAL: Final = ("HUGEINT", "UHUGEINT", "UBIGINT")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    """Column of a table, as system tables list it. `type`: DuckDB's."""
-
-    name: str
-    type: str
-    nullable: bool
-    kind: str
-
-
-Tables = Callable[[], Mapping[str, Sequence[ColumnFacts]]]
+Tables = Callable[[], Mapping[str, Sequence[Column]]]
 """Columns by table, read when a statement needs them."""
 
 
@@ -168,16 +159,8 @@ _LISTS["SCHEMAS"] = _LISTS["DATABASES"]
 _NOT_VARIABLES: Final = frozenset({"database", "user", "connection_id"})
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Columns, by name and DuckDB's type, and rows of texts."""
-
-    columns: list[tuple[str, str]]
-    rows: list[list[str | None]]
-
-
-def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables: Variables) -> Reply | None:
-    """Answer a statement that reads system tables alone, or none; None for any other. Raises QueryRefused."""
+def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables: Variables) -> Records | None:
+    """Answer a statement that reads system tables alone, or none, in texts; None for any other. Raises QueryRefused."""
     if _IS_SHOW.match(sql):
         if parameters:
             raise QueryRefused("SHOW takes no parameters", hint="write the value itself")
@@ -196,7 +179,7 @@ def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables:
     return _run(tree, named, tables, variables)
 
 
-def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
+def _shown(sql: str, tables: Tables, variables: Variables) -> Records | None:
     if described := _DESCRIBE.fullmatch(sql):
         names = [_unquoted(each) for each in _NAME.findall(described[1])]
         return _columns(names[-1], tables, variables)
@@ -210,7 +193,7 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
     condition = condition_of(show["where"]) if show["where"] else None
     full = "FULL" in show["full"].upper()
 
-    def listed(select: exp.Select) -> Reply:
+    def listed(select: exp.Select) -> Records:
         return _listed(select, show["like"], condition, tables, variables)
 
     match kind:
@@ -236,17 +219,21 @@ def _shown(sql: str, tables: Tables, variables: Variables) -> Reply | None:
             return _create(names[-1], tables)
         case "CREATE DATABASE" | "CREATE SCHEMA":
             created = f"CREATE DATABASE `{DATABASE}` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
-            return Reply([("Database", "VARCHAR"), ("Create Database", "VARCHAR")], [[DATABASE, created]])
+            return _texts(["Database", "Create Database"], [DATABASE, created])
         case "GRANTS":
             user = variables.get("user")
-            return Reply([(f"Grants for {user}", "VARCHAR")], [[f"GRANT SELECT ON `{DATABASE}`.* TO `{user}`"]])
+            return _texts([f"Grants for {user}"], [f"GRANT SELECT ON `{DATABASE}`.* TO `{user}`"])
         case "COUNT":
-            return Reply([("count", "BIGINT")], [["0"]])
+            return Records(("count",), ["BIGINT"], [["0"]])
     if kind in _EMPTY:
-        return Reply([(name, "VARCHAR") for name in _EMPTY[kind]], [])
+        return _texts(_EMPTY[kind])
     if kind in _LISTS:
         return listed(_select(_LISTS[kind]))
     raise QueryRefused(f"SHOW {kind} is not known", hint="SHOW TABLES, SHOW COLUMNS FROM a table")
+
+
+def _texts(names: Sequence[str], *rows: list[str]) -> Records:
+    return Records(tuple(names), ["VARCHAR"] * len(names), list(rows))
 
 
 def _select(sql: str) -> exp.Select:
@@ -263,17 +250,17 @@ def _is(column: str, value: str) -> exp.Expr:
 
 def _listed(
     select: exp.Select, like: str | None, condition: exp.Expr | None, tables: Tables, variables: Variables
-) -> Reply:
+) -> Records:
     """Rows of `select` that SHOW's condition holds for, or whose first column its LIKE matches."""
     named = system_tables(select, None) or set()
     whole = exp.select("*").from_(select.subquery("listed"))
     if condition is not None:
         whole = whole.where(condition)
-    reply = _run(whole, named, tables, variables)
+    listed = _run(whole, named, tables, variables)
     if like is None:
-        return reply
+        return listed
     pattern = _pattern(like)
-    return Reply(reply.columns, [row for row in reply.rows if pattern.fullmatch(row[0] or "")])
+    return Records(listed.names, listed.types, [row for row in listed.rows if pattern.fullmatch(row[0] or "")])
 
 
 _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -299,7 +286,7 @@ def _columns(
     full: bool = False,
     like: str | None = None,
     condition: exp.Expr | None = None,
-) -> Reply:
+) -> Records:
     if table.lower() not in map(str.lower, tables()):
         raise QueryRefused(f"there is no table {table!r}", hint="SHOW TABLES lists them")
     middle = ", collation_name AS `Collation`" if full else ""
@@ -312,7 +299,7 @@ def _columns(
     return _listed(select.where(named), like, condition, tables, variables)
 
 
-def _create(table: str, tables: Tables) -> Reply:
+def _create(table: str, tables: Tables) -> Records:
     schemas = tables()
     name = next((each for each in schemas if each.lower() == table.lower()), None)
     if name is None:
@@ -323,10 +310,10 @@ def _create(table: str, tables: Tables) -> Reply:
         for each in schemas[name]
     )
     sql = f"CREATE TABLE `{name.replace('`', '``')}` (\n{columns}\n) ENGINE=Cleave DEFAULT CHARSET=utf8mb4"
-    return Reply([("Table", "VARCHAR"), ("Create Table", "VARCHAR")], [[name, sql]])
+    return _texts(["Table", "Create Table"], [name, sql])
 
 
-def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Tables, variables: Variables) -> Reply:
+def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Tables, variables: Variables) -> Records:
     """Answer a SELECT over the system tables `named`. Raises QueryRefused for what a SELECT over tables may not have,
     and for what DuckDB refuses.
     """
@@ -353,7 +340,7 @@ def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Tables, variables:
             answer = connection.sql(statement.sql)
             texts = ", ".join(f"CAST(#{place} AS VARCHAR)" for place, _ in enumerate(answer.columns, 1))
             rows = [list(row) for row in answer.project(texts).fetchall()]
-            return Reply(list(zip(answer.columns, map(str, answer.types), strict=True)), rows)
+            return Records(tuple(answer.columns), list(map(str, answer.types)), rows)
         except duckdb.Error:  # its message may quote the statement
             raise QueryRefused(
                 "this statement over no table of yours, or over system tables, cannot be answered",
@@ -398,7 +385,7 @@ def _rows(table: str, tables: Tables, variables: Variables) -> list[dict[str, An
     return []
 
 
-def _column(each: ColumnFacts, place: int) -> dict[str, Any]:
+def _column(each: Column, place: int) -> dict[str, Any]:
     data_type, column_type = type_of(each.type)
     is_text = data_type == "varchar"
     whole = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19, "float": 12, "double": 22}
@@ -420,7 +407,7 @@ def _column(each: ColumnFacts, place: int) -> dict[str, Any]:
         "column_key": "",
         "extra": "",
         "privileges": "select",
-        "column_comment": each.kind,
+        "column_comment": str(each.kind),
         "generation_expression": "",
     }
 

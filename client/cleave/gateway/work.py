@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cleave.ask.source import Result
     from cleave.ask.stored import StoredSource
     from cleave.sql.plan import LocalPlan, QueryPlan
+    from cleave.table.schema import Column
 
 BATCH: Final = 4096  # rows of a frame
 MOST_BYTES: Final = 64 << 20  # of an answer
@@ -51,10 +52,11 @@ _YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Tables and services that all queries use. `files`: further tables, read here. `tables`: those served; None: all.
+    """Tables, services and limits that all queries share.
 
-    `embedded`, `prepare`: the services in this process, and what gets them ready; the worker looks both up by their
-    names.
+    `files`: further tables, read here. `tables`: names in lower case of those served; None: all. `embedded`, `prepare`:
+    the services in this process, and what gets them ready; the worker looks both up by their names. `seconds`,
+    `memory`, `rows`: the longest time of a query, bytes of its worker, rows of the largest answer.
     """
 
     asking: dict[str, Any]
@@ -62,34 +64,58 @@ class Setup:
     tables: frozenset[str] | None
     embedded: Embedded
     prepare: Callable[[], None]
+    seconds: float
+    memory: int
+    rows: int
+
+    @property
+    def session(self) -> Session:
+        """The session of this process; the first call opens it."""
+        if not _sessions:
+            self.prepare()  # before there is a second thread
+            others = []
+            for each in self.files:
+                file, _, schema = each.partition("=")
+                others.append(further(file, Path(schema) if schema else None))
+            asking = complete(Asking, cast("Asking", self.asking))
+            _sessions[""] = open_session(None, others, asking, self.embedded, no_bars)
+        return _sessions[""]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read."""
+
+    tables: frozenset[str] | None
+    min_group: int
+    rows: bool
+
+    def include(self, name: str) -> bool:
+        """Check whether the user may query a table."""
+        return self.tables is None or name.lower() in self.tables
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Statement of one user.
+    """Statement of a client.
 
-    `tables`: names in lower case that the user may query; None: all that are served. `rows`: whether rows may be read
-    at all. `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column
-    of them beside each inexact figure. `most`: rows that are sent; `limit`: rows that are too many.
+    `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column of them
+    beside each inexact figure. `most`: rows that are sent. `seconds`: less than all queries have.
     """
 
     sql: str
     parameters: tuple[Parameter, ...]
-    tables: frozenset[str] | None
-    min_group: int
-    rows: bool
     variables: dict[str, Any]
     bounds: bool
-    seconds: float
-    most: int | None
-    limit: int
+    most: int | None = None
     arrow: bool = False
+    seconds: float | None = None
 
 
 _sessions: dict[str, Session] = {}  # the one of this process
 
 
-def answer(channel: Channel, setup: Setup, request: Request) -> None:
+def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, seconds: float) -> None:
     """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone.
 
     Before a head that is read from stored tables comes a frame with their names, so that they are known however the
@@ -106,7 +132,8 @@ def answer(channel: Channel, setup: Setup, request: Request) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CleaveWarning)
         try:
-            head, rows, content = _answered(setup, request, begin)
+            held, warned = _answered(setup, rights, request, seconds, begin)
+            head, rows, content = _sent(held, warned, request)
         except CleaveError as error:
             done = isinstance(error, InputError | QueryRefused)  # after a time-out something may still be at work
             head = {"error": error.message, "hint": error.hint, "done": done}
@@ -128,7 +155,7 @@ def answer(channel: Channel, setup: Setup, request: Request) -> None:
 def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
     """Record queries in the audit log of each table; send back why, by table, where that failed."""
     failed = {}
-    source = _session(setup).source
+    source = setup.session.source
     for table, details in queries.items():
         try:
             cast("StoredSource", source).record(table, "queries", **details)
@@ -144,117 +171,87 @@ def _place(error: Exception) -> str:
 
 
 def _answered(
-    setup: Setup, request: Request, begin: Callable[[list[str]], None]
-) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
-    """`begin` is told the stored tables that are read, before they are."""
+    setup: Setup, rights: Rights, request: Request, seconds: float, begin: Callable[[list[str]], None]
+) -> tuple[Records, list[str]]:
+    """The answer, and warnings. `begin` is told the stored tables that are read, before they are."""
     if len(request.sql) > MOST_CHARACTERS:
         raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
     if not is_unicode(request.sql):
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
-    session = _session(setup)
-    may = _Allowed(setup, request, session)
-    reply = system.answer(request.sql, request.parameters, may.listed, request.variables)
-    if reply is not None:
-        head = {"columns": reply.columns, "warnings": [], "rows": len(reply.rows)}
-        names, types = [name for name, _ in reply.columns], [type_ for _, type_ in reply.columns]
-        if request.arrow:
-            return head, (), _arrow(Records(tuple(names), types, reply.rows))
-        return head, [_texts(row, types) for row in reply.rows[: request.most]], None
-    plan = may.plan()
+    session = setup.session
+    listed = system.answer(request.sql, request.parameters, lambda: _listed(setup, rights), request.variables)
+    if listed is not None:
+        return listed, []
+    plan = _plan(session, rights, request)
     begin(session.source.logged(plan))
-    return _sent(session.ask(plan, Options(False, request.min_group), request.seconds), request)
-
-
-def _session(setup: Setup) -> Session:
-    """The session of this process; it is opened by the first call."""
-    if not _sessions:
-        setup.prepare()  # before there is a second thread
-        others = []
-        for each in setup.files:
-            file, _, schema = each.partition("=")
-            others.append(further(file, Path(schema) if schema else None))
-        asking = complete(Asking, cast("Asking", setup.asking))
-        _sessions[""] = open_session(None, others, asking, setup.embedded, no_bars)
-    return _sessions[""]
-
-
-class _Allowed:
-    """Rights of a user, over a session."""
-
-    def __init__(self, setup: Setup, request: Request, session: Session) -> None:
-        self._setup = setup
-        self._request = request
-        self._session = session
-
-    def __contains__(self, name: str) -> bool:
-        lists = (self._setup.tables, self._request.tables)
-        return all(each is None or name.lower() in each for each in lists)
-
-    def listed(self) -> dict[str, list[system.ColumnFacts]]:
-        """Return the columns of every table that the user may query, as they are now."""
-        schemas = self._session.schemas
-        if unnamed := (self._setup.tables or frozenset()) - {each.lower() for each in schemas}:
-            for name in unnamed:
-                with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
-                    self._session.plan(f"SELECT count(*) FROM {identifier(name)}")
-            schemas = self._session.schemas
-        return {
-            name: [system.ColumnFacts(each.name, each.type, each.nullable, str(each.kind)) for each in schema.columns]
-            for name, schema in schemas.items()
-            if name in self
-        }
-
-    def plan(self) -> QueryPlan | LocalPlan:
-        """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
-
-        One with a backslash or a backtick is MySQL's in any case: MySQL's clients escape quotes within texts by the
-        one, where DuckDB would see the text end, and quote names by the other, and mean MySQL's functions.
-        """
-        sql, parameters = self._request.sql, self._request.parameters
-        refusal: QueryRefused | None = None
-        if not {"\\", "`"} & set(sql):
-            try:
-                return self._planned(read_statement(sql, parameters))
-            except QueryRefused as error:
-                refusal = error
-        tree = parsed(sql, parameters)
-        if tree is None:
-            raise refusal or QueryRefused(
-                "the statement cannot be read", hint="a backslash or a backtick makes it MySQL's"
-            )
-        if not isinstance(tree, exp.Query):
-            raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
-        try:
-            return self._planned(read_statement(translated(tree, self._request.variables)))
-        except QueryRefused as second:
-            raise (second if refusal is None or "@" in sql else refusal) from None
-
-    def _planned(self, statement: Statement) -> QueryPlan | LocalPlan:
-        names, _ = names_in(statement)
-        try:
-            for name in names:
-                if name not in self:
-                    raise QueryRefused(name)
-            return self._session.plan(statement, cloud_only=not self._request.rows)
-        except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
-            allowed = {each.lower() for each in self._session.schemas if each in self}
-            for name in names:
-                if name.lower() not in allowed:
-                    raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
-            raise
-
-
-def _sent(result: Result, request: Request) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
-    table = result.result
-    if len(table.rows) > request.limit and (request.most is None or request.most > request.limit):
+    result = session.ask(plan, Options(False, rights.min_group), seconds)
+    table, limit = result.result, setup.rows
+    if len(table.rows) > limit and (request.most is None or request.most > limit):
         raise QueryRefused(
-            f"the answer has more than {request.limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
+            f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    held = records(table, bounds=request.bounds)
+    return records(table, bounds=request.bounds), _warnings(result)
+
+
+def _listed(setup: Setup, rights: Rights) -> dict[str, Sequence[Column]]:
+    """Return the columns of every table that the user may query, as they are now."""
+    session = setup.session
+    schemas = session.schemas
+    if unnamed := (setup.tables or frozenset()) - {each.lower() for each in schemas}:
+        for name in unnamed:
+            with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
+                session.plan(f"SELECT count(*) FROM {identifier(name)}")
+        schemas = session.schemas
+    return {name: schema.columns for name, schema in schemas.items() if rights.include(name)}
+
+
+def _plan(session: Session, rights: Rights, request: Request) -> QueryPlan | LocalPlan:
+    """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
+
+    One with a backslash or a backtick is MySQL's in any case: MySQL's clients escape quotes within texts by the one,
+    where DuckDB would see the text end, and quote names by the other, and mean MySQL's functions.
+    """
+    sql, parameters = request.sql, request.parameters
+    refusal: QueryRefused | None = None
+    if not {"\\", "`"} & set(sql):
+        try:
+            return _planned(session, rights, read_statement(sql, parameters))
+        except QueryRefused as error:
+            refusal = error
+    tree = parsed(sql, parameters)
+    if tree is None:
+        raise refusal or QueryRefused("the statement cannot be read", hint="a backslash or a backtick makes it MySQL's")
+    if not isinstance(tree, exp.Query):
+        raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
+    try:
+        return _planned(session, rights, read_statement(translated(tree, request.variables)))
+    except QueryRefused as second:
+        raise (second if refusal is None or "@" in sql else refusal) from None
+
+
+def _planned(session: Session, rights: Rights, statement: Statement) -> QueryPlan | LocalPlan:
+    names, _ = names_in(statement)
+    try:
+        for name in names:
+            if not rights.include(name):
+                raise QueryRefused(name)
+        return session.plan(statement, cloud_only=not rights.rows)
+    except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
+        allowed = {each.lower() for each in session.schemas if rights.include(each)}
+        for name in names:
+            if name.lower() not in allowed:
+                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
+        raise
+
+
+def _sent(
+    held: Records, warned: list[str], request: Request
+) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
+    """Head of an answer, and its rows, or Arrow's stream of them."""
     if request.most is not None:
         held = Records(held.names, held.types, held.rows[: request.most])
     columns = list(zip(held.names, held.types, strict=True))
-    head = {"columns": columns, "warnings": _warnings(result), "rows": len(held.rows)}
+    head = {"columns": columns, "warnings": warned, "rows": len(held.rows)}
     if request.arrow:
         return head, (), _arrow(held)
     size = 0

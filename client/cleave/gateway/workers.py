@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from cleave.gateway.queries import Queries
-from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record
+from cleave.gateway.work import MOST_BYTES, Request, Rights, Setup, answer, record
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
@@ -27,15 +28,6 @@ _MOST_WAITING: Final = 64  # questions of one user
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
 _MOST_RECORDING: Final = 30.0  # seconds for one record of each table
 _HEALTH_SECONDS: Final = 10.0  # for a worker to say that it has the key and a way to the store
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one query: seconds, bytes of its worker, rows of its answer."""
-
-    seconds: float
-    memory: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +48,7 @@ class Refused(Exception):  # noqa: N818 - named for what happened
 class Workers:
     """Pool of `count` processes; a user gets all but one of them at most."""
 
-    def __init__(self, server: ForkServer, setup: Setup, count: int, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, server: ForkServer, setup: Setup, count: int) -> None:
         self._setup = setup
         self._crew = Crew(server.fork, count)
         self._threads = ThreadPoolExecutor(count + 1, "question")
@@ -92,19 +83,9 @@ class Workers:
                 return "failed"
         return "ok"
 
-    async def ask(self, name: str, user: User, sql: str, parameters: tuple[Any, ...] = (), **more: Any) -> Reply:
+    async def ask(self, name: str, user: User, request: Request) -> Reply:
         """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
-        seconds = min(self.limits.seconds, more.pop("seconds", None) or self.limits.seconds)
-        request = Request(
-            sql=sql,
-            parameters=parameters,
-            tables=None if user.tables is None else frozenset(map(str.lower, user.tables)),
-            min_group=user.min_group,
-            rows=user.rows,
-            seconds=seconds,
-            limit=self.limits.rows,
-            **more,
-        )
+        seconds = min(self._setup.seconds, request.seconds or self._setup.seconds)
         if self._waiting[name] >= _MOST_WAITING:
             raise Refused("too many of your queries are waiting; try again later")
         self._waiting[name] += 1
@@ -116,7 +97,8 @@ class Workers:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
                     time.reschedule(None)  # from here on the worker has a deadline of its own
-                    reply = await self._answered(request, at_work)
+                    work = partial(self._work, self._rights(user), request, seconds, at_work)
+                    reply = await self._answered(work, at_work)
                     count = reply.count
                     return reply
         except TimeoutError:
@@ -125,8 +107,13 @@ class Workers:
             self._waiting[name] -= 1
             self._queries.add(at_work.reads, name, count)
 
-    async def _answered(self, request: Request, at_work: _AtWork) -> Reply:
-        future = asyncio.get_running_loop().run_in_executor(self._threads, self._work, request, at_work)
+    def _rights(self, user: User) -> Rights:
+        served, allowed = self._setup.tables, user.tables
+        tables = served if allowed is None else frozenset(map(str.lower, allowed))
+        return Rights(tables if served is None or tables is None else tables & served, user.min_group, user.rows)
+
+    async def _answered(self, work: Callable[[], Reply], at_work: _AtWork) -> Reply:
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -135,16 +122,16 @@ class Workers:
             future.exception()
             raise
 
-    def _work(self, request: Request, at_work: _AtWork) -> Reply:
-        seconds = request.seconds + _GRACE_SECONDS
+    def _work(self, rights: Rights, request: Request, seconds: float, at_work: _AtWork) -> Reply:
+        most = seconds + _GRACE_SECONDS
         try:
             with self._crew.worker() as child, at_work.with_child(child):
-                bounds = Bounds(seconds=seconds, memory=self.limits.memory)
-                child.call(answer, (self._setup, request), bounds, lasting=True)
-                reply = _received(child, seconds, at_work, arrow=request.arrow)
+                bounds = Bounds(seconds=most, memory=self._setup.memory)
+                child.call(answer, (self._setup, rights, request, seconds), bounds, lasting=True)
+                reply = _received(child, most, at_work, arrow=request.arrow)
         except ProcessDied as error:
             if error.late:
-                raise Refused(f"the query took longer than the {request.seconds:g} s it is given") from None
+                raise Refused(f"the query took longer than the {seconds:g} s it is given") from None
             raise Refused("the query needs more memory than it may use, or was stopped") from None
         except CleaveError as error:
             raise Refused(error.message) from None
@@ -186,7 +173,7 @@ class Workers:
         """Have a worker record `details`, for each table within `seconds`. One without a session opens it before."""
         seconds *= 1 + len(details)
         with self._crew.worker() as child:
-            child.call(record, (self._setup, details), Bounds(seconds, memory=self.limits.memory), lasting=True)
+            child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
             (content,) = child.receive(seconds, _MOST_FRAME)
         return dict(json.loads(content))
 

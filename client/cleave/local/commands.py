@@ -60,8 +60,8 @@ def serve(
                 "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
             )
 
-    log = not ctx.obj.quiet
-    server.serve(server.Listening(host, port, log, allow_host or (), cors or (), stores), ready)
+    more = {"names": allow_host or (), "origins": cors or (), "stores": stores}
+    server.serve(host, port, ready, log=not ctx.obj.quiet, **more)
 
 
 def gateway(
@@ -124,13 +124,22 @@ def gateway(
     memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers
     seconds = answering["timeout"] or 60.0
     with extra("gateway", "connections of BI tools"):
-        from cleave.gateway.serve import Listening, serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
+        from cleave.front.certificates import Certificate  # noqa: PLC0415
+        from cleave.gateway.serve import serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
         from cleave.gateway.work import Setup  # noqa: PLC0415
-        from cleave.gateway.workers import Limits  # noqa: PLC0415
 
     asking |= {"memory": memory, "timeout": seconds}
-    setup = Setup(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare)
-    limits = Limits(seconds, memory + _FIXED_MEMORY, most_rows)
-    where = Listening(host, port, http_port, tls_cert, tls_key, allow_host or ())
-    files = users_file(users).absolute()
-    serve(setup, environment(), files, where, limits, workers, console.say)
+    setup = Setup(
+        *(asking, tuple(answering["others"] or ()), served, ctx.obj.embedded, ctx.obj.prepare),
+        seconds=seconds,
+        memory=memory + _FIXED_MEMORY,
+        rows=most_rows,
+    )
+    serve(
+        *(setup, environment(), users_file(users).absolute(), workers, console.say),
+        host=host,
+        port=port,
+        http_port=http_port,
+        certificate=Certificate(tls_cert, tls_key),
+        names=allow_host or (),
+    )

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from types import FrameType
 from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cleave.front.http import Door, Rules, Server, place_of
-from cleave.front.places import ANYONE, Places
+from cleave.front.admission import ANYONE, Admission
+from cleave.front.http import Limits, Server, admitted_of
 from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_services import links
 from cleave_services.log import log_to_stderr
@@ -39,53 +37,49 @@ from cleave_shared.errors import ServiceError
 from cleave_shared.version import VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Address and settings of `cleave serve`. `log`: write a line for each request.
-
-    `names`: further names of this machine that Host may hold; `origins`: web origins that may read answers; `stores`:
-    URLs of the folders in which services may read stored tables.
-    """
-
-    host: str
-    port: int
-    log: bool
-    names: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    stores: Sequence[str] = ()
-
-
-def serve(listening: Listening, ready: Callable[[str], None]) -> None:
+def serve(
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    *,
+    log: bool,
+    names: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    stores: Sequence[str] = (),
+) -> None:
     """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
+
+    `log`: write a line for each request. `names`: further names of this machine that Host may hold. `origins`: web
+    origins that may read answers. `stores`: URLs of the folders in which services may read stored tables.
 
     Raises InputError for an address that cannot be listened on.
     """
     sensitive.prepare()  # the processes that fork children start while there is no thread and no listener yet
     workers.prepare(once=True)
     plain.prepare()
-    links.allow(listening.stores)
-    if listening.log:
+    links.allow(stores)
+    if log:
         log_to_stderr()
     from cleave_services.plain.app import app as plain_app  # noqa: PLC0415 - FastAPI, which the children go without
     from cleave_services.sensitive.app import app as sensitive_app  # noqa: PLC0415
 
     services = {"sensitive": sensitive_app, "plain": plain_app}
-    listener, shown = listen(listening.host, listening.port), in_url(listening.host)
-    names = frozenset(each.lower() for each in (listening.host, *listening.names))
-    rules = Rules(
-        problem,
-        max(limits.MAX_BODY_BYTES, limits.MAX_JSON_BYTES),
-        _user_of,
-        names.__contains__,
-        "cleave serve --allow-host NAME lets one in",
+    listener, shown = listen(host, port), in_url(host)
+    hosts = frozenset(each.lower() for each in (host, *names))
+    application: ASGIApp = Limits(
+        Pages(Router(services), services),
+        problem=problem,
+        most_body=max(limits.MAX_BODY_BYTES, limits.MAX_JSON_BYTES),
+        user_of=_user_of,
+        is_name=hosts.__contains__,
+        host_hint="cleave serve --allow-host NAME lets one in",
     )
-    application: ASGIApp = Door(Pages(Switch(services), services), rules)
-    if listening.origins:
+    if origins:
         application = CORSMiddleware(
-            application, allow_origins=listening.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+            application, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"]
         )
     url = f"http://{shown}:{listener.getsockname()[1]}"
-    server = _Server(application, listener, Places(limits.SERVE_REQUESTS), lambda: ready(url))
+    server = Server(application, listener, Admission(limits.SERVE_REQUESTS), lambda: ready(url))
     try:
         server.run()
     finally:
@@ -94,7 +88,7 @@ def serve(listening: Listening, ready: Callable[[str], None]) -> None:
         raise ServiceError(f"nothing could be served at {shown}")
 
 
-class Switch:
+class Router:
     """Hands each request to the service that its path names; any other to the first, which answers 404.
 
     Without the request's Origin: a service lets any web page read its answers, this server does not.
@@ -114,16 +108,8 @@ class Switch:
         await self._services[name or next(iter(self._services))](scope, receive, send)
 
 
-class _Server(Server):
-    """Ends on a signal: uvicorn's own server would raise the signal once more."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
-        self.force_exit = self.should_exit  # a second signal does not wait for requests under way
-        self.should_exit = True
-
-
 def _user_of(scope: Scope) -> str:
-    address = place_of(scope).address
+    address = admitted_of(scope).address
     return ANYONE if is_loopback(address) else address
 
 

@@ -1,4 +1,4 @@
-"""Places of connections: whoever comes in crowds leaves room for others."""
+"""Admission of connections: whoever comes in crowds leaves room for others."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import random
 
 import pytest
 
-from cleave.front.places import ANYONE, Place, Places
+from cleave.front.admission import ANYONE, Admission, Admitted
 
 
 class Crowd:
     """Connections; `closed` are those that were asked to end, in order."""
 
     def __init__(self, most: int, waiting: int) -> None:
-        self.places = Places(most, waiting)
-        self.closed: list[Place] = []
+        self.admission = Admission(most, waiting)
+        self.closed: list[Admitted] = []
 
-    def enter(self, address: str = "192.0.2.1") -> Place:
-        place = self.places.enter(address, lambda: self.closed.append(place))
-        return place
+    def enter(self, address: str = "192.0.2.1") -> Admitted:
+        admitted = self.admission.enter(address, lambda: self.closed.append(admitted))
+        return admitted
 
     def taken(self, user: str) -> int:
         """Enter and take, until one is refused."""
@@ -81,7 +81,7 @@ def test_users_connections_are_not_closed_for_silent_ones() -> None:
     assert not {*mine} & {*crowd.closed}
 
 
-def test_work_that_outlives_its_connection_keeps_its_place() -> None:
+def test_work_that_outlives_its_connection_keeps_its_user() -> None:
     crowd = Crowd(1, 10)
     first = crowd.enter()
     assert first.take(ANYONE)
@@ -94,39 +94,39 @@ def test_work_that_outlives_its_connection_keeps_its_place() -> None:
 def test_a_request_may_come_before_the_end_of_the_last() -> None:
     """uvicorn starts the next of a connection once an answer is sent, and not once its application has returned."""
     crowd = Crowd(4, 1)
-    place = crowd.enter()
-    assert place.take("a")
-    assert place.take("b")
-    place.give_back("a")
+    connection = crowd.enter()
+    assert connection.take("a")
+    assert connection.take("b")
+    connection.give_back("a")
     crowd.enter()
     crowd.enter()
-    assert place not in crowd.closed
-    place.give_back("b")
+    assert connection not in crowd.closed
+    connection.give_back("b")
     assert crowd.taken(ANYONE) == 4
 
 
-def test_no_place_is_lost_or_given_twice() -> None:
+def test_no_connection_is_lost_or_given_twice() -> None:
     source, crowd = random.Random(5), Crowd(9, 7)
-    there: list[Place] = []
-    mine: dict[Place, str] = {}
+    there: list[Admitted] = []
+    mine: dict[Admitted, str] = {}
     for _ in range(5_000):
-        place = (
+        connection = (
             source.choice(there) if there and source.random() < 0.7 else crowd.enter(f"192.0.2.{source.randrange(4)}")
         )
-        if place not in there:
-            there.append(place)
-        if place in mine and source.random() < 0.5:
-            place.give_back(mine.pop(place))
-        elif place not in mine and place not in crowd.closed and source.random() < 0.7:
+        if connection not in there:
+            there.append(connection)
+        if connection in mine and source.random() < 0.5:
+            connection.give_back(mine.pop(connection))
+        elif connection not in mine and connection not in crowd.closed and source.random() < 0.7:
             user = source.choice("abc")
             held, free = list(mine.values()).count(user), 9 - len(mine)
-            assert place.take(user) == (held < free)
-            mine |= {place: user} if held < free else {}
+            assert connection.take(user) == (held < free)
+            mine |= {connection: user} if held < free else {}
         else:
-            place.leave()
-            if place in mine:
-                place.give_back(mine.pop(place))
-        for each in {*there} & {*crowd.closed} - mine.keys() | {place} - mine.keys():
+            connection.leave()
+            if connection in mine:
+                connection.give_back(mine.pop(connection))
+        for each in {*there} & {*crowd.closed} - mine.keys() | {connection} - mine.keys():
             each.leave()
             there.remove(each)
         assert len(there) - len(mine) <= 7

@@ -1,13 +1,13 @@
-"""Places of a server's connections, of all its protocols: who may have how many.
+"""Admission of a server's connections, of all its protocols: how many wait, and how many each user may have.
 
 A connection waits until it is a user's. Over HTTP it is the user's for the time of a request, then it waits again.
 
-Waiting connections have places of their own, so that users' connections never keep a log-in out. A new one always gets
-a place: if there is none, the connection is closed that has waited longest, of the address with most of them. So
-silent connections push each other out.
+Waiting connections have a limit of their own, so that users' connections never keep a log-in out. A new one always
+waits: beyond the limit the connection is closed that has waited longest, of the address with most of them. So silent
+connections push each other out.
 
-A user gets another place while fewer than the free ones are that user's. One user gets half of all at most, each of
-two a third, and the next one still finds some (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+A user gets another connection while that user has fewer than are free. One user gets half of all at most, each of two
+a third, and the next one still finds some (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 Networking 6, 1998).
 """
 
@@ -22,39 +22,39 @@ from collections.abc import Awaitable, Callable
 
 from cleave_shared import limits
 
-ANYONE = ""  # no user in particular: takes any place that is free
+ANYONE = ""  # no user in particular: takes any free connection
 _PAUSE_SECONDS = 0.5  # after a connection that could not be taken
 
 
-class Places:
-    """`most`: of users, all together."""
+class Admission:
+    """`most`: connections of users, all together."""
 
     def __init__(self, most: int, waiting: int | None = None) -> None:
         self._most = most
         self._most_waiting = limits.WAITING_CONNECTIONS if waiting is None else waiting
-        self._waiting: dict[Place, None] = {}  # the longest first
+        self._waiting: dict[Admitted, None] = {}  # the longest first
         self._users: Counter[str] = Counter()
 
-    def enter(self, address: str, close: Callable[[], object]) -> Place:
+    def enter(self, address: str, close: Callable[[], object]) -> Admitted:
         """A new connection from `address`. `close` ends it, at once or soon."""
-        place = Place(self, address, close)
-        self.wait(place)
-        return place
+        admitted = Admitted(self, address, close)
+        self.wait(admitted)
+        return admitted
 
-    def wait(self, place: Place) -> None:
-        self._waiting[place] = None
+    def wait(self, admitted: Admitted) -> None:
+        self._waiting[admitted] = None
         if len(self._waiting) > self._most_waiting:
             counts = Counter(each.network for each in self._waiting)
             longest = max(self._waiting, key=lambda each: counts[each.network])  # the first of equals
             del self._waiting[longest]
             longest.close()
 
-    def take(self, place: Place, user: str) -> bool:
-        """Make a place `user`'s. False where that user has as many as are free."""
+    def take(self, admitted: Admitted, user: str) -> bool:
+        """Make a connection `user`'s. False where that user has as many as are free."""
         mine = 0 if user == ANYONE else self._users[user]
         if mine >= self._most - self._users.total():
             return False
-        self._waiting.pop(place, None)
+        self._waiting.pop(admitted, None)
         self._users[user] += 1
         return True
 
@@ -63,47 +63,47 @@ class Places:
         if not self._users[user]:
             del self._users[user]
 
-    def leave(self, place: Place) -> None:
-        self._waiting.pop(place, None)
+    def leave(self, admitted: Admitted) -> None:
+        self._waiting.pop(admitted, None)
 
 
-class Place:
-    """Place of one connection."""
+class Admitted:
+    """One connection that was taken."""
 
-    def __init__(self, places: Places, address: str, close: Callable[[], object]) -> None:
+    def __init__(self, admission: Admission, address: str, close: Callable[[], object]) -> None:
         self.address = address
         self.network = _network(address)
         self.close = close
-        self._places = places
+        self._admission = admission
         self._uses = 0
         self._has_left = False
 
     def take(self, user: str) -> bool:
-        """Check whether `user` may have it, until `give_back`. A request may take it before the last gave it back."""
-        if not self._places.take(self, user):
+        """Make it `user`'s until `give_back`, if it may be. A request may take it before the last gave it back."""
+        if not self._admission.take(self, user):
             return False
         self._uses += 1
         return True
 
     def give_back(self, user: str) -> None:
         """End what `take` began, and wait again."""
-        self._places.give_back(user)
+        self._admission.give_back(user)
         self._uses -= 1
         if not self._uses and not self._has_left:
-            self._places.wait(self)
+            self._admission.wait(self)
 
     def leave(self) -> None:
         """The connection has ended. A request that goes on is the user's until it is given back."""
         self._has_left = True
-        self._places.leave(self)
+        self._admission.leave(self)
 
 
 async def accept(
-    listener: socket.socket, places: Places, serve: Callable[[socket.socket, Place], Awaitable[None]]
+    listener: socket.socket, admission: Admission, serve: Callable[[socket.socket, Admitted], Awaitable[None]]
 ) -> None:
-    """Take connections until cancelled, each with its place. `serve` lives as long as its connection and closes it.
+    """Take connections until cancelled. `serve` lives as long as its connection and closes it.
 
-    It is cancelled where the place is needed.
+    It is cancelled where a new connection needs its place.
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
@@ -112,13 +112,13 @@ async def accept(
     async def take(accepted: socket.socket, address: str) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is one
-        place = places.enter(address, task.cancel)
+        admitted = admission.enter(address, task.cancel)
         try:
-            await serve(accepted, place)
+            await serve(accepted, admitted)
         except Exception:  # noqa: BLE001, S110 - a client's bytes end its connection, nothing else
             pass
         finally:
-            place.leave()
+            admitted.leave()
 
     while True:
         try:
