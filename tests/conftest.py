@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import loaders, session
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from aws.serving import served
@@ -169,6 +170,14 @@ def schemas_read_once() -> Iterator[None]:
     """A stored table's schema takes 5 ms to read from its TOML; nothing can change one that was read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schemas, "read_stored_schema", cache(schemas.read_stored_schema))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def descriptions_of_aws_read_once() -> Iterator[None]:
+    """What S3 and its endpoints are takes botocore 40 ms to read, for each of its sessions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", cache(loaders.create_loader))
         yield
 
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pytest
+from typer import Typer, testing
 from typer.testing import CliRunner, Result
 
 from cleave.cli.app import create_cli
+from cleave.cli.group import ANYWHERE
 from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
 from cleave.transport.base import Transport
+
+# A command and what reads its options take 10 ms to make, which is most of what an error costs.
+testing._get_command = lru_cache(testing._get_command)  # type: ignore[attr-defined]
+
+
+@lru_cache
+def _app(embedded: Callable[[], Transport], first: str) -> Typer:
+    return create_cli(embedded, words=[first], more=(serve, gateway))
 
 
 @dataclass
@@ -23,7 +34,7 @@ class Cli:
 
     def run(self, *arguments: object, typed: str | None = None) -> Result:
         words = [str(argument) for argument in arguments]
-        app = create_cli(self.embedded, words=words, more=(serve, gateway))
+        app = _app(self.embedded, next((word for word in words if word not in ANYWHERE), ""))
         return CliRunner().invoke(app, words, input=typed, env=self.environment, prog_name="cleave")
 
     def fails(self, code: int, *arguments: object) -> str:
