@@ -14,7 +14,7 @@ from cleave.ask.options import Place as PlaceOptions
 from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
 from cleave.maintain.work import CONTINUES, Work
-from cleave.table import casts
+from cleave.table.csv_reading import CsvReading
 from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
@@ -255,7 +255,7 @@ def test_a_file_of_which_no_row_is_read_is_refused_and_replaces_nothing(
     place.stored()
     file, said = place.root / "patients.csv", "patients.csv, line 2: is read as no row, nor is any line after it"
     sql = "SELECT COUNT(*) FROM patients"
-    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    monkeypatch.setattr(CsvReading, "rows", nothing_read)
     for words in (
         ("query", file, sql),
         ("query", "trial", "SELECT COUNT(*) FROM trial, patients", "--with", file, "--store", place.store),

@@ -24,7 +24,7 @@ from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
 from cleave.store.seen_versions import SeenVersions
 from cleave.sums.stored import Stored
-from cleave.table import casts
+from cleave.table.csv_reading import CsvReading
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, Kind, load_schema
 from cleave.table.stream import open_stream, open_table
@@ -293,7 +293,7 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
 
 
 def test_a_file_of_which_no_row_is_read_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    monkeypatch.setattr(CsvReading, "rows", nothing_read)
     (path := world.root / "x.csv").write_text(HEADER + NORTH)
     contributions = world.contributions("north")
     with open_stream([path], world.schema) as stream, pytest.raises(InputError, match="line 2: is read as no row"):

@@ -8,12 +8,13 @@ import io
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from cleave.propose.propose import propose
-from cleave.table import casts
+from cleave.table.csv_reading import CsvReading
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.stream import open_stream, open_table
 from cleave_shared.errors import InputError
@@ -94,10 +95,43 @@ def test_the_line_of_a_mistake_counts_those_of_the_header(tmp_path: Path) -> Non
         open_table([tmp_path / "t.csv"], Schema(columns, CsvDialect()))
 
 
+@pytest.mark.parametrize("start", range(0, 200 * FACTOR, 50))
+def test_the_line_of_one_mistake_among_fields_of_several_lines(tmp_path: Path, start: int) -> None:
+    """Blanks between a quote and the delimiter, which Python's strict reader refuses, were taken for the mistake."""
+    for seed in range(start, start + 50):
+        chance = random.Random(seed)
+        end, encoding, skip = chance.choice(BREAKS), chance.choice(ENCODINGS), chance.choice((0, 2))
+        header, stated = chance.choice((("n,b,c", "c"), (f'n,b,"c{end}"', "c"), (f'{end}n,b,"c{end}d"', f"c{end}d")))
+        fields = ["1", "", '"x\ny"', '"x\r\ny"', '"\r"', '"a ""q"" b"', '"z" ', " k", f'"{end}{end}"']
+        lines = [header, *(f"7,{chance.choice(fields)},{chance.choice(fields)}" for _ in range(chance.randint(1, 50)))]
+        mistake = chance.choice(list(MISTAKES))
+        number = len(lines) - 1 if mistake == UNCLOSED else chance.randrange(1, len(lines))
+        lines[number] = mistake + chance.choice(("", end, end * 2))
+        before = f"#{end}" * skip + "".join(each + end for each in lines[:number])
+        content = (before + end.join(lines[number:])).encode(encoding)
+        (tmp_path / "t.csv").write_bytes(gzip.compress(content) if chance.random() < 0.3 else content)
+        line = len(before.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+        texts = [Column(name, Kind.PLAIN, "VARCHAR") for name in ("b", stated)]
+        columns = (Column("n", Kind.PLAIN, "BIGINT", upper=Decimal(100)), *texts)
+        with pytest.raises(InputError) as caught:
+            read(tmp_path / "t.csv", Schema(columns, CsvDialect(encoding=encoding, skip=skip)))
+        assert f"t.csv, line {line}{MISTAKES[mistake]}" in caught.value.message, (seed, caught.value.message, content)
+
+
+MISTAKES = {
+    "4711,5,6": ", column 'n': the value is above upper",
+    "x4711,5,6": ", column 'n': is not a number",
+    "4711,5": ": has 2 fields, the first record has 3",
+    "4711,5,6,,9": ": has 5 fields, the first record has 3",
+    '4711,"5"x,6': ": a quoted field that begins here",
+    (UNCLOSED := '4711,"5,6'): ": a quoted field that begins here",
+}
+
+
 @contextmanager
-def nothing_read(source: object, dialect: CsvDialect, width: int) -> Iterator[str]:
+def nothing_read(reading: CsvReading) -> Iterator[str]:
     """A reader of CSV that finds no row."""
-    yield f"(SELECT {', '.join(f'NULL::VARCHAR AS c{place}' for place in range(width))} LIMIT 0)"
+    yield f"(SELECT {', '.join(f'NULL::VARCHAR AS c{place}' for place in range(len(reading.casts)))} LIMIT 0)"
 
 
 COLUMNS = (Column("a", Kind.PLAIN, "VARCHAR"), Column("b", Kind.PLAIN, "VARCHAR"))
@@ -123,7 +157,7 @@ def test_rows_of_which_none_is_read_are_an_error(
     path.write_bytes((gzip.compress if packed else bytes)(content.encode(dialect.encoding)))
     names = ("a", "b") if dialect.header else ("column0", "column1")
     schema = Schema(tuple(Column(name, Kind.PLAIN, "VARCHAR") for name in names), dialect)
-    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    monkeypatch.setattr(CsvReading, "rows", nothing_read)
     with pytest.raises(InputError, match=rf"{path.name}, line {line}: is read as no row, nor is any line after it"):
         open_table([path], schema)
     with open_stream([path], schema) as stream, pytest.raises(InputError, match=f"line {line}: is read as no row"):
@@ -133,5 +167,5 @@ def test_rows_of_which_none_is_read_are_an_error(
 @pytest.mark.parametrize("content", ["a,b", "a,b\n", "a,b\r\n\r\n", "\ufeffa,b\r\r", '"a","b"\n \n\t\n'])
 def test_a_header_alone_is_a_table_without_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     (tmp_path / "t.csv").write_text(content, newline="")
-    monkeypatch.setattr(casts, "duckdb_source", nothing_read)
+    monkeypatch.setattr(CsvReading, "rows", nothing_read)
     assert read(tmp_path / "t.csv", Schema(COLUMNS, CsvDialect())) == []

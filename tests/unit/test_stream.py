@@ -15,8 +15,8 @@ import pytest
 
 from cleave.table import stream as stream_module
 from cleave.table.batches import batches
-from cleave.table.casts import TooLargeError
 from cleave.table.duck import connect_reading, identifier, private
+from cleave.table.faults import TooLargeError
 from cleave.table.inputs import Frame
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import Extent, Stream, open_stream, open_table, stream_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import re
 from dataclasses import replace
@@ -161,6 +162,82 @@ REFUSES: dict[str, tuple[str | bytes, Schema, str, str]] = {
     "too many fields": (f"a,b\n1,{C}\n\n2,{C},3\n", schema(AB), "t.csv, line 4:", "has 3 fields"),
     "quote never closed": (f'a,b\n1,x\n2,"{C}\n3,y\n', schema(AB), "t.csv, line 3:", "not closed"),
     "text after the closing quote": (f'a,b\n1,"{C}" {C}\n', schema(AB), "t.csv, line 2:", "quote"),
+    "quoted line ends before a short record": (
+        f'\ufeffa,b\r\n"1\r\n\n2",{C}\r\n\r\n{C}\r\n',
+        schema(AB, Kind.LOCAL),
+        "t.csv, line 6:",
+        "has 1 field, the first record has 2",
+    ),
+    "a header of several lines before a long record": (
+        gzip.compress(f'"a","b\n",x\n1,{C},3\n"1\n",2,3,4,5,{C}\n'.encode()),
+        schema({"a": "VARCHAR", "b": "VARCHAR", "x": "VARCHAR"}),
+        "t.csv, line 4:",
+        "has 6 fields, the first record has 3",
+    ),
+    "lines skipped before a short record of UTF-16": (
+        f"#\n#\na,b\n1,x\n{C}\n".encode("utf-16"),
+        schema(AB, skip=2, encoding="utf-16"),
+        "t.csv, line 5:",
+        "has 1 field",
+    ),
+    "header of another width": (
+        f"a,b\n1,{C},3\n",
+        schema(AB),
+        "t.csv, line 2:",
+        "has 3 fields, the first record has 2",
+    ),
+    "no header, records of two widths": (
+        f"1,{C}\n{C}\n",
+        schema({"column0": "VARCHAR", "column1": "VARCHAR"}, header=False),
+        "t.csv, line 2:",
+        "has 1 field, the first record has 2",
+    ),
+    "quote never closed after quoted line ends": (
+        f'a,b\n1,"x\n\ny"\n2,"{C}\n\n3,y\n',
+        schema(AB),
+        "t.csv, line 5:",
+        "not closed",
+    ),
+    "quote never closed on the last line": (f'a,b\n1,{C}\n2,"', schema(AB), "t.csv, line 3:", "not closed"),
+    "quote never closed before 40 MB": (
+        f'a,b\n1,x\n2,"{C}\n' + "3,y\n" * 10_000_000,
+        schema(AB),
+        "t.csv, line 3:",
+        "longer than 8 MB",
+    ),
+    "text after the closing quote, after blanks there": (
+        f'a,b\n"1" ,x\n2,"{C}" {C}\n',
+        schema(AB),
+        "t.csv, line 3:",
+        "quote",
+    ),
+    "short record after blanks behind a quote": (f'a,b\n"1" ,x\n{C}\n', schema(AB), "t.csv, line 3:", "has 1 field"),
+    "text for a number after blanks behind a quote": (
+        f'a,n\n"x" ,1\nx,{C}\n',
+        schema(N),
+        "t.csv, line 3, column 'n':",
+        "not a number",
+    ),
+    "text for a number after NUL": (f"a,n\nx\0,1\nx,{C}\n", schema(N), "t.csv, line 3, column 'n':", "not a number"),
+    "a field of NUL for a number": ("a,n\nx,1\nx,\0\n", schema(N), "t.csv, line 3, column 'n':", "not a number"),
+    "not UTF-8 before a short record": (
+        b"a,b\n1,x\n2,\xe9" + C.encode() + b"\n3\n",
+        schema(AB),
+        "t.csv, line 3:",
+        "is not utf-8 text",
+    ),
+    "mixed line ends, the last field quoted": (
+        f'a,b\n1,"{C}"\n2,"{C}"\r\n3,"4"\n',
+        schema(AB),
+        "t.csv, line 3:",
+        "ends in CR LF, the lines before it in LF",
+    ),
+    "mixed line ends after quoted ones": (
+        f'a,b\r1,"\n\r\n{C}"\r2,{C}\n3,4\r',
+        schema(AB),
+        "t.csv, line 5:",
+        "ends in LF, the lines before it in CR",
+    ),
     "mixed line ends": (f"a,b\r\n1,{C}\n2,{C}\r\n", schema(AB), "t.csv, line 2:", "ends in LF"),
     "not UTF-8": (b"a,b\n1,x\n2,\xe9" + C.encode() + b"\n", schema(AB), "t.csv, line 3:", "is not utf-8 text"),
     "not UTF-16": (b"\xff\xfea\0,\0b\0\n\0x", schema(AB, encoding="utf-16"), "t.csv", "utf-16"),

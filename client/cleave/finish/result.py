@@ -20,7 +20,7 @@ import duckdb
 
 from cleave.sql.plan import Output, Source
 from cleave.table.duck import connect_reading, create_of_texts
-from cleave.table.source import unique_names
+from cleave.table.reading import unique_names
 from cleave.text import figures
 
 FAULTS_ONLY = (

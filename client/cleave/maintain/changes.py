@@ -29,7 +29,7 @@ from cleave.store.rewrite import Piece, repeated, require_no_move, require_word,
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
-from cleave.table.casts import broken_by, figures_of
+from cleave.table.constraints import broken_by, figures_of
 from cleave.table.derived import Derived, checked
 from cleave.table.duck import identifier, literal
 from cleave.table.progress import Progress

@@ -13,15 +13,15 @@ from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
-from cleave.table import casts
+from cleave.table.csv_reading import column_names, header_of
 from cleave.table.duck import connect_reading, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.lazy import NAME, ArrowStream, as_arrow
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave.table.source import column_names
 from cleave.table.stream import open_table
 from cleave.table.table import Table
+from cleave.table.typed_reading import columns_of, schema_type
 from cleave.table.types import can_be_encrypted, is_number
 from cleave_shared.errors import InputError
 
@@ -47,7 +47,7 @@ def propose(
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
     if first.parquet:
         with closing(connect_reading()) as connection:
-            types = casts.columns(connection, first)
+            types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
         return _proposed(opened, first, types, kinds or {}, name, accept=accept)
     try:
@@ -55,7 +55,7 @@ def propose(
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(first, error) from None
     try:
-        opened = open_table(inputs, as_text(column_names(first, dialect), dialect), progress)
+        opened = open_table(inputs, as_text(column_names(header_of(first, dialect), dialect), dialect), progress)
     except InputError as error:
         if advice := skipping(first, dialect):
             raise InputError(
@@ -74,7 +74,7 @@ def propose_frame(
     """
     frame = as_arrow(data)
     with private() as connection:
-        types = casts.columns(connection, frame)
+        types = columns_of(connection, frame)
     opened = open_table(frame, as_text(tuple(types), CsvDialect()), name=NAME)
     return _proposed(opened, frame, types, kinds or {}, table, accept=accept)
 
@@ -105,7 +105,7 @@ def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
     """Take a column's type from a Parquet file; its text is examined as a CSV's is."""
     if type_ == "VARCHAR":
         return facts
-    return replace(facts, type=casts.schema_type(type_, source, facts.name), note="", unit="", format=None)
+    return replace(facts, type=schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
 def _column(facts: Facts) -> Column:

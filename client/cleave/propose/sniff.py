@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+from cleave.table.csv_reading import open_text, reader, undecodable
 from cleave.table.inputs import Input
 from cleave.table.schema import CsvDialect
-from cleave.table.source import open_text, reader, undecodable
 from cleave_shared.errors import InputError
 
 _DELIMITERS = (",", ";", "\t", "|")

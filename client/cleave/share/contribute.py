@@ -48,9 +48,10 @@ from cleave.store.slices import Slices
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
+from cleave.table.faults import changed
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
-from cleave.table.stream import Stream, Survey, changed
+from cleave.table.stream import Stream, Survey
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError

@@ -9,8 +9,8 @@ from cleave.store.cells import MOST_CELLS
 from cleave.store.lanes import Lanes, row_lanes, total_lanes
 from cleave.store.manifest import Manifest
 from cleave.store.schemas import BY
-from cleave.table.casts import TooLargeError
 from cleave.table.duck import identifier
+from cleave.table.faults import TooLargeError
 from cleave.table.schema import Kind
 from cleave.table.stream import Stream
 from cleave.table.types import FLOATS

@@ -52,9 +52,10 @@ from cleave.store.slices import Slices
 from cleave.store.sweeping import cleaning
 from cleave.store.tables import Tables
 from cleave.table.batches import joined
+from cleave.table.faults import changed
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema, dump_schema
-from cleave.table.stream import Extent, Stream, Survey, changed, stream_of
+from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError

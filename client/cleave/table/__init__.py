@@ -1,1 +1,1 @@
-"""A CSV read under its schema: types, casts, and what to blame where a value does not fit."""
+"""Files, frames and tables read under a schema: types, casts, constraints, and words for what does not fit."""

@@ -321,6 +321,20 @@ def unreadable(shown: object, error: Exception) -> InputError:
     return InputError(f"{shown}: is damaged: it cannot be unpacked", hint="is it complete? `gzip -t` checks")
 
 
+def mark_of(source: Input) -> object:
+    """Return a mark that changes when the file is written. Raises InputError."""
+    try:
+        status = source.path.stat()
+    except OSError as error:
+        raise unreadable(source, error) from None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def pattern_of(source: Input) -> str:
+    """Return the pattern by which DuckDB finds this file alone."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
+
+
 def _several(names: Names) -> Sequence[Name]:
     return [names] if isinstance(names, str | Path | Input) else names
 

@@ -149,10 +149,10 @@ def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
 
 def _described(frame: Frame, kinds: Described) -> Schema:
     """The schema of kinds and the frame's types. A column without a kind, or a kind without a column, is refused."""
-    from cleave.table.casts import columns, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
+    from cleave.table.typed_reading import columns_of, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
 
     with private() as connection:
-        types = {name: schema_type(type_, frame, name) for name, type_ in columns(connection, frame).items()}
+        types = {name: schema_type(type_, frame, name) for name, type_ in columns_of(connection, frame).items()}
     if missing := [name for name in kinds if name not in types]:
         raise InputError(f"{frame}: has no column {missing[0]!r}, which the schema names")
     if unknown := [name for name in types if name not in kinds]:

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
+from cleave.table import faults
 from cleave.table.cast import FieldCast
-from cleave.table.casts import (
-    SourceReading,
-    TooLargeError,
-    Violation,
-    broken_by,
-    declared,
-    figures_of,
-    outside,
-    place_of,
-    read_under,
-    row_of,
-)
+from cleave.table.constraints import Violation, broken_by, constrained, figures_of, row_of
+from cleave.table.csv_reading import CsvReading
 from cleave.table.duck import connect_reading, identifier
-from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
+from cleave.table.inputs import Frame, Names, open_inputs, table_name
 from cleave.table.progress import Progress, shown
+from cleave.table.reading import SourceReading
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, Table, no_table, portable
+from cleave.table.typed_reading import TypedReading
 from cleave.table.types import FLOATS
 from cleave_shared import limits
 from cleave_shared.errors import InputError
@@ -73,29 +65,26 @@ class Survey:
 
 
 class Stream:
-    """The rows of `sources`, called `name`. A context manager; one thread at a time may use it."""
+    """The rows of one or more sources, called `name`. A context manager; one thread at a time may use it."""
 
     def __init__(
         self,
         name: str,
         schema: Schema,
-        sources: Sequence[Input | Frame],
         connection: duckdb.DuckDBPyConnection,
-        reading: SourceReading | None = None,
+        readings: Sequence[SourceReading],
     ) -> None:
-        """`reading`: of the one source, which already exists; None: as `read_under` reads files and frames."""
         self.name = name
         self.schema = schema
-        self._sources = sources
         self.connection = connection
-        self._there = reading
-        self._marks = [_mark(source) for source in sources]
+        self._readings = readings
+        self._marks = [each.mark() for each in readings]
 
     def survey(self, progress: Progress | None = None) -> Survey:
         """Look at every row. Raises InputError naming file, line and column of what does not fit the schema, never a
         value.
         """
-        stated = declared(self.schema)
+        stated = constrained(self.schema)
         floats = [each for each in self.schema.columns if each.kind is Kind.ENCRYPTED and each.type in FLOATS]
         leaving = [each for each in self.schema.columns if each.kind is not Kind.LOCAL]
         texts = [identifier(each.name) for each in leaving if each.type == "VARCHAR"]
@@ -109,15 +98,16 @@ class Stream:
         figures += [f"count({identifier(each.name)})" for each in self.schema.columns if each not in stated]
         rows = size = 0
         extents: dict[str, Extent | None] = dict.fromkeys((each.name for each in floats), None)
-        for source in self._sources:
+        for reading in self._readings:
             figures_row = self._run(
-                source,
+                reading,
                 self.schema.columns,
                 lambda sql: self.connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
                 progress,
             )
-            self._require_read(source, figures_row[0])
-            self._check_declared(source, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
+            if not figures_row[0] and (error := reading.unread()) is not None:
+                raise error
+            self._check_constraints(reading, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
             rows += figures_row[0]
             size += figures_row[1]
             rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
@@ -128,22 +118,24 @@ class Stream:
     def load(self, progress: Progress | None) -> int:
         """Make the relation of a table of all rows. Returns how many. Raises as `survey` does, and for too many."""
         connection, counts = self.connection, list[int]()
-        for source in self._sources:
+        for reading in self._readings:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
             run = lambda sql, into=into: connection.execute(f"{into} {sql}").fetchall()[0][0]  # noqa: E731
-            counts.append(self._run(source, self.schema.columns, run, progress, "read"))
-            self._require_read(source, counts[-1])
+            counts.append(self._run(reading, self.schema.columns, run, progress, "read"))
+            if not counts[-1] and (error := reading.unread()) is not None:
+                raise error
         rows = sum(counts)
         if rows > limits.MAX_JOB_ROWS:
-            raise InputError(f"{self._sources[0]}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
-        stated = declared(self.schema)
+            first = self._readings[0].source
+            raise InputError(f"{first}: has {rows} rows, at most {limits.MAX_JOB_ROWS} are supported")
+        stated = constrained(self.schema)
         for batch in (stated[start : start + _BATCH] for start in range(0, len(stated), _BATCH)):
             figures = self.query(f"SELECT {', '.join(map(figures_of, batch))} FROM {Table.relation}")[0]
             for column, broken in _broken(batch, rows, figures):
-                row = self._row_of(Table.relation, column, broken)
-                for source, count in zip(self._sources, counts, strict=True):
+                row = row_of(connection, column, Table.relation, broken)
+                for reading, count in zip(self._readings, counts, strict=True):
                     if row < count:
-                        raise outside(source, self.schema, column, broken, row)
+                        raise faults.outside(reading.place(row), column, broken.problem, null=broken.null)
                     row -= count
         return rows
 
@@ -153,10 +145,10 @@ class Stream:
         In the stream's own connection, `query` asks it. Raises InputError.
         """
         wanted = [self.schema.column(name) for name in columns]
-        for number, source in enumerate(self._sources):
+        for number, reading in enumerate(self._readings):
             into = f"INSERT INTO {relation}" if number else f"CREATE OR REPLACE TEMP TABLE {relation} AS"
             self._run(
-                source,
+                reading,
                 wanted,
                 lambda rows, into=into: self.connection.execute(f"{into} WITH rows AS ({rows}) {sql}"),  # type: ignore[misc]
             )
@@ -171,35 +163,29 @@ class Stream:
         """
         from cleave.table.batches import batches  # noqa: PLC0415 - what a query over a file does without
 
-        for source, mark in zip(self._sources, self._marks, strict=True):
-            reading = self._reading(source)
-            casts = reading.values(self.schema, columns)
-            shown = ", ".join(portable(each) for each in columns)
+        selected = ", ".join(portable(each) for each in columns)
+        for reading, mark in zip(self._readings, self._marks, strict=True):
             problem = None
-            with reading.rows as rows:
+            with reading.select(columns) as sql:
                 try:
-                    yield from batches(self.connection, f"SELECT {shown} FROM (SELECT {casts} FROM {rows})")
-                except duckdb.OutOfMemoryException:
-                    problem = "memory"
-                except (duckdb.Error, RuntimeError):  # nanoarrow's is a RuntimeError; either may quote a line
-                    problem = "content"
-            if mark != _mark(source):
-                raise changed(source)
-            if problem == "memory":
-                raise TooLargeError(source)
-            if problem:
-                raise reading.explain()
+                    yield from batches(self.connection, f"SELECT {selected} FROM ({sql})")
+                except (duckdb.Error, RuntimeError) as error:  # nanoarrow's is a RuntimeError; either may quote a line
+                    problem = type(error)
+            if mark != reading.mark():
+                raise faults.changed(reading.source)
+            if problem is not None:
+                raise _fault(reading, problem)
 
     def place(self, row: int) -> str:
         """Words for row `row` (from 0) of all: its source, and the line or row there. Raises InputError."""
-        for source in self._sources[:-1]:
+        for reading in self._readings[:-1]:
             count = self._run(
-                source, [], lambda sql: self.connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+                reading, [], lambda sql: self.connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
             )
             if row < count:
-                return place_of(source, self.schema, row)
+                return reading.place(row)
             row -= count
-        return place_of(self._sources[-1], self.schema, row)
+        return self._readings[-1].place(row)
 
     def interrupt(self) -> None:
         """End what another thread reads here."""
@@ -216,53 +202,39 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reading(self, source: Input | Frame) -> SourceReading:
-        return self._there or read_under(self.connection, source, self.schema)
-
     def _run(
         self,
-        source: Input | Frame,
+        reading: SourceReading,
         columns: Sequence[Column],
         run: Callable[[str], T],
         progress: Progress | None = None,
         what: str = "check",
     ) -> T:
         """`run` SQL of the columns of one source; what DuckDB cannot read is raised as InputError."""
-        reading = self._reading(source)
-        problem, result = None, None
-        with shown(progress, self.connection, f"{what} {source}"), reading.rows as rows:
+        with shown(progress, self.connection, f"{what} {reading.source}"), reading.select(columns) as sql:
             try:
-                result = run(f"SELECT {reading.values(self.schema, columns) or '1 AS one'} FROM {rows}")
+                return run(sql)
             except duckdb.InterruptException:
                 raise
-            except duckdb.OutOfMemoryException:
-                problem = "memory"
-            except duckdb.Error:
-                problem = "content"  # DuckDB's message quotes the line: it is neither kept nor chained
-        if problem == "memory":
-            raise TooLargeError(source)
-        if problem:
-            raise reading.explain()
-        return result  # type: ignore[return-value] # set where there is no problem
+            except duckdb.Error as error:  # its message quotes the line: it is neither kept nor chained
+                problem = type(error)
+        raise _fault(reading, problem)
 
-    def _require_read(self, source: Input | Frame, rows: int) -> None:
-        """Raise InputError for a text file that has more than a header, of which no row was read."""
-        if rows or self._there is not None or isinstance(source, Frame) or source.parquet:
-            return
-        from cleave.table.blame import unread  # noqa: PLC0415 - only for a file without rows
-
-        if (error := unread(source, self.schema.dialect)) is not None:
-            raise error
-
-    def _check_declared(
-        self, source: Input | Frame, stated: Sequence[Column], rows: int, figures: Sequence[Any]
+    def _check_constraints(
+        self, reading: SourceReading, stated: Sequence[Column], rows: int, figures: Sequence[Any]
     ) -> None:
         for column, broken in _broken(stated, rows, figures):
-            row = self._run(source, [column], lambda sql: self._row_of(f"({sql})", column, broken))  # noqa: B023 - now
-            raise outside(source, self.schema, column, broken, row)
+            row = self._run(
+                reading,
+                [column],
+                lambda sql: row_of(self.connection, column, f"({sql})", broken),  # noqa: B023 - now
+            )
+            raise faults.outside(reading.place(row), column, broken.problem, null=broken.null)
 
-    def _row_of(self, rows: str, column: Column, broken: Violation) -> int:
-        return row_of(self.connection, f"SELECT {identifier(column.name)} AS field FROM {rows}", broken)
+
+def _fault(reading: SourceReading, problem: type[Exception]) -> InputError:
+    too_large = issubclass(problem, duckdb.OutOfMemoryException)
+    return faults.TooLargeError(reading.source) if too_large else reading.fault()
 
 
 def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Violation]]:
@@ -282,11 +254,12 @@ def open_table(
     with ExitStack() as undone:
         if isinstance(source, Frame):
             table = undone.enter_context(no_table(name or source.shown, schema))
-            table.rows = Stream(table.name, schema, [source], table.connection).load(progress)
+            readings = [TypedReading(table.connection, source, schema)]
+            table.rows = Stream(table.name, schema, table.connection, readings).load(progress)
         else:
             stream = undone.enter_context(_opened(source, schema, name))
             rows = stream.load(progress)
-            # from here on its DuckDB reads no file
+            # from now on its DuckDB reads no file
             table = Table(stream.name, schema, stream.connection, rows, Engine(stream.connection))
         undone.pop_all()
     return table
@@ -307,37 +280,40 @@ def open_stream(source: Names | Frame, schema: Schema, name: str | None = None) 
 
 def _opened(source: Names | Frame, schema: Schema, name: str | None, most: int | None = None) -> Stream:
     if isinstance(source, Frame):
-        return Stream(name or source.shown, schema, [source], connect_reading())
+        connection = connect_reading()
+        return Stream(name or source.shown, schema, connection, [TypedReading(connection, source, schema)])
     inputs = open_inputs(source, most)
-    return Stream(name or schema.table or table_name(inputs), schema, inputs, connect_reading())
+    connection = connect_reading()
+    readings = [(TypedReading if each.parquet else CsvReading)(connection, each, schema) for each in inputs]
+    return Stream(name or schema.table or table_name(inputs), schema, connection, readings)
 
 
 def stream_of(table: Table) -> Stream:
     """Stream the rows of a loaded table. Close the stream before the table."""
-    whole = Input(Path(os.devnull), table.name)
-    reading = SourceReading(
-        [FieldCast(identifier(column.name), "false") for column in table.schema.columns],
-        nullcontext(table.relation),
-        lambda: InputError(f"{whole}: cannot be read"),
-    )
     connection = table.connection.cursor()
     connection.execute(f"USE {table.home}")
-    return Stream(table.name, table.schema, [whole], connection, reading)
+    return Stream(table.name, table.schema, connection, [_TableReading(table)])
 
 
-def changed(source: object) -> InputError:
-    return InputError(f"{source}: changed while it was read", hint="try again when no one writes to it")
+class _TableReading(SourceReading):
+    """Reading of a loaded table, whose rows are the schema's."""
 
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.name, table.schema)
+        self._relation = table.relation
 
-def _mark(source: Input | Frame) -> object:
-    """Return a mark that changes when a file is written."""
-    if isinstance(source, Frame):
-        return None
-    try:
-        status = source.path.stat()
-    except OSError as error:
-        raise unreadable(source, error) from None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    @property
+    def casts(self) -> list[FieldCast]:
+        return [FieldCast(identifier(column.name), "false") for column in self.schema.columns]
+
+    def rows(self) -> AbstractContextManager[str]:
+        return nullcontext(self._relation)
+
+    def place(self, row: int) -> str:
+        return f"{self.source}, row {row + 1}"
+
+    def fault(self) -> InputError:
+        return InputError(f"{self.source}: cannot be read")
 
 
 def _wider(extent: Extent | None, values: Sequence[Any]) -> Extent | None:

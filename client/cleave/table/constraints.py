@@ -1,0 +1,58 @@
+"""Constraints of a column besides its type: NULL ruled out, and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from cleave.table.duck import identifier
+from cleave.table.schema import Column, Schema
+from cleave.table.types import is_number
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Fault of a column, and SQL of the row (over `field` and `place`) where it is."""
+
+    problem: str
+    which: str
+    null: bool = False
+
+
+def constrained(schema: Schema) -> list[Column]:
+    """List the columns with a stated bound, or without NULL."""
+    return [one for one in schema.columns if not (one.nullable and one.lower is None and one.upper is None)]
+
+
+def figures_of(column: Column) -> str:
+    """SQL of what `broken_by` reads: how many values are not NULL, and the bounds of numbers.
+
+    Only numbers have bounds; DuckDB hands out other types, such as zoned timestamps, by packages that may be missing.
+    """
+    if not is_number(column.type):
+        return f"count({identifier(column.name)}), NULL, NULL"
+    return "count({0}), min({0}), max({0})".format(identifier(column.name))
+
+
+def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Violation | None:
+    """Return the fault of the column under the schema, None where there is none."""
+    if nulls and not column.nullable:
+        return Violation("is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)", null=True)
+    as_stored = float if isinstance(least, float) else lambda bound: bound
+    # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
+    if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
+        return Violation(f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
+    if column.upper is not None and most is not None and not most <= as_stored(column.upper):
+        return Violation(f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
+    return None
+
+
+def row_of(connection: duckdb.DuckDBPyConnection, column: Column, rows: str, broken: Violation) -> int:
+    """The row (from 0) of `rows`, SQL with the column among others, where the fault is."""
+    fields = f"SELECT {identifier(column.name)} AS field FROM {rows}"
+    # not rowid: a column of the file may be called that
+    numbered = f"SELECT field, row_number() OVER () - 1 AS place FROM ({fields})"
+    (row,) = connection.execute(f"SELECT {broken.which} FROM ({numbered})").fetchall()[0]
+    return int(row)

@@ -1,0 +1,108 @@
+"""A source (a file, a frame, a table) as the schema reads it: SQL of its rows, and where and why it does not fit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from cleave.table.cast import FieldCast
+from cleave.table.duck import identifier
+from cleave.table.schema import Column, Schema
+from cleave_shared.errors import InputError
+
+
+class SourceReading(ABC):
+    """One source under `schema`. Its file is opened when the first of these is asked for; any may raise InputError."""
+
+    def __init__(self, source: object, schema: Schema) -> None:
+        """`source`: its text is how messages name it."""
+        self.source = source
+        self.schema = schema
+
+    @property
+    @abstractmethod
+    def casts(self) -> Sequence[FieldCast]:
+        """A cast for each column of the schema, over the columns of `rows`."""
+
+    @abstractmethod
+    def rows(self) -> AbstractContextManager[str]:
+        """SQL of the rows as the source has them; good within the block."""
+
+    @abstractmethod
+    def place(self, row: int) -> str:
+        """Words for row `row` (from 0)."""
+
+    @abstractmethod
+    def fault(self) -> InputError:
+        """The first thing that does not fit the schema, after DuckDB could not read all of it."""
+
+    def mark(self) -> object:
+        """Return a mark that changes when the source is written."""
+        return None
+
+    def unread(self) -> InputError | None:
+        """The error for a source of which no row was read although it has one; None where it has none."""
+        return None
+
+    @contextmanager
+    def select(self, columns: Sequence[Column]) -> Iterator[str]:
+        """SQL of some of the schema's columns, under their names; good within the block."""
+        values = [
+            f"{one.value} AS {identifier(column.name)}"
+            for one, column in zip(self.casts, self.schema.columns, strict=True)
+            if column in columns
+        ]
+        with self.rows() as rows:
+            yield f"SELECT {', '.join(values) or '1 AS one'} FROM {rows}"
+
+
+def unique_names(header: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, each once: an empty one becomes `column3` (from 0), a repeated `age` becomes `age_1`."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for index, field in enumerate(header):
+        stem = field.strip() or f"column{index}"
+        name, repeats = stem, 0
+        while name.lower() in taken:
+            repeats += 1
+            name = f"{stem}_{repeats}"
+        taken.add(name.lower())
+        names.append(name)
+    return tuple(names)
+
+
+def places_of(header: str, names: Sequence[str], schema: Schema) -> list[int]:
+    """Return each schema column's place in the file. `header` names the line of the names. Raises InputError."""
+    places = {name.lower(): index for index, name in enumerate(names)}
+    declared_names = {column.name.lower() for column in schema.columns}
+    # a header without any of them may be the cells of a first row, which no message may quote
+    if declared_names.isdisjoint(places):
+        raise InputError(
+            f"{header}: names none of the schema's columns",
+            hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
+        )
+    if unknown := [name for name in names if name.lower() not in declared_names]:
+        raise InputError(
+            f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
+            hint=_twice(unknown[0], places)
+            or 'add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes',
+        )
+    if missing := [column.name for column in schema.columns if column.name.lower() not in places]:
+        raise InputError(
+            f"{header}, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
+            hint="remove it from the schema, or check delimiter and header under [csv]",
+        )
+    return [places[column.name.lower()] for column in schema.columns]
+
+
+def _twice(name: str, places: Mapping[str, int]) -> str:
+    """Rename the second of two columns of one name: DuckDB's NAME_1 is in no schema."""
+    first, _, number = name.lower().rpartition("_")
+    if not (number.isdecimal() and first in places and places[first] < places[name.lower()]):
+        return ""
+    return f"if the file has two columns {first!r}, rename the second, which is called so; else add it to the schema"
+
+
+def _and_others(names: list[str]) -> str:
+    return f" (nor are {len(names) - 1} others)" if len(names) > 1 else ""

@@ -1,0 +1,152 @@
+"""Parquet files and frames, which state the types of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+
+import duckdb
+
+from cleave.table import faults
+from cleave.table.cast import FieldCast, cast
+from cleave.table.duck import identifier, literal
+from cleave.table.inputs import Frame, Input, mark_of, pattern_of
+from cleave.table.reading import SourceReading, places_of
+from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.types import ZONED, canonical
+from cleave_shared.errors import InputError
+
+_WIDER = {  # types that no schema has -> the one that holds all their values
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INTEGER",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
+    "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP",
+    "TIMESTAMP_NS": "TIMESTAMP",
+    "TIMESTAMPTZ_NS": ZONED,
+    "TIME_NS": "TIME",
+}
+
+
+_SORTED_OTHERWISE = {"BIGNUM": "DECIMAL(38,0), or to text", "TIME WITH TIME ZONE": "TIME, or to text"}
+_VIEW = "the frame"
+
+
+@contextmanager
+def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> Iterator[str]:
+    """SQL of what reads the file or the frame, its columns named as there; good within the block."""
+    if isinstance(source, Frame):
+        connection.register(_VIEW, source.arrow)
+        yield identifier(_VIEW)
+        connection.unregister(_VIEW)
+        return
+    yield f"read_parquet({literal(pattern_of(source))}, hive_partitioning = false)"
+
+
+def columns_of(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dict[str, str]:
+    """Names and DuckDB types. Raises InputError for a file that is damaged."""
+    try:
+        with relation(connection, source) as rows_of:
+            rows = connection.execute(f"DESCRIBE SELECT * FROM {rows_of}").fetchall()
+    except duckdb.Error:
+        rows = []
+    if not rows and isinstance(source, Frame):
+        raise _unreadable(connection, source)
+    if not rows:
+        raise faults.unreadable_parquet(source)
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def _unreadable(connection: duckdb.DuckDBPyConnection, frame: Frame) -> InputError:
+    """The error for a frame with a column of a type that DuckDB does not read."""
+    for field in frame.arrow.schema:
+        try:
+            with relation(connection, Frame(frame.arrow.select([field.name]), frame.shown)) as rows:
+                connection.execute(f"DESCRIBE SELECT * FROM {rows}")
+        except duckdb.Error:
+            return InputError(f"{frame}, column {field.name!r}: {field.type} cannot be read", hint="convert it first")
+    return InputError(f"{frame}: cannot be read")
+
+
+def schema_type(type_: str, source: Input | Frame, name: str) -> str:
+    """Return the schema's type for a column of DuckDB type `type_`: VARCHAR, its text, for lists and the like.
+
+    Raises InputError for a type whose values sort otherwise than their text: MAX over the text would be wrong.
+    """
+    if type_ in _SORTED_OTHERWISE:
+        raise InputError(
+            f"{source}, column {name!r}: {type_} is not supported", hint=f"cast it to {_SORTED_OTHERWISE[type_]}"
+        )
+    try:
+        return canonical(_WIDER.get(type_, type_))
+    except ValueError:
+        return "VARCHAR"
+
+
+def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> FieldCast:
+    """Return the cast of the file's column `name` of DuckDB type `type_` to `column`."""
+    field = identifier(name)
+    if type_ == "VARCHAR":
+        return cast(field, column, dialect)
+    if column.type == "VARCHAR":
+        return FieldCast(f"CAST({field} AS VARCHAR)", "false")
+    finite = column.kind == Kind.ENCRYPTED and column.type in ("FLOAT", "DOUBLE")
+    if type_ == column.type and not finite:
+        return FieldCast(field, "false")
+    read = f"TRY_CAST({field} AS {column.type})"
+    same = f"TRY_CAST({read} AS {type_}) IS NOT DISTINCT FROM {field}"
+    if finite:
+        same = f"{same} AND coalesce(isfinite({read}), true)"
+    return FieldCast(f"CASE WHEN {same} THEN {read} ELSE error('unreadable') END", f"NOT ({same})")
+
+
+class TypedReading(SourceReading):
+    """Reading of a Parquet file or a frame."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> None:
+        super().__init__(source, schema)
+        self._connection = connection
+        self._typed = source
+
+    @cached_property
+    def _types(self) -> list[tuple[str, str]]:
+        """Name and DuckDB type, in the source, of each of the schema's columns."""
+        stated = list(columns_of(self._connection, self._typed).items())
+        return [stated[place] for place in places_of(str(self.source), [name for name, _ in stated], self.schema)]
+
+    @cached_property
+    def casts(self) -> list[FieldCast]:
+        return [
+            cast_typed(name, type_, each, self.schema.dialect)
+            for (name, type_), each in zip(self._types, self.schema.columns, strict=True)
+        ]
+
+    def rows(self) -> AbstractContextManager[str]:
+        return relation(self._connection, self._typed)
+
+    def mark(self) -> object:
+        return None if isinstance(self._typed, Frame) else mark_of(self._typed)
+
+    def place(self, row: int) -> str:
+        return f"{self.source}, row {row + 1}"
+
+    def fault(self) -> InputError:
+        for one, column, (_, type_) in zip(self.casts, self.schema.columns, self._types, strict=True):
+            try:
+                with self.rows() as rows:
+                    numbered = f'SELECT *, row_number() OVER () - 1 AS "place in the file" FROM {rows}'
+                    (row,) = self._connection.execute(
+                        f'SELECT min("place in the file") FROM ({numbered}) WHERE {one.unreadable}'
+                    ).fetchall()[0]
+            except duckdb.Error:
+                break
+            if row is not None:
+                stated = f"{'the frame' if isinstance(self._typed, Frame) else 'the file'} has {type_}"
+                return faults.not_the_type(self.place(row), column, stated)
+        if isinstance(self._typed, Frame):
+            return InputError(f"{self.source}: cannot be read", hint="does it fit in memory twice?")
+        return faults.unreadable_parquet(self.source)
