@@ -20,13 +20,13 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave.transport.lambda_ import proxy_event
 from cleave_shared import wire
-from cleave_shared.wire import MomentsRequest, PlainRequest
+from cleave_shared.chunks import joined, split
+from cleave_shared.requests import Lane, PlainRequest, SumsRequest, SumsResponse
 
 MOMENTS, OPERATE_ENCRYPTED = "/v1/sensitive/moments", "/v1/sensitive"
 AGGREGATE, OPERATE = "/v1/plain/aggregate", "/v1/plain"
 TABLE = {"A": [61, 47, 33], "B": [80, 19], "C": [54]}  # ages by ward, rows in this order
 GUARD = 20  # low bits of a total that hold the noise: 13.37 sqrt(10.5 * 16 chunks) < 2^8
-SCHEMA_HASH = "0" * 32  # of no schema
 HOST = "abcdefghij.execute-api.eu-central-1.amazonaws.com"
 _CONTEXT: dict[str, Any] = {
     "resourceId": "abc123",
@@ -60,12 +60,13 @@ def make_events(key: SecretKey) -> dict[str, Event]:
     moments = moments_request(key)
     sensitive = wire.dump_frames(moments)
     plain = wire.dump_frames(plain_request(sum(map(len, TABLE.values()))))
-    noise = moments.model_copy(update={"chunks": [b"no ciphertext"]})
-    version = wire.dump_json(moments.model_copy(update={"chunks": [b""]})).replace(b'"version":2', b'"version":3')
-    simple = {"data": {"ward": ["A", "A", "B"], "age": [61, 47, 80]}, "operation": "mean", "group_by": "ward"}
-    reading = wire.dump_json(
-        PlainRequest(schema_hash=SCHEMA_HASH, rows=1, where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0")
+    noise, nothing = (
+        moments.model_copy(update={"lanes": [Lane(objects=[joined([file])], stop=1)]})
+        for file in (b"no ciphertext", b"")
     )
+    version = wire.dump_json(nothing.model_copy(update={"version": wire.VERSION + 1}))
+    simple = {"data": {"ward": ["A", "A", "B"], "age": [61, 47, 80]}, "operation": "mean", "group_by": "ward"}
+    reading = wire.dump_json(PlainRequest(rows=[1], where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"))
     return {
         "sensitive-moments": Event(200, rest_event(MOMENTS, sensitive, wire.FRAMES_TYPE)),
         "sensitive-operation": Event(200, rest_event(OPERATE_ENCRYPTED, simple_sum(moments), wire.JSON_TYPE)),
@@ -81,25 +82,23 @@ def make_events(key: SecretKey) -> dict[str, Event]:
     }
 
 
-def moments_request(key: SecretKey) -> MomentsRequest:
+def moments_request(key: SecretKey) -> SumsRequest:
     """One chunk of one lane, each ward's ages at its positions. Its sentinels are zero, nothing here checks them."""
     chunk = np.zeros((1, key.profile.degree), np.int64)
     ages = [age for ward in TABLE.values() for age in ward]
     chunk[0, : len(ages)] = np.array(ages) << GUARD
-    return MomentsRequest(
+    return SumsRequest(
         profile=key.profile.name,
         key_id=key.key_id,
-        schema_hash=SCHEMA_HASH,
-        chunk_range=(0, 1),
-        blocks=[1],
-        chunks=Cipher(key).encrypt(chunk),
+        lanes=[Lane(objects=[joined(Cipher(key).encrypt(chunk))], stop=1)],
     )
 
 
-def simple_sum(moments: MomentsRequest) -> bytes:
+def simple_sum(moments: SumsRequest) -> bytes:
     """The total of all ages, asked for in the simple form."""
+    chunks = [chunk for each in moments.objects if isinstance(each, bytes) for chunk in split(each)]
     asked = {
-        "data": {"age": [base64.b64encode(chunk).decode("ascii") for chunk in moments.chunks]},
+        "data": {"age": [base64.b64encode(chunk).decode("ascii") for chunk in chunks]},
         "operation": "sum",
         "profile": moments.profile,
         "rows": sum(map(len, TABLE.values())),
@@ -114,7 +113,7 @@ def plain_request(rows: int) -> PlainRequest:
         relation = connection.sql("SELECT unnest($wards) AS ward", params={"wards": wards})
         relation.write_parquet(str(path))
         table = path.read_bytes()
-    return PlainRequest(schema_hash=SCHEMA_HASH, rows=rows, table=table, keys=["ward"], aggregates=["count(ward)"])
+    return PlainRequest(objects=[table], rows=[rows], columns=["ward"], keys=["ward"], aggregates=["count(ward)"])
 
 
 def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
@@ -122,8 +121,8 @@ def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
     if reply.get("statusCode") != 200:
         raise SystemExit(f"error: the function answered {reply.get('statusCode')}: {reply.get('body')}")
     body = base64.b64decode(reply["body"])
-    answer = wire.load(wire.MomentsResponse, body, wire.FRAMES_TYPE)
-    (sums,) = Cipher(key).decrypt(answer.totals)
+    answer = wire.load(SumsResponse, body, wire.FRAMES_TYPE)
+    (sums,) = Cipher(key).decrypt(answer.totals[0])
     totals, start = {}, 0
     for ward, ages in TABLE.items():
         totals[ward] = round(int(sums[start : start + len(ages)].sum()) / (1 << GUARD))

@@ -10,29 +10,29 @@ from aws.events import GUARD, MOMENTS, TABLE, moments_request, rest_event
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave_shared import wire
+from cleave_shared.chunks import joined
+from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 
 CHUNKS = 56  # two processes and more; a body holds 66
 TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 
 
-def request(key: SecretKey, chunks: int = CHUNKS) -> wire.MomentsRequest:
+def request(key: SecretKey, chunks: int = CHUNKS) -> SumsRequest:
     """The one chunk of the example `chunks` times over."""
     example = moments_request(key)
-    return example.model_copy(
-        update={"blocks": [chunks], "chunk_range": (0, chunks), "chunks": example.chunks * chunks}
-    )
+    return example.model_copy(update={"lanes": [Lane(objects=example.lanes[0].objects * chunks, stop=1)]})
 
 
-def damaged(request: wire.MomentsRequest, place: int, by: bytes = b"no ciphertext") -> wire.MomentsRequest:
-    chunks = [*request.chunks[:place], by, *request.chunks[place + 1 :]]
-    return request.model_copy(update={"chunks": chunks})
+def damaged(request: SumsRequest, place: int, by: bytes = b"no ciphertext") -> SumsRequest:
+    objects = [*request.objects[:place], joined([by]), *request.objects[place + 1 :]]
+    return request.model_copy(update={"lanes": [Lane(objects=objects, stop=1)]})
 
 
 def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:
     return event_of(request(key, chunks))
 
 
-def event_of(request: wire.MomentsRequest) -> dict[str, Any]:
+def event_of(request: SumsRequest) -> dict[str, Any]:
     return rest_event(MOMENTS, wire.dump_frames(request), wire.FRAMES_TYPE)
 
 
@@ -40,9 +40,9 @@ def total(key: SecretKey, reply: Mapping[str, Any]) -> int:
     return total_of(key, answer_of(reply))
 
 
-def answer_of(reply: Mapping[str, Any]) -> wire.MomentsResponse:
-    return wire.load(wire.MomentsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
+def answer_of(reply: Mapping[str, Any]) -> SumsResponse:
+    return wire.load(SumsResponse, base64.b64decode(reply["body"]), wire.FRAMES_TYPE)
 
 
-def total_of(key: SecretKey, answer: wire.MomentsResponse) -> int:
-    return round(int(Cipher(key).decrypt(answer.totals)[0, : sum(map(len, TABLE.values()))].sum()) / (1 << GUARD))
+def total_of(key: SecretKey, answer: SumsResponse) -> int:
+    return round(int(Cipher(key).decrypt(answer.totals[0])[0, : sum(map(len, TABLE.values()))].sum()) / (1 << GUARD))

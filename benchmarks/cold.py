@@ -26,6 +26,7 @@ from aws.sam import BUILD, IMAGE
 from cleave.ckks.secret_key import fresh_key
 from cleave_shared import limits
 from cleave_shared.params import DEFAULT_PROFILE
+from cleave_shared.requests import Lane
 
 AIM_MS = 400
 PART_CHUNKS, FULL_CHUNKS, BLOCKS = 31, 64, 32
@@ -83,7 +84,10 @@ def main() -> None:
     key = fresh_key(DEFAULT_PROFILE)
     made = make_events(key)
     full = many_chunks.request(key, FULL_CHUNKS)
-    blocks = full.model_copy(update={"blocks": [FULL_CHUNKS // BLOCKS] * BLOCKS})
+    size = FULL_CHUNKS // BLOCKS
+    starts = range(0, FULL_CHUNKS, size)
+    lanes = [Lane(objects=full.objects[start : start + size], stop=1) for start in starts]
+    blocks = full.model_copy(update={"lanes": lanes})
     first, aggregate = made["sensitive-moments"].event, made["plain-aggregate"].event
     functions: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
         ("SensitiveFunction", "cleave_services.sensitive.app.handler"): {

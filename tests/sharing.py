@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.evaluate import Totals
+from cleave_services.sensitive.evaluate import Results
 
 Work = Callable[[Sequence[Any]], list[bytes]]
 _MOST = 1000  # byte strings of a share
@@ -22,12 +22,12 @@ class Sharing:
     def part(self, _: Sequence[Any]) -> Sharing:
         return self
 
-    def evaluate(self, share: Sequence[Any]) -> Totals:
+    def evaluate(self, share: Sequence[Any]) -> Results:
         first = _MOST * self._items.index(share[0])
-        return Totals({first + number: each for number, each in enumerate(self._of(share))})
+        return Results({first + number: each for number, each in enumerate(self._of(share))})
 
-    def merge(self, parts: Sequence[Totals]) -> Totals:
-        return Totals({number: each for part in parts for number, each in part.files.items()})
+    def merge(self, parts: Sequence[Results]) -> Results:
+        return Results({number: each for part in parts for number, each in part.files.items()})
 
 
 def spread(work: Work, items: Sequence[Any], count: int, seconds: float | None = None) -> list[list[bytes]]:

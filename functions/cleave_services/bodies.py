@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -15,7 +15,6 @@ from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 from cleave_shared.exhaustion import exhausted
 
-Model = TypeVar("Model", bound=BaseModel)
 _LONGEST_ERROR = 1000
 
 
@@ -34,7 +33,16 @@ class Large:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Received:
+    """A request in this wire version. `mark`: of the answer to it. `answer`: gives its answer the sender's version."""
+
+    request: Any
+    answer: Callable[[Any], BaseModel]
+    mark: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
     status: int
     kind: str  # media type
     content: bytes
@@ -53,21 +61,36 @@ def check_size(size: int, limit: int) -> None:
         raise _too_large("request", limit, "send fewer rows per request")
 
 
-def load(content: wire.Body, kind: str, model: type[Model]) -> tuple[Model, bytes]:
-    """The envelope, and the mark that an answer to it has. Raises WireError: 415, 413, or 422 for anything else."""
+def load(content: wire.Body, kind: str, model: type[BaseModel]) -> Received:
+    """The request in a body, of this wire version or the one before. Raises WireError: 415, 413, or 422."""
     check_size(len(content), limit_of(kind))
-    return wire.load(model, content, kind), wire.mark(content, kind)
+    return parse(content, kind, model)
 
 
-def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
+def parse(content: wire.Body, kind: str, model: type[BaseModel]) -> Received:
+    """`load` of a body of any size."""
+    head, blobs = wire.parse(content, kind)
+    mark = wire.mark(content, kind)
+    version = wire.version_of(head) if "version" in model.model_fields else wire.VERSION
+    if version == wire.PREVIOUS:
+        from cleave_services import previous  # noqa: PLC0415 - few clients need it
+
+        return Received(*previous.translated(model, head, blobs), mark=mark)
+    if version != wire.VERSION:
+        raise wire.skewed("client", head, version)
+    return Received(wire.validate(model, head, blobs), lambda answer: answer, mark)
+
+
+def dump(answer: BaseModel | Large, received: Received, kind: str) -> Answer:
     """Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502."""
-    if isinstance(model, Large):
+    if isinstance(answer, Large):
         try:
-            return dump(model.answer, mark, kind)
+            return dump(answer.answer, received, kind)
         except WireError:
-            return dump(model.put(wire.dump_frames(model.answer, mark)), mark, kind)
+            return dump(answer.put(frames(answer.answer, received)), received, kind)
+    model = received.answer(answer)
     if kind == wire.FRAMES_TYPE:
-        content, limit = wire.dump_frames(model, mark), limits.MAX_BODY_BYTES
+        content, limit = wire.dump_frames(model, received.mark), limits.MAX_BODY_BYTES
         size = len(content)
     else:
         content, limit = wire.dump_json(model), limits.MAX_JSON_BYTES
@@ -75,10 +98,14 @@ def dump(model: BaseModel | Large, mark: bytes, kind: str) -> Reply:
         size = len(content) + content.count(b'"') + content.count(b"\\")
     if size > limit:
         raise _too_large("answer", limit, "request fewer groups at a time")
-    return Reply(200, kind, content)
+    return Answer(200, kind, content)
 
 
-def refusal(error: Exception) -> Reply:
+def frames(answer: BaseModel, received: Received) -> bytes:
+    return wire.dump_frames(received.answer(answer), received.mark)
+
+
+def refusal(error: Exception) -> Answer:
     """The answer in place of one that there is not."""
     if not isinstance(error, MemoryError):  # a limit of the service's own
         error = exhausted(error) or error
@@ -88,10 +115,10 @@ def refusal(error: Exception) -> Reply:
     return problem(status or 500, error.message, error.hint)
 
 
-def problem(status: int, error: str, hint: str | None = None) -> Reply:
+def problem(status: int, error: str, hint: str | None = None) -> Answer:
     # field names are the sender's: of any length, and not always Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
-    return Reply(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
+    return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
 
 
 def _too_large(what: str, limit: int, hint: str) -> WireError:

@@ -13,7 +13,7 @@ import resource
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -22,16 +22,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cleave_services import bodies, links
-from cleave_services.bodies import Reply
+from cleave_services.bodies import Answer, Received
 from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import HEALTH, Application, Health
 from cleave_services.operations import Operation, Service
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
-from cleave_shared.stored import SET
-
-Model = TypeVar("Model", bound=BaseModel)
+from cleave_shared.requests import SET
 
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
 
@@ -91,8 +89,8 @@ def create_app(service: Service) -> Application:
     return app
 
 
-async def read(request: Request, model: type[Model]) -> Model:
-    """The envelope in a request's body.
+async def read(request: Request, model: type[BaseModel]) -> Received:
+    """The request in a body.
 
     Raises WireError: 415 for a content type that is neither JSON nor frames, and for any content encoding, since its
     size is unknown. 413 over the limit of either, counted while it arrives, whatever content-length says. 422 for
@@ -109,8 +107,7 @@ async def read(request: Request, model: type[Model]) -> Model:
     async for part in request.stream():
         bodies.check_size(len(content) + len(part), limit)
         content += part
-    envelope, request.state.mark = bodies.load(bytes(content), kind, model)
-    return envelope
+    return bodies.load(bytes(content), kind, model)
 
 
 def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -120,14 +117,14 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     """
 
     async def respond(request: Request) -> Response:
-        envelope = await read(request, operation.models[0])
+        received = await read(request, operation.models[0])
 
         def work() -> Response:
             table_set = request.path_params.get("set")
             # numbers (rows, groups, chunks, timings in seconds) for the request's line of log
             note = request.state.facts.update
-            result = operation.answer(envelope, note, table_set, links.own)
-            return _response(bodies.dump(result, request.state.mark, _accepted(request)))
+            result = operation.answer(received, note, table_set, links.own)
+            return _response(bodies.dump(result, received, _accepted(request)))
 
         return await run_in_threadpool(work)
 
@@ -178,10 +175,10 @@ def _require_event(event: Any) -> None:
         raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, status=400) from None
 
 
-def _refused_event(reply: Reply) -> dict[str, Any]:
-    log({"request_id": uuid.uuid4().hex, "status": reply.status, "error": "WireError"})
-    headers = {"content-type": reply.kind}
-    return {"statusCode": reply.status, "headers": headers, "body": reply.content.decode(), "isBase64Encoded": False}
+def _refused_event(answer: Answer) -> dict[str, Any]:
+    log({"request_id": uuid.uuid4().hex, "status": answer.status, "error": "WireError"})
+    headers = {"content-type": answer.kind}
+    return {"statusCode": answer.status, "headers": headers, "body": answer.content.decode(), "isBase64Encoded": False}
 
 
 class _RequestLog:
@@ -269,5 +266,5 @@ def _refuse(request: Request, error: Exception) -> Response:
     raise error
 
 
-def _response(reply: Reply, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(reply.content, reply.status, headers=headers, media_type=reply.kind)
+def _response(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(answer.content, answer.status, headers=headers, media_type=answer.kind)

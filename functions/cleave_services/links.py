@@ -29,9 +29,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
-from cleave_shared import limits
+from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
-from cleave_shared.stored import SET, Linked, StoredAnswer
+from cleave_shared.requests import SET, Linked, StoredAnswer
 
 if TYPE_CHECKING:
     from cleave_services.link_http import Connections
@@ -48,7 +48,7 @@ _LATE = WireError(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Address:
     """Destination of a link: `rest` follows `base`."""
 
     base: str
@@ -106,48 +106,60 @@ class Links:
             _require_base(base)
         self._bases = tuple(bases)
 
-    def read(self, table_set: str, objects: Sequence[Linked], *, kind: str = TABLES, what: str = "") -> list[bytes]:
+    def of(self, table_set: str) -> TableLinks:
+        """Links below the set in a request's path. Raises WireError."""
+        if not re.fullmatch(SET, table_set):
+            raise WireError("the set in the path is not 32 hexadecimal digits")
+        return TableLinks(self._bases, table_set)
+
+
+class TableLinks:
+    """The objects of one set that links may lead to. Thread-safe."""
+
+    def __init__(self, bases: Sequence[str], table_set: str) -> None:
+        self._bases = bases
+        self._set = table_set
+
+    def read(self, objects: Sequence[Linked], *, kind: str = TABLES, what: str = "") -> list[bytes]:
         """The content of each, several of them read at once. Raises WireError before any is read for a link that leads
         elsewhere, else for the first that is missing, changed or late.
 
         `kind`: RESULTS for questions and answers of a job.
         `what` an error calls them: else objects, by number.
         """
-        places = [self._place(each.link, kind, table_set, what or f"object {at}") for at, each in enumerate(objects)]
+        addresses = [self._address(each.link, kind, what or f"object {at}") for at, each in enumerate(objects)]
         contents: list[bytes] = [b""] * len(objects)
 
         def fetch(at: int, connections: Connections) -> None:
-            contents[at] = _content(places[at], objects[at], connections)
+            contents[at] = _content(addresses[at], objects[at], connections)
 
         _each(len(objects), fetch, what)
         return contents
 
-    def contents(self, table_set: str, objects: Sequence[Linked]) -> list[Content]:
+    def contents(self, objects: Sequence[Linked]) -> list[Content]:
         """Like `read`, but the process that needs an object of a folder reads it."""
-        places = [self._place(each.link, TABLES, table_set, f"object {at}") for at, each in enumerate(objects)]
-        if any(not place.base.startswith("file:") for place in places):
-            return [_InMemory(content) for content in self.read(table_set, objects)]
+        addresses = [self._address(each.link, TABLES, f"object {at}") for at, each in enumerate(objects)]
+        if any(not address.base.startswith("file:") for address in addresses):
+            return [_InMemory(content) for content in self.read(objects)]
         return [
-            _InFolder(_folder(place.base), place.rest, each.bytes, each.sha256, at)
-            for at, (place, each) in enumerate(zip(places, objects, strict=True))
+            _InFolder(_folder(address.base), address.rest, each.bytes, each.sha256, at)
+            for at, (address, each) in enumerate(zip(addresses, objects, strict=True))
         ]
 
-    def write(self, table_set: str, link: str, content: bytes) -> StoredAnswer:
+    def write(self, link: str, content: bytes) -> StoredAnswer:
         """Put an answer where `link` says, if nothing is there. Raises WireError."""
-        place = self._place(link, RESULTS, table_set, "result")
+        address = self._address(link, RESULTS, "result")
 
         def put(_: int, connections: Connections) -> None:
-            if place.base.startswith("file:"):
-                link_files.write(_folder(place.base), place.rest, content)
+            if address.base.startswith("file:"):
+                link_files.write(_folder(address.base), address.rest, content)
             else:
-                connections.put(place.base, place.rest, content)
+                connections.put(address.base, address.rest, content)
 
         _each(1, put, "the result")
         return StoredAnswer(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-    def _place(self, link: str, kind: str, table_set: str, what: str) -> _Place:
-        if not re.fullmatch(SET, table_set):
-            raise WireError("the set in the path is not 32 hexadecimal digits")
+    def _address(self, link: str, kind: str, what: str) -> _Address:
         base = next((each for each in self._bases if link.startswith(each)), None)
         if base is None or not _PRINTABLE.fullmatch(link) or "#" in link:
             raise WireError(
@@ -158,14 +170,24 @@ class Links:
         path = rest.partition("?")[0]
         key = unquote(path)
         parts = key.split("/")
-        named = re.fullmatch(rf"{kind}/{table_set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
+        named = re.fullmatch(rf"{kind}/{self._set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
         plain = quote(key) == path and not {"", ".", ".."} & set(parts)  # one spelling, so `path` is sent as checked
         within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # of a folder: no prefix, nothing signed
         if not (named and plain and within):
             raise WireError(
                 f"{what}: its link leads to no object of the set in the path", hint=f"they are {kind}/SET/..."
             )
-        return _Place(base, rest)
+        return _Address(base, rest)
+
+
+def read(objects: Sequence[wire.Bytes | Linked], links: TableLinks | None) -> Sequence[wire.Bytes]:
+    """The content of a request's objects: inline without `links`, else linked. Raises WireError."""
+    linked = [each for each in objects if isinstance(each, Linked)]
+    if links is not None and len(linked) == len(objects):
+        return links.read(linked)
+    if links is not None or linked:
+        raise WireError("objects: they are linked where the path has a set, and inline where it has none")
+    return [each for each in objects if not isinstance(each, Linked)]
 
 
 _allowed: tuple[str, ...] = ()
@@ -211,18 +233,18 @@ def _folder(base: str) -> str:
     return unquote(urlsplit(base).path)
 
 
-def _content(place: _Place, wanted: Linked, connections: Connections) -> bytes:
+def _content(address: _Address, wanted: Linked, connections: Connections) -> bytes:
     """Return the content, if it is the expected one. Raises Broken."""
-    if place.base.startswith("file:"):
-        folder = _folder(place.base)
-        return _read_twice(lambda: link_files.read(folder, place.rest, wanted.bytes), wanted.sha256)
-    name = (place.base, place.rest.partition("?")[0], wanted.sha256)
+    if address.base.startswith("file:"):
+        folder = _folder(address.base)
+        return _read_twice(lambda: link_files.read(folder, address.rest, wanted.bytes), wanted.sha256)
+    name = (address.base, address.rest.partition("?")[0], wanted.sha256)
     cached, tag = _warm.find(name)
     new_tag = ""
 
     def read() -> bytes:
         nonlocal new_tag
-        content, new_tag = connections.get(place.base, place.rest, wanted.bytes, tag)
+        content, new_tag = connections.get(address.base, address.rest, wanted.bytes, tag)
         return cached if content is None else content  # None: the store let the link pass, and has what it had
 
     checked = _read_twice(read, wanted.sha256)

@@ -15,7 +15,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from cleave_services.operations import Operation
 from cleave_services.web import APIRoute, FastAPI, get_openapi
 from cleave_shared import wire
-from cleave_shared.stored import SET
+from cleave_shared.requests import SET
 
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEMS = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from pydantic import BaseModel
 
 from cleave_services import bodies
-from cleave_services.bodies import Note, Reply
+from cleave_services.bodies import Answer, Note, Received
 from cleave_shared import wire
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ class Operation:
     """Handling of POSTs to `path`, which may hold {set}, a stored table's.
 
     `target` is module:function, imported when it is first called, since an embedded service needs few operations:
-    work(request, note) or, of a stored table, work(request, note, table_set, links). Its annotations name the models of
-    request and answer.
+    work(request, note, links). `links` are None without {set}. Its annotations name the models of request and answer.
     """
 
     def __init__(self, path: str, target: str) -> None:
@@ -43,9 +42,9 @@ class Operation:
         request, answer = hints["request"], hints["return"]
         return request, next(iter(get_args(answer)), answer)  # perhaps one that may be `Large`
 
-    def answer(self, request: BaseModel, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
+    def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
         """Raises what its work raises; calls `links` where there is a set."""
-        return self.work(request, note) if table_set is None else self.work(request, note, table_set, links())
+        return self.work(received.request, note, links().of(table_set) if table_set is not None else None)
 
 
 class Service:
@@ -59,14 +58,16 @@ class Service:
         self.operations = [Operation(path, target) for path, target in operations.items()]
         self.prepare = prepare
 
-    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Reply:
+    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Answer:
         """Answer a POST in its own media type, past HTTP. Raises nothing and logs nothing."""
         for operation in self.operations:
             if match := operation.pattern.fullmatch(path):
                 try:
-                    request, mark = bodies.load(body, kind, operation.models[0])
-                    answer = operation.answer(request, dict[str, Any]().update, next(iter(match.groups()), None), links)
-                    return bodies.dump(answer, mark, kind)
+                    received = bodies.load(body, kind, operation.models[0])
+                    answer = operation.answer(
+                        received, dict[str, Any]().update, next(iter(match.groups()), None), links
+                    )
+                    return bodies.dump(answer, received, kind)
                 except Exception as error:  # noqa: BLE001 - its message may quote values
                     return bodies.refusal(error)
         return bodies.problem(404, "Not Found")

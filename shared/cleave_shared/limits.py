@@ -22,9 +22,9 @@ HEAD_BYTES = 100_000
 # Objects and names in the JSON of one body, each of which takes 100 bytes or more and may be an error of its own.
 # A scan of 2,048 objects has 10,240 of both.
 MAX_NAMES = 1 << 14
-# A result's file: both polynomials whole. An answer holds one for each block.
+# A result's file: both polynomials whole. An answer to inline objects holds so many.
 RESULT_BYTES = 132_500
-MAX_REQUEST_BLOCKS = 32
+MAX_REQUEST_SUMS = 32
 # The simple call: rows in one request, what its chunks hold.
 MAX_SIMPLE_ROWS = 1_000_000
 # A masked result's file, whose first polynomial is cut off.
@@ -110,7 +110,7 @@ MAX_SCAN_CHUNKS = 1 << 10
 # more. 80,000 rows by 3 groups, 10 chunks, take 27 ms in one process and 43 in two.
 SCAN_CHUNKS_OF_A_PROCESS = 60
 
-# Jobs (cleave_shared.stored): a state machine's state holds 256 KB (Step Functions quotas), a few for braces and
+# Jobs (cleave_shared.jobs): a state machine's state holds 256 KB (Step Functions quotas), a few for braces and
 # names here. An answered step takes up to 150 of them, so the batches' own answers leave room for the last step.
 MAX_STATE_BYTES = 255_000
 ANSWERED_BYTES = 150

@@ -9,7 +9,7 @@ JSON carries blobs in base64. Frames (`application/octet-stream`) carry the same
 A request's mark is the SHA-256 in its frame, or that of its JSON. So neither a damaged request nor a damaged answer,
 nor the answer to another request, is taken for sound. This finds faults: who sits on the way unhindered by TLS can
 compute a digest too. It costs 0.6 ns per byte at either end. Between a client and a service in one process a request is
-handed over as objects (`Loose`), without a digest, and named by a random mark.
+handed over as objects (`InProcessRequest`), without a digest, and named by a random mark.
 
 A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
 speaks frames; curl speaks JSON. No field of any model here can hold a secret key: see tests/architecture.
@@ -37,13 +37,15 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
-    model_validator,
 )
 
 from cleave_shared import limits
 from cleave_shared.errors import WireError
+from cleave_shared.version import VERSION as RELEASE
 
-VERSION = 2
+VERSION = 3
+PREVIOUS = 2  # which services read as well (`cleave_services.previous`)
+_RELEASES = {1: "before 1.0.0", 2: "1.0.0"}  # of wire versions whose envelopes name no release
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
@@ -125,84 +127,17 @@ Each = Annotated[list[Item], Field(fail_fast=True)]
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
-Chunks = Annotated[int, Field(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]
 Sql = Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]
+_RELEASE = r"^[0-9][0-9A-Za-z.+-]{0,31}$"
+Release = Annotated[str, Field(pattern=_RELEASE, description="of the sender; no more than its errors name it")]
 
 
 class Envelope(BaseModel):
     # a validator takes 5 ms to build, and no process uses those of all envelopes
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    version: Literal[2] = 2
-
-
-class MomentsRequest(Envelope):
-    """Ask for the sum of the chunks of every block.
-
-    Only the sender knows the row, group and column of each coefficient.
-    """
-
-    profile: str = Field(max_length=32)
-    key_id: Hex
-    schema_hash: Hex
-    chunk_range: tuple[Count, Count] = Field(description="[start, stop): place of the chunks in the whole job")
-    blocks: Each[Chunks] = Field(
-        min_length=1, max_length=limits.MAX_REQUEST_BLOCKS, description="chunks of each block, in order"
-    )
-    chunks: Each[View] = Field(
-        min_length=1, max_length=limits.MAX_REQUEST_CHUNKS, description="seeded CKKS ciphertexts"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> MomentsRequest:
-        start, stop = self.chunk_range
-        if stop - start != len(self.chunks):
-            raise ValueError(f"chunk_range covers {stop - start} chunks, {len(self.chunks)} were sent")
-        if sum(self.blocks) != len(self.chunks):
-            raise ValueError(f"blocks cover {sum(self.blocks)} chunks, {len(self.chunks)} were sent")
-        return self
-
-
-class MomentsResponse(Envelope):
-    profile: str
-    key_id: Hex
-    schema_hash: Hex
-    chunk_range: tuple[Count, Count]
-    totals: Each[Blob] = Field(
-        max_length=limits.MAX_REQUEST_BLOCKS, description="of each block the sum of its chunks, a CKKS ciphertext"
-    )
-    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
-
-
-class PlainRequest(Envelope):
-    """Group and aggregate the plain half (a Parquet file, or nothing but a number of rows)."""
-
-    schema_hash: Hex
-    rows: Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
-    table: Blob | None = Field(default=None, description="Parquet; absent where the query reads no plain column")
-    where: Sql | None = None
-    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-
-
-class TypedColumn(BaseModel):
-    """Values as DuckDB's text of them, so that `CAST(value AS type)` gives each back exactly."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    type: str
-    values: Each[str | None]
-
-
-class PlainResponse(Envelope):
-    """Groups, with one entry each in `counts` and in every column."""
-
-    schema_hash: Hex
-    rows: Count
-    counts: Each[Count]
-    keys: Each[TypedColumn]
-    aggregates: Each[TypedColumn]
-    timings: dict[str, float] = Field(default_factory=dict)
+    version: Literal[3] = 3
+    release: Release = RELEASE
 
 
 class Problem(BaseModel):
@@ -217,8 +152,8 @@ class Problem(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Loose:
-    """A request in frames that never leaves its process: its blobs stay where they are. As long as it would be."""
+class InProcessRequest:
+    """A request in frames that never leaves its process: its blobs are not copied. Its length is that of the frames."""
 
     def __init__(self, request: BaseModel) -> None:
         self.head, self.blobs = _head_and_blobs(request)
@@ -228,7 +163,7 @@ class Loose:
         return _PREFIX.size + len(self.head) + 4 + sum(4 + len(blob) for blob in self.blobs)
 
 
-Body = bytes | Loose
+Body = bytes | InProcessRequest
 
 
 def dump_json(model: BaseModel) -> bytes:
@@ -253,7 +188,7 @@ def _head_and_blobs(model: BaseModel) -> tuple[bytes, list[Bytes]]:
 
 def mark(body: Body, content_type: str) -> bytes:
     """Return the name of a request with this body in its answer."""
-    if isinstance(body, Loose):
+    if isinstance(body, InProcessRequest):
         return body.mark
     return body[4:_DIGESTED] if media_type(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
 
@@ -264,10 +199,18 @@ def answers(body: bytes, content_type: str) -> bytes:
 
 
 def load(model: type[Model], body: Body, content_type: str) -> Model:
-    """Parse and validate an envelope.
+    """Parse and validate an envelope that a service sent.
 
     Raises WireError (422, or 415 for another content type); the message names fields, never values.
     """
+    head, blobs = parse(body, content_type)
+    if "version" in model.model_fields and (version := version_of(head)) != VERSION:
+        raise skewed("service", head, version)
+    return validate(model, head, blobs)
+
+
+def parse(body: Body, content_type: str) -> tuple[Any, Sequence[Bytes] | None]:
+    """The JSON of an envelope, and its blobs where it is in frames. Raises WireError as `load` does."""
     kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
@@ -278,9 +221,28 @@ def load(model: type[Model], body: Body, content_type: str) -> Model:
         raise WireError("the body is not JSON", hint="it may have been truncated on the way") from None
     if _SURROGATE.search(text):
         _require_unicode(head)
-    if isinstance(head, dict) and "version" in model.model_fields and head.get("version", VERSION) != VERSION:
-        raise WireError(f"wire version is not {VERSION}", hint="client and service must be of the same release")
-    return validate(model, head, blobs)
+    return head, blobs
+
+
+def version_of(head: Any) -> Any:
+    """The wire version that an envelope names, by default this one."""
+    return head.get("version", VERSION) if isinstance(head, dict) else VERSION
+
+
+def skewed(sender: Literal["client", "service"], head: Any, version: Any) -> WireError:
+    """The error for an envelope of another wire version. It names both releases and which side to change."""
+    if type(version) is not int or not 0 < version < 1 << 16:
+        return WireError(f"wire version is not {VERSION}", hint="upgrade the client or the service")
+    receiver = "service" if sender == "client" else "client"
+    named = head.get("release") if isinstance(head, dict) and version > PREVIOUS else None
+    fit = isinstance(named, str) and re.fullmatch(_RELEASE, named) is not None
+    release = named if fit else _RELEASES.get(version, f"after {RELEASE}")
+    older = sender if version < VERSION else receiver
+    return WireError(
+        f"wire version is not {VERSION}: the {sender} has release {release} (wire version {version}), "
+        f"this {receiver} has release {RELEASE} (wire version {VERSION})",
+        hint=f"upgrade the {older}",
+    )
 
 
 class _Names:
@@ -301,7 +263,7 @@ class _Names:
 
 def _split(body: Body, kind: str) -> tuple[bytes, Sequence[Bytes] | None]:
     """The JSON and the blobs; None of a body that is JSON as a whole."""
-    if isinstance(body, Loose):
+    if isinstance(body, InProcessRequest):
         return body.head, body.blobs
     return _split_frames(body) if kind == FRAMES_TYPE else (body, None)
 

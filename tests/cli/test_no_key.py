@@ -20,7 +20,7 @@ from cleave.processes.deadline import Deadline
 from cleave.table.lazy import of_files
 from cleave.transport.base import Transport
 from cleave_shared.errors import CheckFailed
-from cleave_shared.wire import MomentsRequest, MomentsResponse
+from cleave_shared.requests import SumsRequest, SumsResponse
 from tests.cli.runner import Cli
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -79,7 +79,7 @@ class Watched:
     def __init__(self) -> None:
         self._inner = embedded_services()
         self.keys: list[str] = []
-        self.spoil: Callable[[MomentsResponse], MomentsResponse] = lambda answer: answer
+        self.spoil: Callable[[SumsResponse], SumsResponse] = lambda answer: answer
 
     def opened(self) -> Transport:
         self._inner = embedded_services()
@@ -92,7 +92,7 @@ class Watched:
     def stop(self) -> None:
         self._begun.stop()
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
         self.keys.append(request.key_id)
         return self.spoil(self._begun.sensitive(request))
 
@@ -108,7 +108,7 @@ def test_a_session_makes_another_key_after_a_failed_check(table: Path) -> None:
             plan = session.plan(AGES)
             first = session.ask(plan)
             session.ask(plan)
-            services.spoil = lambda answer: answer.model_copy(update={"totals": [bytes(len(answer.totals[0]))]})
+            services.spoil = lambda answer: answer.model_copy(update={"totals": [[bytes(len(answer.totals[0][0]))]]})
             with pytest.raises(CheckFailed):
                 session.ask(plan)
             services.spoil = lambda answer: answer

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 from cleave.transport.base import Transport
-from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.cli.runner import Cli
 
 ROOT = Path(__file__).parents[2]
@@ -313,7 +313,7 @@ class Faulty:
     def stop(self, _reason: object = None) -> None:
         """Nothing waits."""
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
         answer = self.inner.sensitive(request)
         return answer.model_copy(update={"totals": answer.totals[1:]})
 

@@ -19,17 +19,32 @@ from cleave.ckks.job import LEAST_TO_ADD, Job
 from cleave.ckks.layout import noise
 from cleave.ckks.packing import Packing, Part, plan_packing
 from cleave.ckks.secret_key import SecretKey
-from cleave_services.sensitive.calls import moments
+from cleave_services.sensitive.calls import sums
 from cleave_shared import seal
+from cleave_shared.chunks import joined, split
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.params import SUM60_PACK
+from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 from cleave_shared.seal import SealEvaluator, ring
-from cleave_shared.wire import MomentsRequest, MomentsResponse
 
 FAULTS = tomllib.loads((Path(__file__).parents[1] / "vectors" / "faults.toml").read_text())["fault"]
 # Two blocks: groups 0..3 are large, and there are more small ones than a chunk has positions for.
 COUNTS = np.array([9000, 6000, 9000, 5000] + [1] * 4500)
 LIMIT = 10**6
+
+
+def summed(request: SumsRequest) -> SumsResponse:
+    answer = sums(request, lambda **_: None, None, SealEvaluator(ring(SUM60_PACK.name)))
+    assert isinstance(answer, SumsResponse)
+    return answer
+
+
+def chunks_of(request: SumsRequest) -> list[bytes]:
+    return [chunk for each in request.objects if isinstance(each, bytes) for chunk in split(each)]
+
+
+def totals_of(answer: SumsResponse) -> list[bytes]:
+    return [total for (total,) in answer.totals]
 
 
 @dataclass
@@ -39,27 +54,40 @@ class Case:
     part: Part
     key: SecretKey
     cipher: Cipher
-    request: MomentsRequest
-    answer: MomentsResponse
+    request: SumsRequest
+    answer: SumsResponse
 
-    def summed(self, chunks: list[bytes], blocks: list[int] | None = None) -> MomentsResponse:
+    def summed(self, chunks: list[bytes], blocks: list[int] | None = None) -> SumsResponse:
         """The answer of a service that adds up `chunks` in place of what it was sent."""
-        blocks = blocks or [*self.request.blocks[:-1], len(chunks) - sum(self.request.blocks[:-1])]
-        wrong = self.request.model_copy(update={"chunks": chunks, "blocks": blocks})
-        return self.with_totals(moments(wrong, SealEvaluator(ring(SUM60_PACK.name))).totals)
+        blocks = blocks or [*self.blocks[:-1], len(chunks) - sum(self.blocks[:-1])]
+        left = iter(chunks)
+        lanes = [Lane(objects=[joined([next(left)]) for _ in range(block)], stop=1) for block in blocks]
+        return self.with_totals(totals_of(summed(self.request.model_copy(update={"lanes": lanes}))))
 
-    def with_totals(self, totals: list[bytes]) -> MomentsResponse:
-        return self.answer.model_copy(update={"totals": totals})
+    @property
+    def chunks(self) -> list[bytes]:
+        return chunks_of(self.request)
 
-    def offset(self, block: int, coefficients: dict[int, int]) -> MomentsResponse:
+    @property
+    def blocks(self) -> list[int]:
+        return [len(lane.objects) for lane in self.request.lanes]
+
+    @property
+    def totals(self) -> list[bytes]:
+        return totals_of(self.answer)
+
+    def with_totals(self, totals: list[bytes]) -> SumsResponse:
+        return self.answer.model_copy(update={"totals": [[each] for each in totals]})
+
+    def offset(self, block: int, coefficients: dict[int, int]) -> SumsResponse:
         """What a service does that adds a polynomial of its own to a total: it needs no key for that."""
         polynomial = np.zeros((1, SUM60_PACK.degree), np.int64)
         for coefficient, amount in coefficients.items():
             polynomial[0, coefficient] = amount
         of = ring(SUM60_PACK.name)
-        total = of.ciphertext(self.answer.totals[block])
+        total = of.ciphertext(self.totals[block])
         of.evaluator.add_plain_inplace(total, of.plaintexts(list(polynomial))[0])
-        totals = list(self.answer.totals)
+        totals = list(self.totals)
         totals[block] = seal.save(total)
         return self.with_totals(totals)
 
@@ -87,10 +115,11 @@ def _made(key: SecretKey, seed: int) -> Case:
     cipher = Cipher(key)
     job = Job(packing, encode(packing, values), cipher)
     (part,) = packing.parts(1)
-    request = job.request(part, key.key_id, "0" * 32, job.encrypt(part))
-    assert len(request.blocks) > 1
-    assert max(request.blocks) > 1
-    return Case(packing, job, part, key, cipher, request, moments(request, SealEvaluator(ring(SUM60_PACK.name))))
+    request = job.request(part, key.key_id, list(job.encrypt(part)))
+    case = Case(packing, job, part, key, cipher, request, summed(request))
+    assert len(case.blocks) > 1
+    assert max(case.blocks) > 1
+    return case
 
 
 def flipped(blob: bytes) -> bytes:
@@ -117,7 +146,7 @@ def replaced(items: list[bytes], place: int, item: bytes) -> list[bytes]:
     return [*items[:place], item, *items[place + 1 :]]
 
 
-def moved(case: Case, amount: int, *, lane: int) -> MomentsResponse:
+def moved(case: Case, amount: int, *, lane: int) -> SumsResponse:
     """Takes from group 0 what it gives to group 1, so that all groups together stay right."""
     block, giver = case.coefficient(0, lane)
     same, taker = case.coefficient(1, lane)
@@ -125,17 +154,17 @@ def moved(case: Case, amount: int, *, lane: int) -> MomentsResponse:
     return case.offset(block, {giver: -amount, taker: amount})
 
 
-def turned(case: Case) -> MomentsResponse:
+def turned(case: Case) -> SumsResponse:
     """Positions moved by one: everybody's total becomes a neighbour's (multiplication by X)."""
     of = ring(SUM60_PACK.name)
     x = np.zeros(SUM60_PACK.degree, np.int64)
     x[1] = 1
-    total, product = of.ciphertext(case.answer.totals[0]), seal.api.Ciphertext()
+    total, product = of.ciphertext(case.totals[0]), seal.api.Ciphertext()
     of.evaluator.multiply_plain(total, of.plaintexts([x])[0], product)
-    return case.with_totals(replaced(case.answer.totals, 0, seal.save(product)))
+    return case.with_totals(replaced(case.totals, 0, seal.save(product)))
 
 
-def crept(case: Case) -> MomentsResponse:
+def crept(case: Case) -> SumsResponse:
     """Each of a group's positions off by less than its noise, all to the same side."""
     block, first = case.coefficient(0, lane=1)
     chosen = case.packing.placement.blocks[block]
@@ -144,33 +173,25 @@ def crept(case: Case) -> MomentsResponse:
     return case.offset(block, dict.fromkeys(range(first, first + count), int(0.5 * noise(chosen.chunks))))
 
 
-Fault = Callable[[Case, SecretKey], MomentsResponse]
+Fault = Callable[[Case, SecretKey], SumsResponse]
 ACTIONS: dict[str, Fault] = {
     "no fault": lambda c, _: c.answer,
-    "two chunks of a block exchanged": lambda c, _: c.summed([*c.request.chunks[1::-1], *c.request.chunks[2:]]),
+    "two chunks of a block exchanged": lambda c, _: c.summed([*c.chunks[1::-1], *c.chunks[2:]]),
     "answer decrypted with another key": lambda c, _: c.answer,
-    "chunk dropped": lambda c, _: c.summed(c.request.chunks[1:], [c.request.blocks[0] - 1, *c.request.blocks[1:]]),
-    "chunk counted twice": lambda c, _: c.summed([*c.request.chunks, c.request.chunks[-1]]),
-    "chunks of two blocks exchanged": lambda c, _: c.summed(
-        [c.request.chunks[-1], *c.request.chunks[1:-1], c.request.chunks[0]]
-    ),
-    "chunk added to another block": lambda c, _: c.summed(
-        c.request.chunks, [c.request.blocks[0] - 1, c.request.blocks[1] + 1, *c.request.blocks[2:]]
-    ),
-    "chunk of another table": lambda c, _: c.summed(
-        replaced(c.request.chunks, 1, make_case(c.key, 6).request.chunks[1])
-    ),
-    "chunk under another key": lambda c, o: c.summed(replaced(c.request.chunks, 1, make_case(o).request.chunks[1])),
-    "bits flipped in a chunk": lambda c, _: c.summed(replaced(c.request.chunks, 1, flipped(c.request.chunks[1]))),
-    "chunk cut short": lambda c, _: c.summed(replaced(c.request.chunks, 1, c.request.chunks[1][:-50])),
-    "one total doubled": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, doubled(c.answer.totals[0]))),
-    "totals of two blocks exchanged": lambda c, _: c.with_totals(
-        [c.answer.totals[1], c.answer.totals[0], *c.answer.totals[2:]]
-    ),
+    "chunk dropped": lambda c, _: c.summed(c.chunks[1:], [c.blocks[0] - 1, *c.blocks[1:]]),
+    "chunk counted twice": lambda c, _: c.summed([*c.chunks, c.chunks[-1]]),
+    "chunks of two blocks exchanged": lambda c, _: c.summed([c.chunks[-1], *c.chunks[1:-1], c.chunks[0]]),
+    "chunk added to another block": lambda c, _: c.summed(c.chunks, [c.blocks[0] - 1, c.blocks[1] + 1, *c.blocks[2:]]),
+    "chunk of another table": lambda c, _: c.summed(replaced(c.chunks, 1, make_case(c.key, 6).chunks[1])),
+    "chunk under another key": lambda c, o: c.summed(replaced(c.chunks, 1, make_case(o).chunks[1])),
+    "bits flipped in a chunk": lambda c, _: c.summed(replaced(c.chunks, 1, flipped(c.chunks[1]))),
+    "chunk cut short": lambda c, _: c.summed(replaced(c.chunks, 1, c.chunks[1][:-50])),
+    "one total doubled": lambda c, _: c.with_totals(replaced(c.totals, 0, doubled(c.totals[0]))),
+    "totals of two blocks exchanged": lambda c, _: c.with_totals([c.totals[1], c.totals[0], *c.totals[2:]]),
     "totals of groups moved to their neighbours": lambda c, _: turned(c),
-    "bits flipped in a total": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, flipped(c.answer.totals[0]))),
-    "total replaced by noise": lambda c, o: c.with_totals(replaced(c.answer.totals, 0, make_case(o).answer.totals[0])),
-    "total cut short": lambda c, _: c.with_totals(replaced(c.answer.totals, 0, c.answer.totals[0][:-50])),
+    "bits flipped in a total": lambda c, _: c.with_totals(replaced(c.totals, 0, flipped(c.totals[0]))),
+    "total replaced by noise": lambda c, o: c.with_totals(replaced(c.totals, 0, make_case(o).totals[0])),
+    "total cut short": lambda c, _: c.with_totals(replaced(c.totals, 0, c.totals[0][:-50])),
     "whole amount moved from one group to another": lambda c, _: moved(c, 10_000_00 << c.packing.layout.guard, lane=0),
     "part of a unit added to an exact total": lambda c, _: moved(c, 1 << (c.packing.layout.guard - 1), lane=0),
     "amount moved in a real column": lambda c, _: moved(c, 1 << 40, lane=1),
@@ -180,11 +201,10 @@ ACTIONS: dict[str, Fault] = {
         0, {c.packing.layout.lanes * c.packing.placement.capacity - 1: 1 << 40}
     ),
     "sentinel changed": lambda c, _: c.offset(0, {SUM60_PACK.degree - 1: 1 << 20}),
-    "block missing": lambda c, _: c.with_totals(c.answer.totals[1:]),
-    "block answered twice": lambda c, _: c.with_totals([*c.answer.totals, c.answer.totals[0]]),
+    "block missing": lambda c, _: c.with_totals(c.totals[1:]),
+    "block answered twice": lambda c, _: c.with_totals([*c.totals, c.totals[0]]),
     "answer of another key id": lambda c, _: c.answer.model_copy(update={"key_id": "1" * 32}),
-    "answer of another schema": lambda c, _: c.answer.model_copy(update={"schema_hash": "1" * 32}),
-    "answer of another chunk range": lambda c, _: c.answer.model_copy(update={"chunk_range": (1, 4)}),
+    "answer to another request": lambda c, _: c.answer.model_copy(update={"label": "1" * 32}),
     "answer of another profile": lambda c, _: c.answer.model_copy(update={"profile": "other"}),
 }
 
@@ -231,8 +251,8 @@ def test_answers_about_parts_are_added_up_in_any_order(backwards: bool, key: Sec
     parts = packing.parts(3)
     assert len(parts) > 2
     for part in parts[::-1] if backwards else parts:
-        request = job.request(part, key.key_id, "0" * 32, [*job.encrypt(part)])
-        answer = moments(request, SealEvaluator(ring(SUM60_PACK.name)))
+        request = job.request(part, key.key_id, [*job.encrypt(part)])
+        answer = summed(request)
         job.accept(part, request, answer)
         with pytest.raises(CheckFailed, match="accepted before"):
             job.accept(part, request, answer)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from cleave_shared import wire
-from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.chunks import joined
+from cleave_shared.requests import Lane, PlainRequest, PlainResponse, SumsRequest, SumsResponse
 
 KEY_ID = "0" * 31 + "a"
-SCHEMA = "0" * 31 + "b"
+LABEL = "0" * 31 + "b"
 
-MOMENTS = MomentsRequest(
+MOMENTS = SumsRequest(
     profile="sum60-pack",
     key_id=KEY_ID,
-    schema_hash=SCHEMA,
-    chunk_range=(0, 1),
-    blocks=[1],
-    chunks=[bytes(range(256))],
+    label=LABEL,
+    lanes=[Lane(objects=[joined([bytes(range(256))])], stop=1)],
 )
-TOTALS = MomentsResponse(
+TOTALS = SumsResponse(
     profile="sum60-pack",
     key_id=KEY_ID,
-    schema_hash=SCHEMA,
-    chunk_range=(0, 1),
-    totals=[b"\x00totals\xff"],
+    label=LABEL,
+    totals=[[b"\x00totals\xff"]],
 )
-ROWS = PlainRequest(schema_hash=SCHEMA, rows=7, aggregates=["count(*)"])
-COUNTS = PlainResponse(schema_hash=SCHEMA, rows=7, counts=[7], keys=[], aggregates=[])
+ROWS = PlainRequest(label=LABEL, rows=[7], aggregates=["count(*)"])
+COUNTS = PlainResponse(label=LABEL, rows=7, counts=[7], keys=[], aggregates=[])
 
 
 def answering(request: wire.Envelope, answer: wire.Envelope) -> bytes:

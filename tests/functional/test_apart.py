@@ -14,7 +14,7 @@ from aws import many_chunks
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers as sharing
-from cleave_shared import limits, wire
+from cleave_shared import limits, requests
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ServiceError
 from tests.functional.processes import descendants, have_ended
@@ -29,7 +29,7 @@ def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def request_of_many(key: SecretKey) -> Iterator[wire.MomentsRequest]:
+def request_of_many(key: SecretKey) -> Iterator[requests.SumsRequest]:
     request = many_chunks.request(key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "_crew", CREW)  # here are threads: the server is an interpreter of its own
@@ -37,7 +37,7 @@ def request_of_many(key: SecretKey) -> Iterator[wire.MomentsRequest]:
         yield request
 
 
-def test_no_worker_is_forked_from_the_client(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+def test_no_worker_is_forked_from_the_client(key: SecretKey, request_of_many: requests.SumsRequest) -> None:
     lasting, mine, over = set(descendants(CLIENT)), set[int](), threading.Event()
 
     def watch() -> None:
@@ -55,14 +55,14 @@ def test_no_worker_is_forked_from_the_client(key: SecretKey, request_of_many: wi
     assert workers()
 
 
-def test_a_worker_serves_request_after_request(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+def test_a_worker_serves_request_after_request(key: SecretKey, request_of_many: requests.SumsRequest) -> None:
     embedded_services().sensitive(request_of_many)
     before = workers()
     assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
     assert workers() == before != set()
 
 
-def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: requests.SumsRequest) -> None:
     embedded_services().sensitive(request_of_many)
     dead = workers()
     for pid in dead:
@@ -73,7 +73,7 @@ def test_an_idle_worker_that_died_is_not_used(key: SecretKey, request_of_many: w
 
 
 def test_a_worker_that_is_late_ends(
-    key: SecretKey, request_of_many: wire.MomentsRequest, monkeypatch: pytest.MonkeyPatch
+    key: SecretKey, request_of_many: requests.SumsRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(limits, "SENSITIVE_SECONDS", 1e-4)
@@ -97,13 +97,13 @@ def parent_of(pid: int) -> int | None:
 
 
 @pytest.mark.parametrize("place", [0, 27, many_chunks.CHUNKS - 1])
-def test_a_bad_chunk_is_refused_as_ever(request_of_many: wire.MomentsRequest, place: int) -> None:
+def test_a_bad_chunk_is_refused_as_ever(request_of_many: requests.SumsRequest, place: int) -> None:
     with pytest.raises(ServiceError, match="answered 422: not a ciphertext") as refused:
         embedded_services().sensitive(many_chunks.damaged(request_of_many, place))
     assert refused.value.status == 422
 
 
-def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: wire.MomentsRequest) -> None:
+def test_a_request_that_is_killed_is_one_error(key: SecretKey, request_of_many: requests.SumsRequest) -> None:
     over, seen = threading.Event(), list[int]()
 
     def kill() -> None:

@@ -18,7 +18,7 @@ from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave.transport.base import Transport
 from cleave_shared.errors import QueryRefused
-from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.answering import run_query
 from tests.unit.simulate import differences, number
 
@@ -47,7 +47,7 @@ class Recorder:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.plain_requests: list[PlainRequest] = []
-        self.sensitive_requests: list[MomentsRequest] = []
+        self.sensitive_requests: list[SumsRequest] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._transport, name)
@@ -56,7 +56,7 @@ class Recorder:
         self.plain_requests.append(request)
         return self._transport.plain(request)
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
         self.sensitive_requests.append(request)
         return self._transport.sensitive(request)
 
@@ -134,7 +134,7 @@ def test_what_is_sent_is_the_same_for_any_selection_of_as_many_rows(table: Table
     def shape(sql: str) -> list[object]:
         _, transport = ask(sql, table, key)
         return [
-            (each.profile, each.schema_hash, each.chunk_range, each.blocks, len(each.chunks))
+            (each.profile, [(lane.start, lane.stop, len(lane.objects)) for lane in each.lanes])
             for each in transport.sensitive_requests
         ]
 

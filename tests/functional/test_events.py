@@ -17,7 +17,7 @@ from aws.make_events import KEY_NAME, read_key, write_events
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import handler as plain
 from cleave_services.sensitive.app import handler as sensitive
-from cleave_shared import wire
+from cleave_shared import requests, wire
 from cleave_shared.errors import KeyFileError
 
 ROOT = Path(__file__).parents[2]
@@ -85,9 +85,9 @@ def test_what_is_no_key_of_the_events_is_named(tmp_path: Path, content: str) -> 
 def test_the_sensitive_event_holds_a_ciphertext_and_no_group() -> None:
     event = shipped("sensitive-moments")
     assert event["path"] == MOMENTS
-    request = wire.load(wire.MomentsRequest, base64.b64decode(event["body"]), wire.FRAMES_TYPE)
-    assert request.blocks == [1]
-    assert [len(chunk) for chunk in request.chunks] == [pytest.approx(8 * 8192, rel=0.01)]
+    request = wire.load(requests.SumsRequest, base64.b64decode(event["body"]), wire.FRAMES_TYPE)
+    assert [lane.stop for lane in request.lanes] == [1]
+    assert [len(each) for each in request.objects] == [pytest.approx(8 * 8192, rel=0.01)]
 
 
 def make(*arguments: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from cleave.ckks.secret_key import SecretKey
 from cleave_services import links
 from cleave_shared import wire
-from cleave_shared.stored import Lane, StoredPlainRequest, SumsRequest
+from cleave_shared.requests import Lane, PlainRequest, SumsRequest
 from tests.campaign import FACTOR
 from tests.functional.test_stored_services import AGGREGATE, SUMS, Store, encrypted, parquet
 from tests.fuzz import campaign
@@ -36,7 +36,7 @@ def test_whatever_a_message_is_turned_into(
     else:
         table = store.put(parquet("SELECT i AS a, i % 3 AS b FROM range(50) r(i)", tmp_path))
         path = AGGREGATE
-        request = StoredPlainRequest(
+        request = PlainRequest(
             objects=[table], rows=[50], columns=["a", "b"], where="a > 3", keys=["b"], aggregates=["sum(a)"]
         )
     valid = [

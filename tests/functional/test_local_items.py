@@ -21,7 +21,7 @@ from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
-from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.answering import run_local, run_query
 
 SCHEMA = """
@@ -89,9 +89,11 @@ class Sent:
         self.plain_requests.append(request)
         return self._inner.plain(request)
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
-        told = request.model_dump(exclude={"chunks"})
-        self.moments.append(told | {"sizes": [round(len(chunk), -2) for chunk in request.chunks]})
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
+        told = request.model_dump(exclude={"label", "lanes"})
+        self.moments.append(
+            told | {"sizes": [[round(len(each), -2) for each in lane.objects] for lane in request.lanes]}
+        )
         return self._inner.sensitive(request)
 
     def __getattr__(self, name: str) -> Any:
@@ -183,16 +185,17 @@ def test_is_duckdbs_answer_item_by_item(table: Table, key: SecretKey, sql: str, 
 def test_what_is_computed_here_changes_nothing_that_is_sent(
     table: Table, key: SecretKey, tmp_path: Path, sql: str, addition: str
 ) -> None:
-    def columns(parquet: bytes | None) -> list[Any]:
-        if parquet is None:
-            return []
+    def columns(parquet: bytes) -> list[Any]:
         (tmp_path / "half.parquet").write_bytes(parquet)
         with duckdb.connect() as connection:
             return connection.execute(f"DESCRIBE FROM '{tmp_path / 'half.parquet'}'").fetchall()
 
+    def told(request: PlainRequest) -> dict[str, Any]:
+        return request.model_dump(exclude={"label", "objects"})
+
     def leaves(query: str) -> object:
         _, sent = answer(table, query, key)
-        plain = [each.model_dump(exclude={"table"}) | {"names": columns(each.table)} for each in sent.plain_requests]
+        plain = [(told(each), [columns(bytes(half)) for half in each.objects]) for each in sent.plain_requests]
         plan = plan_query(query, table.schema, "t")  # of few rows, one ciphertext holds whatever is asked
         assert isinstance(plan, QueryPlan)
         asked = [(each.aggregate.names, each.arguments) for each in plan.encrypted]
@@ -268,7 +271,7 @@ def test_what_cannot_be_put_together_from_several_requests_is_computed_here(
     sql = "SELECT sex, MEDIAN(bed), SUM(bed), SUM(age) FROM t GROUP BY sex ORDER BY sex"
     result, sent = answer(table, sql, key)
     assert [output.source for output in result.result.columns] == [K, P, P, E]
-    monkeypatch.setattr("cleave.sql.split._PARQUET_BYTES", len(sent.plain_requests[0].table or b"") * 9 // 10)
+    monkeypatch.setattr("cleave.sql.split._PARQUET_BYTES", len(sent.plain_requests[0].objects[0]) * 9 // 10)
     result, sent = answer(table, sql, key)
     assert [output.source for output in result.result.columns] == [K, L, P, E]
     assert len(sent.plain_requests) > 1

@@ -14,7 +14,7 @@ from cleave_services.plain.database import Database
 from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
-from cleave_shared.stored import StoredPlainRequest
+from cleave_shared.requests import PlainRequest
 from tests.functional.gateway import call
 
 SET = "0" * 32
@@ -71,24 +71,24 @@ def test_a_strange_body_takes_forty_times_its_size_at_most(kind: str, items: int
 
 def test_errors_are_as_few_as_the_fields() -> None:
     with pytest.raises(WireError, match=r"rows\.0: [^;]*"):
-        wire.validate(StoredPlainRequest, {"objects": [], "rows": [""] * 1000, "columns": []})
+        wire.validate(PlainRequest, {"objects": [], "rows": [""] * 50, "columns": []})
 
 
 def test_frames_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = wire.dump_frames(wire.PlainRequest(schema_hash=SET, rows=1, table=b"x"))
-    assert wire.load(wire.PlainRequest, body, wire.FRAMES_TYPE).table == b"x"
+    body = wire.dump_frames(PlainRequest(rows=[1], objects=[b"x"]))
+    assert wire.load(PlainRequest, body, wire.FRAMES_TYPE).objects == [b"x"]
     monkeypatch.setattr(limits, "MAX_FRAMES", 0)
     with pytest.raises(WireError, match="not a Cleave frame"):
-        wire.load(wire.PlainRequest, body, wire.FRAMES_TYPE)
+        wire.load(PlainRequest, body, wire.FRAMES_TYPE)
 
 
 def test_names_of_a_whole_request_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = b'{"schema_hash": "%b", "rows": 1}' % SET.encode()
+    body = b'{"label": "%b", "rows": [1]}' % SET.encode()
     monkeypatch.setattr(limits, "MAX_NAMES", 3)  # an object and two names
-    wire.load(wire.PlainRequest, body, wire.JSON_TYPE)
+    wire.load(PlainRequest, body, wire.JSON_TYPE)
     monkeypatch.setattr(limits, "MAX_NAMES", 2)
     with pytest.raises(WireError, match="more than 2 names") as caught:
-        wire.load(wire.PlainRequest, body, wire.JSON_TYPE)
+        wire.load(PlainRequest, body, wire.JSON_TYPE)
     assert caught.value.status == 413
 
 

@@ -16,14 +16,14 @@ import pytest
 
 from cleave_services.plain import contained, engine
 from cleave_shared import limits
-from cleave_shared.wire import PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse
 
 _POOL = 16  # mutexes; gcc, libstdc++-v3/src/c++11/shared_ptr.cc
 
 
 def aggregate() -> list[int]:
-    request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=["count(*)"])
-    return contained.run(engine.aggregate, request, PlainResponse, lambda **_: None).counts
+    request = PlainRequest(rows=[3], aggregates=["count(*)"])
+    return contained.run(engine.aggregate, (request, [], limits.MAX_JSON_BYTES), PlainResponse, lambda **_: None).counts
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import pytest
 from aws.events import http_event, rest_event
 from cleave_services.plain.app import app, handler
 from cleave_shared import limits, wire
-from cleave_shared.wire import PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse
 from tests.functional.gateway import CANARY, CONTEXT, call
 
 AGGREGATE = "/v1/plain/aggregate"
@@ -36,7 +36,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def request(table: bytes | None, **asked: Any) -> PlainRequest:
-    return PlainRequest(schema_hash=HASH, rows=4, table=table, **asked)
+    return PlainRequest(label=HASH, objects=[] if table is None else [table], rows=[4], **asked)
 
 
 QUESTION: dict[str, Any] = {
@@ -47,7 +47,7 @@ QUESTION: dict[str, Any] = {
 
 
 def check_answer(answer: PlainResponse) -> None:
-    assert (answer.schema_hash, answer.rows) == (HASH, 4)
+    assert (answer.label, answer.rows) == (HASH, 4)
     assert answer.counts == [2, 1]
     assert [(column.type, column.values) for column in (*answer.keys, *answer.aggregates)] == [
         ("VARCHAR", ["B", "A"]),
@@ -55,7 +55,7 @@ def check_answer(answer: PlainResponse) -> None:
         ("DOUBLE", ["47.0", "33.0"]),
         ("BOOLEAN", ["true", "false"]),
     ]
-    assert set(answer.timings) == {"load", "group"}
+    assert set(answer.timings) == {"read", "load", "group", "select"}
 
 
 @pytest.mark.parametrize("kind", [wire.JSON_TYPE, wire.FRAMES_TYPE])
@@ -81,16 +81,18 @@ def test_aggregate_through_lambda(table: bytes, event: Any, kind: str) -> None:
 @pytest.mark.parametrize(
     ("change", "status", "error"),
     [
-        ({"version": 1}, 422, "wire version is not 2"),
-        ({"schema_hash": "short"}, 422, "schema_hash: "),
-        ({"rows": -1}, 422, "rows: "),
-        ({"rows": "4"}, 422, "rows: "),
-        ({"rows": limits.MAX_JOB_ROWS + 1}, 422, "rows: "),
-        ({"rows": 5}, 422, "table: 4 rows, the envelope says 5"),
-        ({"table": "?"}, 422, "table: is not base64"),
-        ({"table": ""}, 422, "table: "),
-        ({"table": base64.b64encode(CANARY.encode()).decode()}, 422, "table: DuckDB refuses it"),
-        ({"table": None}, 422, "where: DuckDB refuses it (BinderException)"),
+        ({"version": 1}, 422, "wire version is not 3"),
+        ({"label": "short"}, 422, "label: "),
+        ({"rows": [-1]}, 422, "rows.0: "),
+        ({"rows": ["4"]}, 422, "rows.0: "),
+        ({"rows": []}, 422, "rows: "),
+        ({"rows": [2, 2]}, 422, "body: rows: 2 numbers for 1 objects"),
+        ({"rows": [limits.MAX_JOB_ROWS + 1]}, 422, "rows.0: "),
+        ({"rows": [5]}, 422, "object 0: 4 rows, the envelope says 5"),
+        ({"objects": ["?"]}, 422, "objects.0.inline: is not base64"),
+        ({"objects": [""]}, 422, "object 0: "),
+        ({"objects": [base64.b64encode(CANARY.encode()).decode()]}, 422, "object 0: DuckDB refuses it"),
+        ({"objects": []}, 422, "where: DuckDB refuses it (BinderException)"),
         ({"where": ""}, 422, "where: "),
         ({"where": "x" * (limits.MAX_SQL_CHARS + 1)}, 422, "where: "),
         ({"where": "\ud800"}, 422, "the body holds half a surrogate pair"),
@@ -123,7 +125,7 @@ def test_the_log_has_numbers_only(table: bytes, lines: list[str]) -> None:
     call(app, "POST", AGGREGATE, json=json.loads(wire.dump_json(request(table, keys=["note"], where="age > 40"))))
     (line,) = [json.loads(text) for text in lines if text.startswith("{")]
     assert (line["rows"], line["groups"], line["status"], line["route"]) == (4, 2, 200, AGGREGATE)
-    assert set(line["timings"]) == {"load", "group"}
+    assert set(line["timings"]) == {"read", "load", "group", "select"}
     for word in (CANARY, "note", "age", "ward"):
         assert word not in str(lines)
 
@@ -135,9 +137,8 @@ def test_time_runs_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         connection.execute(f"COPY (SELECT i FROM range(1000000) AS t(i)) TO '{path}' (FORMAT parquet)")
     long = "sum(list_sum(list_transform(range(3000 + i % 7), lambda x: x * i)))"
     asked = {
-        "schema_hash": HASH,
-        "rows": 1_000_000,
-        "table": base64.b64encode(path.read_bytes()).decode(),
+        "rows": [1_000_000],
+        "objects": [base64.b64encode(path.read_bytes()).decode()],
         "aggregates": [long],
     }
     response = call(app, "POST", AGGREGATE, json=asked)

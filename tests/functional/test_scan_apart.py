@@ -9,11 +9,10 @@ import pytest
 
 from cleave.sums.scanned import question
 from cleave_services.links import Buffer
-from cleave_services.sensitive import stored
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
 from cleave_shared.children import Bounds, Channel, Child
-from cleave_shared.stored import ScanResponse
+from cleave_shared.requests import ScanResponse
 from tests.functional.processes import have_ended
 from tests.functional.test_apart import CREW, workers
 from tests.functional.test_scan_services import numbers, rows, scan
@@ -78,7 +77,6 @@ def test_a_scan_that_is_late_ends(store: Store, rows: Rows, monkeypatch: pytest.
     assert before
     with monkeypatch.context() as patch:
         patch.setattr(limits, "SENSITIVE_SECONDS", 1e-3)
-        patch.setattr(stored, "_LEAST_SECONDS", 1e-3)
         answer = asked(store, rows, 3)
     assert answer.status_code == 422
     assert "stopped after" in answer.text

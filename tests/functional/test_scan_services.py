@@ -20,7 +20,7 @@ from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import rowsets, wire
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.stored import Linked, ScanObject, ScanRequest, ScanResponse, StoredPlainRequest, StoredPlainResponse
+from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanObject, ScanRequest, ScanResponse
 from tests.functional.test_stored_services import SET, Store, post, store
 from tests.store.scanning import Rows
 
@@ -45,9 +45,10 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return parts
 
 
-def select(store: Store, objects: list[bytes], **asked: Any) -> tuple[StoredPlainRequest, httpx.Response]:
+def select(store: Store, objects: list[bytes], **asked: Any) -> tuple[PlainRequest, httpx.Response]:
     given = {"rows": list(SIZES), "columns": ["i", "ward", "n", "where"], **asked}
-    request = StoredPlainRequest(members=True, objects=[store.put(each) for each in objects], **given)
+    linked = [store.put(each) for each in objects] if given["columns"] else []
+    request = PlainRequest(members=True, objects=linked, **given)
     return request, post(plain, SELECT, request)
 
 
@@ -65,7 +66,7 @@ QUESTIONS: list[dict[str, Any]] = [
 def test_every_row_is_told_its_group(store: Store, objects: list[bytes], question: dict[str, Any]) -> None:
     _, answer = select(store, objects, aggregates=["count(*)"], **question)
     assert answer.status_code == 200, answer.text
-    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE)
     assert found.rows == sum(SIZES)
     groups = len(found.counts)
     numbers = np.concatenate([rowsets.unpack(each, n, groups) for each, n in zip(found.numbers, SIZES, strict=True)])
@@ -101,7 +102,7 @@ def test_rows_that_stay_in_their_objects_are_told_the_same(
     for aggregates in ([], ["count(*)"]):
         _, answer = select(store, objects, where=where, keys=keys, aggregates=aggregates)
         assert answer.status_code == 200, answer.text
-        found.append(wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE))
+        found.append(wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE))
     left, read = found
     assert (left.numbers, left.counts, left.keys) == (read.numbers, read.counts, read.keys)
 
@@ -110,13 +111,13 @@ def test_nothing_but_the_objects_is_read(store: Store, objects: list[bytes], tmp
     other = tmp_path / "other.parquet"
     other.write_bytes(objects[0])
     with Database() as database:
-        assert database.leave_objects(objects[1:], SIZES[1:], ["i", "ward"])
+        assert database.view_objects(objects[1:], SIZES[1:], ["i", "ward"])
         assert database.fetch("SELECT count(*) FROM rows", "")[0][0] == sum(SIZES[1:])
         for sql in (f"FROM read_parquet('{other}')", "FROM read_text('/proc/self/environ')", f"COPY rows TO '{other}'"):
             with pytest.raises(WireError):
                 database.fetch(sql, "sql")
     with Database() as database, pytest.raises(WireError, match="the envelope says"):
-        database.leave_objects(objects, (1, 1, 1), ["i"])
+        database.view_objects(objects, (1, 1, 1), ["i"])
 
 
 def test_a_column_may_be_called_what_duckdb_calls_a_rows_place(store: Store, tmp_path: Path) -> None:
@@ -128,12 +129,12 @@ def test_a_column_may_be_called_what_duckdb_calls_a_rows_place(store: Store, tmp
     for name, counts in (("file_row_number", [5, 5]), ("rowid", [4, 3, 3])):
         _, answer = select(store, [path.read_bytes()], rows=[10], columns=[name], keys=[f'"{name}"'])
         assert answer.status_code == 200, answer.text
-        assert wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE).counts == counts
+        assert wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE).counts == counts
 
 
 def test_a_select_that_reads_no_column_counts_rows(store: Store, objects: list[bytes]) -> None:
     _, answer = select(store, objects, columns=[])
-    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE)
     assert found.counts == [sum(SIZES)]
     assert rowsets.unpack(found.numbers[0], SIZES[0], 1).all()
 
@@ -156,10 +157,10 @@ def test_row_sets_that_are_too_large_go_through_the_store(
     assert select(store, objects, filters=["n = 1"] * filters)[1].status_code == 413
     result = store.result()
     _, answer = select(store, objects, filters=["n = 1"] * filters, result=result)
-    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE)
     assert (found.numbers, found.filters, found.counts) == ([], [], [])
     content = (store.folder / result.removeprefix(store.base)).read_bytes()
-    assert wire.load(StoredPlainResponse, content, wire.FRAMES_TYPE).counts == [sum(SIZES)]
+    assert wire.load(PlainResponse, content, wire.FRAMES_TYPE).counts == [sum(SIZES)]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import duckdb
 import httpx
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
@@ -20,7 +21,7 @@ from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.chunks import joined
-from cleave_shared.stored import Lane, Linked, StoredPlainRequest, StoredPlainResponse, SumsRequest, SumsResponse
+from cleave_shared.requests import Lane, Linked, PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.functional.gateway import call
 
 SET = "5" * 32
@@ -200,9 +201,9 @@ def segments(store: Store, tmp_path: Path) -> list[Linked]:
     ]
 
 
-def plain_request(segments: list[Linked], **more: Any) -> StoredPlainRequest:
+def plain_request(segments: list[Linked], **more: Any) -> PlainRequest:
     asked: dict[str, Any] = {"objects": segments, "rows": [100, 50], "columns": ["a", 'b"c']}
-    return StoredPlainRequest(**(asked | more))
+    return PlainRequest(**(asked | more))
 
 
 def test_segments_are_one_table(segments: list[Linked]) -> None:
@@ -211,7 +212,7 @@ def test_segments_are_one_table(segments: list[Linked]) -> None:
     )
     answer = post(plain, AGGREGATE, asked)
     assert answer.status_code == 200, answer.text
-    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE)
     wanted = duckdb.sql(
         "SELECT i % 3, count(*), sum(i), median(i), count(DISTINCT i) FROM range(10, 150) r(i) "
         "GROUP BY 1 ORDER BY min(i)"
@@ -259,17 +260,21 @@ def test_a_large_plain_answer_goes_through_the_store(store: Store, tmp_path: Pat
     result = store.result()
     answer = post(plain, AGGREGATE, plain_request(objects, result=result, **asked))
     assert answer.status_code == 200, answer.text
-    found = wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE)
+    found = wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE)
     assert found.stored is not None
     assert found.counts == []
     content = (store.folder / result.removeprefix(store.base)).read_bytes()
     assert len(content) == found.stored.bytes > limits.MAX_BODY_BYTES
-    whole = wire.load(StoredPlainResponse, content, wire.FRAMES_TYPE)
+    whole = wire.load(PlainResponse, content, wire.FRAMES_TYPE)
     assert len(whole.counts) == 90_000
 
 
 def test_no_columns_are_no_reading(store: Store) -> None:
+    for columns in (None, []):
+        answer = post(plain, AGGREGATE, plain_request([], rows=[7, 2], columns=columns, aggregates=["count(*)"]))
+        assert answer.status_code == 200
+        assert wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE).counts == [9]
     gone = Linked(link=f"{store.base}tables/{SET}/{'c' * 32}", bytes=1, sha256="0" * 64)
-    answer = post(plain, AGGREGATE, plain_request([gone], rows=[7], columns=[], aggregates=["count(*)"]))
-    assert answer.status_code == 200
-    assert wire.load(StoredPlainResponse, answer.content, wire.FRAMES_TYPE).counts == [7]
+    for objects, columns in (([gone], []), ([], ["ward"])):
+        with pytest.raises(ValidationError, match="no objects without columns"):
+            plain_request(objects, rows=[7], columns=columns)

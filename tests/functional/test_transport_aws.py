@@ -220,7 +220,7 @@ def test_the_event_reaches_a_real_handler() -> None:
     transport = recorded("lambda", record, "")()
     answer = transport.plain(ROWS)
     assert answer.counts == [7]
-    assert answer.schema_hash == ROWS.schema_hash
+    assert answer.label == ROWS.label
     assert record.exchanges[0].answer.content_type == FRAMES_TYPE
 
 

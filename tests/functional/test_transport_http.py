@@ -20,6 +20,7 @@ from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave.transport.http import connect_http
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError
+from cleave_shared.requests import Lane, SumsRequest
 from cleave_shared.wire import JSON_TYPE
 from tests.functional.envelopes import COUNTS, COUNTS_FRAMES, MOMENTS, ROWS, TOTALS, TOTALS_FRAMES
 from tests.functional.scripted import Reply, scripted
@@ -52,7 +53,7 @@ def test_both_services_are_asked_in_frames_and_bodies_are_counted() -> None:
         assert transport.plain(ROWS) == COUNTS
         transport.close()
     assert [asked.path for asked in server.asked] == ["/prod/v1/sensitive/moments", "/prod/v1/plain/aggregate"]
-    assert wire.load(wire.MomentsRequest, server.asked[0].body, server.asked[0].headers["content-type"]) == MOMENTS
+    assert wire.load(SumsRequest, server.asked[0].body, server.asked[0].headers["content-type"]) == MOMENTS
     assert "Authorization" not in server.asked[0].headers
     assert transport.sent == sum(len(asked.body) for asked in server.asked)
     assert transport.received == len(TOTALS_FRAMES) + len(COUNTS_FRAMES)
@@ -101,7 +102,7 @@ FAILURES = {
     "answer to another request": ([Reply(body=wire.dump_frames(TOTALS))], 1, "name this request", "mixes answers up"),
     "answer in JSON": ([Reply(body=wire.dump_json(TOTALS), content_type=JSON_TYPE)], 1, "name this", "mixes answers"),
     "another envelope": ([Reply(body=COUNTS_FRAMES)], 1, "cannot be read", "Cleave service"),
-    "another version": ([problem(200, {"version": 1})], 1, "wire version is not 2", "same release"),
+    "another version": ([problem(200, {"version": 1})], 1, "wire version is not 3", "upgrade the service"),
     "answer cut short": ([Reply(body=TOTALS_FRAMES, missing=5)], 4, "cut the connection", "log"),
     "connection cut": ([Reply(cut=True)], 4, "cut the connection", "log"),
 }
@@ -149,7 +150,7 @@ def test_the_error_after_a_retry_is_told_and_not_repeated() -> None:
 
 
 def test_an_oversize_request_is_never_sent() -> None:
-    big = MOMENTS.model_copy(update={"chunks": [bytes(limits.MAX_BODY_BYTES)]})
+    big = MOMENTS.model_copy(update={"lanes": [Lane(objects=[bytes(limits.MAX_BODY_BYTES)], stop=1)]})
     with scripted(GOOD) as server:
         transport = client(server.url)
         with pytest.raises(ServiceError, match="at most 4,400,000 fit"):

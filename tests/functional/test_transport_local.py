@@ -21,7 +21,7 @@ from cleave_services.links import Links
 from cleave_services.operations import Service as Application
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.wire import MomentsRequest, PlainRequest
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest
 from tests.functional.envelopes import MOMENTS, ROWS
 
 
@@ -57,14 +57,14 @@ def test_a_chunk_that_is_no_ciphertext_is_refused(transport: Transport) -> None:
 
 def test_several_calls_at_once(transport: Transport) -> None:
     with ThreadPoolExecutor(6) as pool:
-        requests = [ROWS.model_copy(update={"rows": rows}) for rows in range(1, 25)]
+        requests = [ROWS.model_copy(update={"rows": [rows]}) for rows in range(1, 25)]
         answers = list(pool.map(transport.plain, requests))
     assert [answer.counts for answer in answers] == [[rows] for rows in range(1, 25)]
 
 
 def test_an_oversize_request_is_refused_before_it_is_sent(transport: Transport) -> None:
     with pytest.raises(ServiceError, match="at most 4,400,000 fit"):
-        transport.plain(ROWS.model_copy(update={"table": bytes(limits.MAX_BODY_BYTES)}))
+        transport.plain(ROWS.model_copy(update={"objects": [bytes(limits.MAX_BODY_BYTES)]}))
     assert transport.sent == 0
 
 
@@ -89,24 +89,24 @@ def test_a_body_is_answered_alike_within_the_process_and_over_http(service: str,
     served_ = httpx.post(service + half.value, content=BODIES[name], headers=headers, trust_env=False, timeout=120)
     assert (embedded.status, embedded.content_type) == (served_.status_code, served_.headers["content-type"])
     if embedded.status == 200:  # but for its timings
-        answers = [wire.load(wire.PlainResponse, each, wire.FRAMES_TYPE) for each in (embedded.body, served_.content)]
+        answers = [wire.load(PlainResponse, each, wire.FRAMES_TYPE) for each in (embedded.body, served_.content)]
         assert len({each.model_copy(update={"timings": {}}).model_dump_json() for each in answers}) == 1
     else:
         assert embedded.body == served_.content
 
 
-@pytest.mark.parametrize("request_", [ROWS, ROWS.model_copy(update={"table": b"PAR1?"}), MOMENTS])
+@pytest.mark.parametrize("request_", [ROWS, ROWS.model_copy(update={"objects": [b"PAR1?"]}), MOMENTS])
 def test_a_request_that_stays_in_the_process_is_answered_as_its_frame_is(
-    request_: PlainRequest | MomentsRequest,
+    request_: PlainRequest | SumsRequest,
 ) -> None:
     service = Service.PLAIN if isinstance(request_, PlainRequest) else Service.SENSITIVE
-    bodies = wire.Loose(request_), wire.dump_frames(request_)
+    bodies = wire.InProcessRequest(request_), wire.dump_frames(request_)
     assert len(bodies[0]) == len(bodies[1])
     carrier = embedded_services()._carrier  # type: ignore[attr-defined]
     loose, framed = (carrier.exchange(service, service.value, body, Deadline(120)) for body in bodies)
     assert (loose.status, loose.content_type) == (framed.status, framed.content_type)
     if loose.status == 200:
-        assert wire.answers(loose.body, wire.FRAMES_TYPE) == bodies[0].mark != wire.Loose(request_).mark
+        assert wire.answers(loose.body, wire.FRAMES_TYPE) == bodies[0].mark != wire.InProcessRequest(request_).mark
     else:
         assert loose.body == framed.body
 
@@ -117,7 +117,7 @@ def test_services_in_the_process_are_handed_requests_as_they_lie() -> None:
     carry = transport._carrier.exchange  # type: ignore[attr-defined]
     transport._carrier.exchange = lambda *of: handed.append(of[2]) or carry(*of)  # type: ignore[attr-defined]
     assert transport.begin().plain(ROWS).counts == [7]
-    assert [type(each) for each in handed] == [wire.Loose]
+    assert [type(each) for each in handed] == [wire.InProcessRequest]
 
 
 def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
@@ -129,7 +129,7 @@ def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
     )
 
 
-def fail(request: wire.PlainRequest, note: object) -> wire.PlainResponse:
+def fail(request: PlainRequest, note: object, links: object) -> PlainResponse:
     raise LookupError("a value")
 
 

@@ -13,8 +13,9 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.plain.app import app as plain
 from cleave_services.sensitive.app import app as sensitive
-from cleave_shared import limits, seal, wire
+from cleave_shared import chunks, limits, seal, wire
 from cleave_shared.params import SUM60_PACK
+from cleave_shared.requests import Lane
 from cleave_shared.seal import ring
 from tests.functional.gateway import call
 from tests.fuzz.mutate import Message, joined, parts
@@ -23,8 +24,8 @@ PATH = "/v1/sensitive/moments"
 FRAMES = {"content-type": wire.FRAMES_TYPE}
 
 
-def message(key: SecretKey, chunks: int = 2) -> Message:
-    return Message("POST", PATH, FRAMES, wire.dump_frames(many_chunks.request(key, chunks)))
+def message(key: SecretKey, count: int = 2) -> Message:
+    return Message("POST", PATH, FRAMES, wire.dump_frames(many_chunks.request(key, count)))
 
 
 def ask(body: bytes) -> tuple[int, str]:
@@ -35,9 +36,9 @@ def ask(body: bytes) -> tuple[int, str]:
 def test_each_frame_is_named_once(key: SecretKey) -> None:
     head, blobs = parts(message(key))
     tree = json.loads(head)
-    tree["chunks"] = [0, 0]
+    tree["lanes"][0]["objects"] = [0, 0]
     status, error = ask(joined(message(key), json.dumps(tree).encode(), blobs[:1]).body)
-    assert (status, error.split("; ")[0]) == (422, "chunks.1: names a frame a second time")
+    assert (status, error.split("; ")[0]) == (422, "lanes.0.objects.1.inline: names a frame a second time")
 
 
 def test_each_frame_is_named(key: SecretKey) -> None:
@@ -47,7 +48,7 @@ def test_each_frame_is_named(key: SecretKey) -> None:
 
 def test_a_frame_named_thirty_thousand_times_costs_nothing(key: SecretKey) -> None:
     head, blobs = parts(message(key))
-    tree = json.loads(head) | {"chunks": [0] * 32_258, "chunk_range": [0, 32_258]}
+    tree = json.loads(head) | {"lanes": [{"objects": [0] * 64, "stop": 1}] * 500}
     status, _ = ask(joined(message(key), json.dumps(tree).encode(), blobs[:1]).body)
     assert status == 422
 
@@ -100,7 +101,11 @@ def test_ciphertexts_that_do_not_go_together_are_refused(key: SecretKey, kind: s
         "cancelling": [blob, negated(blob)],
         "of two forms": [blob, in_coefficient_form(blob)],
     }[kind]
-    status, error = ask(wire.dump_frames(request.model_copy(update={"chunks": pair})))
+    status, error = ask(
+        wire.dump_frames(
+            request.model_copy(update={"lanes": [Lane(objects=[chunks.joined([each]) for each in pair], stop=1)]})
+        )
+    )
     assert status == 422, error
     assert "cipher" in error
 

@@ -15,7 +15,7 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.app import app
-from cleave_shared import children, limits, wire
+from cleave_shared import children, limits, requests
 from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
 from tests.functional import worker_faults
@@ -28,7 +28,7 @@ CHUNKS = many_chunks.CHUNKS
 
 
 @pytest.fixture(scope="module")
-def request_of_many(key: SecretKey) -> wire.MomentsRequest:
+def request_of_many(key: SecretKey) -> requests.SumsRequest:
     return many_chunks.request(key)
 
 
@@ -57,7 +57,7 @@ EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest
 @pytest.mark.parametrize("count", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 4))])
 def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     key: SecretKey,
-    request_of_many: wire.MomentsRequest,
+    request_of_many: requests.SumsRequest,
     forks: list[Child],
     monkeypatch: pytest.MonkeyPatch,
     count: int,

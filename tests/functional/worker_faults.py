@@ -25,7 +25,7 @@ from aws.events import MOMENTS, rest_event
 from aws.runtime_api import Function
 from aws.serving import served
 from cleave.ckks.secret_key import SecretKey
-from cleave_shared import limits, wire
+from cleave_shared import limits, requests, wire
 from tests.functional.processes import descendants, is_running, met
 
 NO_CIPHERTEXT = b"no ciphertext"
@@ -108,7 +108,7 @@ def sums(key: SecretKey) -> Work:
     request = many_chunks.request(key)
 
     def is_right(body: bytes) -> bool:
-        answer = wire.load(wire.MomentsResponse, body, wire.FRAMES_TYPE)
+        answer = wire.load(requests.SumsResponse, body, wire.FRAMES_TYPE)
         return many_chunks.total_of(key, answer) == many_chunks.TOTAL
 
     return Work(

@@ -20,7 +20,7 @@ from typing import Any
 from cleave_services.plain import contained
 from cleave_services.plain.app import app
 from cleave_shared import limits, wire
-from cleave_shared.wire import PlainRequest
+from cleave_shared.requests import PlainRequest
 from tests.functional.gateway import call
 from tests.functional.processes import HANGS, descendants, met
 
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def ask(part: str, sql: str, table: bytes) -> Any:
-    request = PlainRequest(schema_hash=SCHEMA, rows=3, table=table, **{part: sql if part == "where" else [sql]})
+    request = PlainRequest(objects=[table], rows=[3], **{part: sql if part == "where" else [sql]})
     return call(
         app, "POST", "/v1/plain/aggregate", content=wire.dump_json(request), headers={"content-type": wire.JSON_TYPE}
     )

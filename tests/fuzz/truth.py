@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from aws.events import AGGREGATE, MOMENTS, OPERATE, OPERATE_ENCRYPTED, SCHEMA_HASH, plain_request
+from aws.events import AGGREGATE, MOMENTS, OPERATE, OPERATE_ENCRYPTED, plain_request
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.base import Figure
 from cleave.aggregates.columns import Domain, Values
@@ -34,9 +34,9 @@ from cleave.ckks.secret_key import SecretKey
 from cleave.ckks.simple import Question
 from cleave_services.plain import simple as plain_simple
 from cleave_services.sensitive import simple as sensitive_simple
-from cleave_shared import wire
+from cleave_shared import requests, wire
 from cleave_shared.errors import CheckFailed, WireError
-from cleave_shared.wire import MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsResponse
 from tests.fuzz.mutate import Message
 
 RIGHT, WRONG = "right", "WRONG"
@@ -60,7 +60,7 @@ def seeds(key: SecretKey, data: int = 1) -> list[Message]:
     sick = {"data": {"ward": ["A", "A", "B", None], "age": [61, 47, 80, None]}, "operation": "mean", "group_by": "ward"}
     whole = {"data": {"n": [3, 2**60, -5], "x": [0.5, None, 2.25]}, "operation": "sum"}
     truths = [(AGGREGATE, plain_request(6), _aggregated)]
-    unread = PlainRequest(schema_hash=SCHEMA_HASH, rows=7, aggregates=["count(*)"])
+    unread = PlainRequest(rows=[7], aggregates=["count(*)"])
     found = []
     for path, request, judge in [*_jobs(key, data), *truths, (AGGREGATE, unread, _aggregated)]:
         found.append(Message("POST", path, {"content-type": wire.FRAMES_TYPE}, wire.dump_frames(request), judge=judge))
@@ -80,12 +80,12 @@ def judged(message: Message, answer: Answer) -> str:
 # --- the sensitive half ----------------------------------------------------------------------------------------------
 
 
-def _jobs(key: SecretKey, data: int) -> list[tuple[str, wire.MomentsRequest, Judge]]:
+def _jobs(key: SecretKey, data: int) -> list[tuple[str, requests.SumsRequest, Judge]]:
     """One chunk, and several in two blocks."""
     return [_job(key, [3, 2, 1], data), _job(key, [9000, 5, *[1] * 3000], data)]
 
 
-def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.MomentsRequest, Judge]:
+def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, requests.SumsRequest, Judge]:
     r, rows = np.random.default_rng(data), sum(counts)
     ages, bills, weights = r.integers(0, 120, rows), r.integers(-(10**6), 10**6, rows), r.normal(70, 20, rows)
     known = r.random(rows) < 0.9
@@ -97,7 +97,7 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.Mo
     values = [Values(ages, None), Values(bills, known), Values(weights, None)]
     job = Job(packing, encode(packing, columns.encode(["age", "bill", "weight"], values)), Cipher(key))
     (part,) = packing.parts(1)
-    request = job.request(part, key.key_id, SCHEMA_HASH, job.encrypt(part))
+    request = job.request(part, key.key_id, list(job.encrypt(part)))
     truth = []
     for start, stop in zip(np.cumsum([0, *counts[:-1]]), np.cumsum(counts), strict=True):
         of = slice(start, stop)
@@ -112,7 +112,7 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, wire.Mo
 
     def judge(message: Message, answer: Answer) -> str:
         try:
-            response = wire.load(MomentsResponse, answer.body, answer.kind)
+            response = wire.load(SumsResponse, answer.body, answer.kind)
         except WireError:
             return f"{WRONG}: an answer that is none"
         fresh = job.unanswered()
@@ -162,7 +162,7 @@ def _aggregated(message: Message, answer: Answer) -> str:
     """Of DuckDB alone: the groups, their sizes and their aggregates, as text, in whatever order."""
     asked = wire.load(PlainRequest, message.body, message.kind)
     told = wire.load(PlainResponse, answer.body, answer.kind)
-    if (told.rows, told.schema_hash) != (asked.rows, asked.schema_hash):
+    if (told.rows, told.label) != (sum(asked.rows), asked.label):
         return f"{WRONG}: another envelope"
     keys = [f", ({sql}\n) AS zz_k{i}" for i, sql in enumerate(asked.keys)]
     named = [f"zz_k{i}" for i in range(len(keys))]
@@ -170,9 +170,9 @@ def _aggregated(message: Message, answer: Answer) -> str:
     texts += [f"CAST(({sql}\n) AS VARCHAR)" for sql in asked.aggregates]
     where = f"WHERE ({asked.where}\n)" if asked.where is not None else ""
     with tempfile.NamedTemporaryFile() as file, duckdb.connect(config={"threads": 1}) as connection:
-        source = f"(SELECT true AS zz FROM range({asked.rows}))"
-        if asked.table is not None:
-            file.write(asked.table)
+        source = f"(SELECT true AS zz FROM range({sum(asked.rows)}))"
+        for table in asked.objects:
+            file.write(bytes(table))
             file.flush()
             source = f"read_parquet('{file.name}')"
         try:

@@ -15,10 +15,11 @@ from cleave.transport.base import Carrier, Service
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.wire import Envelope, MomentsResponse, PlainResponse, TypedColumn
+from cleave_shared.requests import PlainResponse, SumsResponse, TypedColumn
+from cleave_shared.wire import Envelope
 
 Alter = Callable[[bytes], bytes]
-MODELS: dict[Service, type[Envelope]] = {Service.SENSITIVE: MomentsResponse, Service.PLAIN: PlainResponse}
+MODELS: dict[Service, type[Envelope]] = {Service.SENSITIVE: SumsResponse, Service.PLAIN: PlainResponse}
 
 
 class Faulty:
@@ -84,7 +85,7 @@ def flipped(body: bytes, count: int = 1, draw: random.Random | None = None) -> b
 
 
 def other_version(body: bytes) -> bytes:
-    """Frames whose head says version 2, else whole."""
+    """Frames whose head says version 1, else whole."""
     (size,) = struct.unpack_from("<I", body, 68)
     head = json.dumps({**json.loads(body[72 : 72 + size]), "version": 1}).encode()
     return digested(body[36:68] + struct.pack("<I", len(head)) + head + body[72 + size :])
@@ -183,10 +184,10 @@ MADE: dict[str, Callable[[Any], Envelope]] = {
         aggregates=lambda m: [TypedColumn(type=each.type, values=each.values[1:]) for each in m.aggregates]
     ),
     "rows of another table": _with(rows=lambda m: m.rows + 1),
-    "schema of another table": _with(schema_hash=lambda _: "1" * 32),
+    "schema of another table": _with(label=lambda _: "1" * 32),
     "an extra block": _with(totals=lambda m: [*m.totals, m.totals[0]]),
-    "no total": _with(totals=lambda m: [b"", *m.totals[1:]]),
-    "the chunks of another request": _with(chunk_range=lambda m: (m.chunk_range[0] + 1, m.chunk_range[1] + 1)),
+    "no total": _with(totals=lambda m: [[b""], *m.totals[1:]]),
+    "the chunks of another request": _with(label=lambda _: "1" * 32),
 }
 OTHERS = (
     "answer of an earlier query",

@@ -23,9 +23,10 @@ from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave.transport.responses import Response
 from cleave.transport.retry import ONCE
-from cleave_shared import wire
+from cleave_shared import requests, wire
 from cleave_shared.errors import ServiceError
-from cleave_shared.wire import Envelope, MomentsRequest, PlainRequest
+from cleave_shared.requests import PlainRequest, SumsRequest
+from cleave_shared.wire import Envelope
 from tests.cli.runner import Cli
 from tests.security.canaries import QUESTION, canaries
 from tests.security.faulty import flipped
@@ -41,7 +42,7 @@ class Question:
     """A request of a real query, and the frames it was answered with."""
 
     service: Service
-    request: MomentsRequest | PlainRequest
+    request: SumsRequest | PlainRequest
     answer: Response
 
     def ask(self, transport: Transport) -> Envelope:
@@ -55,8 +56,8 @@ def questions(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> dict[
     record = Record()
     table = canaries().write(tmp_path_factory.mktemp("table"))
     assert Cli(recorded("embedded", record, "")).run("query", table, QUESTION, "--key", key_file).exit_code == 0
-    models: dict[Service, type[MomentsRequest | PlainRequest]]
-    models = {Service.SENSITIVE: MomentsRequest, Service.PLAIN: PlainRequest}
+    models: dict[Service, type[SumsRequest | PlainRequest]]
+    models = {Service.SENSITIVE: SumsRequest, Service.PLAIN: PlainRequest}
     return {
         each.service.name.lower(): Question(
             each.service, wire.load(models[each.service], each.request, wire.FRAMES_TYPE), each.answer
@@ -196,7 +197,7 @@ def test_in_what_tcp_carries(name: str, toward: str, seed: int, questions: dict[
 
 
 def type_of(question: Question) -> type[Envelope]:
-    return wire.PlainResponse if question.service == Service.PLAIN else wire.MomentsResponse
+    return requests.PlainResponse if question.service == Service.PLAIN else requests.SumsResponse
 
 
 @pytest.mark.parametrize("toward", ["service", "client"])

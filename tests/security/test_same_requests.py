@@ -17,7 +17,7 @@ from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave.transport.base import Transport
-from cleave_shared.wire import MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.answering import run_query
 
 ROWS = 12_000
@@ -103,13 +103,14 @@ class Recording:
         self._inner = inner
         self.asked: list[dict[str, Any]] = []
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
-        told = request.model_dump(exclude={"chunks"})
-        self.asked.append({**told, "sizes": [round(len(chunk), -2) for chunk in request.chunks]})
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
+        told = request.model_dump(exclude={"label", "lanes"})
+        lanes = [[round(len(each), -2) for each in lane.objects] for lane in request.lanes]
+        self.asked.append({**told, "lanes": lanes})
         return self._inner.sensitive(request)
 
     def plain(self, request: PlainRequest) -> PlainResponse:
-        self.asked.append(request.model_dump(exclude={"table"}))
+        self.asked.append(request.model_dump(exclude={"label", "objects"}))
         return self._inner.plain(request)
 
     def __getattr__(self, name: str) -> Any:
@@ -176,11 +177,11 @@ def test_padding_hides_how_many_rows_are_selected(tmp_path: Path, key: SecretKey
     schema = load_schema(tmp_path / "t.schema.toml")
     with open_table(tmp_path / "t.csv", schema) as table:
 
-        def chunks(rows: int, options: Options) -> list[tuple[int, int]]:
+        def chunks(rows: int, options: Options) -> list[int]:
             transport = Recording(embedded_services())
             question = f"SELECT SUM(x), VAR_POP(x), SUM(x + 1), SUM(x + 2), SUM(x + 3) FROM t WHERE id < {rows}"
             run_query(table, plan_query(question, schema, "t"), key, transport, Silent(), options)
-            return sorted(each["chunk_range"] for each in transport.asked if "chunk_range" in each)
+            return sorted(sum(map(len, each["lanes"])) for each in transport.asked if "lanes" in each)
 
         assert chunks(4500, Options()) != chunks(8000, Options())
         assert chunks(4500, Options(pad=True)) == chunks(8000, Options(pad=True))

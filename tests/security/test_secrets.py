@@ -25,7 +25,7 @@ from cleave.ckks import encryptors
 from cleave.transport.base import Service
 from cleave_services.sensitive import workers
 from cleave_shared import wire
-from cleave_shared.wire import MomentsRequest, PlainRequest
+from cleave_shared.requests import PlainRequest, SumsRequest
 from tests.cli.runner import Cli
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, QUESTION, Canaries, canaries, traces
 from tests.security.conftest import Places, WrappedKey
@@ -76,8 +76,8 @@ def test_the_plain_half_holds_the_plain_columns_only(
     assert result.exit_code == 0, result.output
     (body,) = record.requests(Service.PLAIN)
     request = wire.load(PlainRequest, body, wire.FRAMES_TYPE)
-    assert request.table is not None
-    (half := tmp_path / "half.parquet").write_bytes(request.table)
+    (content,) = request.objects
+    (half := tmp_path / "half.parquet").write_bytes(bytes(content))
     with duckdb.connect() as connection:
         relation = connection.sql(f"FROM '{half}'")
         assert sorted(relation.columns) == sorted(PLAIN)
@@ -105,9 +105,11 @@ def test_two_identical_questions_share_no_ciphertext(
         record = Record()
         cli.embedded = recorded("embedded", record, service)
         assert cli.run("query", path, QUESTION, "--key", key_file).exit_code == 0
-        loaded = [wire.load(MomentsRequest, body, wire.FRAMES_TYPE) for body in record.requests(Service.SENSITIVE)]
+        loaded = [wire.load(SumsRequest, body, wire.FRAMES_TYPE) for body in record.requests(Service.SENSITIVE)]
         # 16 bytes in a row, past the head that all ciphertexts of a profile share
-        blobs.append({c[i : i + 16] for each in loaded for c in each.chunks for i in range(128, len(c) - 15, 16)})
+        blobs.append(
+            {c[i : i + 16] for each in loaded for c in map(bytes, each.objects) for i in range(128, len(c) - 15, 16)}
+        )
     assert len(blobs[0]) > 1000
     assert not blobs[0] & blobs[1]
 

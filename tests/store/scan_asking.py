@@ -17,16 +17,16 @@ from cleave.sql.planner import plan_query
 from cleave.store.manifest import Object
 from cleave.sums.cellwise import StoredPlan, SummedRows, stored_plan
 from cleave.sums.stored import Stored
-from cleave_services.links import Links
-from cleave_services.plain.stored import aggregate_stored
-from cleave_services.sensitive.stored import answer_scan
+from cleave_services.links import Links, TableLinks
+from cleave_services.plain.calls import aggregate
+from cleave_services.sensitive.scan import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
-from cleave_shared.stored import Linked, ScanRequest, ScanResponse, StoredPlainRequest, StoredPlainResponse
+from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanRequest, ScanResponse
 from tests.answering import question_of
 from tests.functional.processes import HANGS
 
-Asked = TypeVar("Asked", StoredPlainRequest, ScanRequest)
+Asked = TypeVar("Asked", PlainRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
 
 
@@ -46,14 +46,14 @@ class Services:
         store = self._stores.plain if plain else self._stores.sensitive
         return Linked(link=store.link(which.name, seconds), bytes=which.bytes, sha256=which.sha256)
 
-    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+    def grouped(self, request: PlainRequest) -> PlainResponse:
         asked = self._sent("select", request)
-        reply = aggregate_stored(asked, _forget, *self._of(asked.objects[0]))
+        reply = aggregate(asked, _forget, self._of(asked.objects[0]) if asked.objects else None)
         return self._received("select", asked, reply)
 
     def scan(self, request: ScanRequest) -> ScanResponse:
         asked = self._sent("scan", request)
-        reply = answer_scan(asked, _forget, *self._of(asked.lanes[0][0]))
+        reply = answer_scan(asked, _forget, self._of(asked.lanes[0][0]))
         return self._received("scan", asked, reply)
 
     def _sent(self, name: str, request: Asked) -> Asked:
@@ -69,20 +69,21 @@ class Services:
         self.bytes_received += len(content)
         return wire.load(type(reply), content, wire.FRAMES_TYPE)
 
-    def _of(self, linked: Linked) -> tuple[str, Links]:
+    def _of(self, linked: object) -> TableLinks:
+        assert isinstance(linked, Linked)
         before, _, rest = linked.link.partition("/tables/")
         base = before if before.startswith("file:") else "/".join(before.split("/")[:4])
-        return rest.split("/")[0], Links([base + "/"])
+        return Links([base + "/"]).of(rest.split("/")[0])
 
 
 class Replayed(Services):
     """Answers as they were kept of another question, as `harm` leaves them: nothing is asked again."""
 
-    def __init__(self, stores: Stores, kept: StoredPlainResponse, harm: Harm) -> None:
+    def __init__(self, stores: Stores, kept: PlainResponse, harm: Harm) -> None:
         super().__init__(stores, harm)
         self._kept = kept
 
-    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+    def grouped(self, request: PlainRequest) -> PlainResponse:
         return self._received("select", self._sent("select", request), self._kept)
 
     def scan(self, request: ScanRequest) -> ScanResponse:

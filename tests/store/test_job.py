@@ -50,8 +50,9 @@ from cleave_shared import limits, wire
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError
 from cleave_shared.folder_store import write
+from cleave_shared.jobs import Answered, ReduceRequest
 from cleave_shared.params import DEFAULT_PROFILE
-from cleave_shared.stored import Answered, ReduceRequest, ScanObject, ScanRequest
+from cleave_shared.requests import ScanObject, ScanRequest
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 from tests.store import test_scan_session

@@ -28,8 +28,8 @@ from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave.transport.base import Service, Transport
 from cleave_shared.errors import CheckFailed, ServiceError
+from cleave_shared.requests import SumsRequest, SumsResponse
 from cleave_shared.seal import ring, save
-from cleave_shared.stored import SumsRequest, SumsResponse
 from cleave_shared.wire import Envelope
 from tests.campaign import sampled
 from tests.store.asking import ask

@@ -13,7 +13,7 @@ from cleave.ckks.secret_key import fresh_key
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.sums.scanned import Question, counts_of, cut, question, stored_order
-from cleave_services.sensitive.evaluate import Totals as Found
+from cleave_services.sensitive.evaluate import Results as Found
 from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, WireError

@@ -20,8 +20,8 @@ from cleave.objects.locate import Folder, Stores
 from cleave.store.seen_versions import SeenVersions
 from cleave.transport.connect import Target
 from cleave_services import links
-from cleave_services.plain import stored as plain_stored
-from cleave_services.sensitive import stored as sensitive_stored
+from cleave_services.plain import calls as plain_calls
+from cleave_services.sensitive import calls as sensitive_calls
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.conftest import no_passphrase
 from tests.store.trial import World, check, truth
@@ -121,13 +121,13 @@ def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
 ) -> None:
     asked = session("ward", "insured")
     heard: list[str] = []
-    real = links.Links.read
+    real = links.TableLinks.read
 
-    def read(self: links.Links, table_set: str, objects: object) -> object:
+    def read(self: links.TableLinks, objects: object) -> object:
         heard.extend(each.link for each in objects)  # type: ignore[attr-defined]
-        return real(self, table_set, objects)  # type: ignore[arg-type]
+        return real(self, objects)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(links.Links, "read", read)
+    monkeypatch.setattr(links.TableLinks, "read", read)
     sql = "SELECT insured, MAX(admitted) FROM trial GROUP BY insured ORDER BY 1"
     answer = asked.ask(asked.plan(sql))
     assert [column.source for column in answer.result.columns] == ["key", "local"]
@@ -200,7 +200,7 @@ def _manifest(world: World) -> str:
 def test_a_plain_service_that_counts_otherwise_is_found_out(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = plain_stored.aggregate_stored
+    real = plain_calls.aggregate
     asked = session("ward")
     offsets = [0, 0]
 
@@ -211,7 +211,7 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
         counts = list(whole.counts)  # type: ignore[attr-defined]
         return whole.model_copy(update={"counts": [counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]]})
 
-    monkeypatch.setattr(plain_stored, "aggregate_stored", answer)
+    monkeypatch.setattr(plain_calls, "aggregate", answer)
     cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward")
     rows = asked.plan("SELECT admitted, MAX(ward) FROM trial GROUP BY admitted")
     for plan, wrong in ((cells, [1, -1]), (rows, [1, 0])):
@@ -244,7 +244,7 @@ def test_one_segment_asks_nobody_for_totals(
     key: OwnerKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     World(Folder(tmp_path / "store"), key, tmp_path).put("ward")
-    monkeypatch.setattr(sensitive_stored, "answer_sums", None)
+    monkeypatch.setattr(sensitive_calls, "answer_sums", None)
     opened = Stores(Folder(tmp_path / "store"), Folder(tmp_path / "store"))
     access = Access(key_file, no_passphrase)
     memory = SeenVersions(tmp_path / "tables.json")

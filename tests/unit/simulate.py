@@ -21,7 +21,7 @@ from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups, merge, regroup
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from cleave_shared.wire import PlainResponse, TypedColumn
+from cleave_shared.requests import PlainResponse, TypedColumn
 
 # What DuckDB's own float64 may lose of the tests' small, well-conditioned columns; tests.oracle bounds it for any.
 DUCKDB_LOSS = 1e-12
@@ -72,7 +72,7 @@ def _ask(plan: QueryPlan, connection: duckdb.DuckDBPyConnection, start: int, sto
     rows = connection.execute(f"SELECT {texts} FROM grouped ORDER BY first").fetchall()
     columns = [TypedColumn(type=each[1], values=[row[i] for row in rows]) for i, each in enumerate(described)]
     return PlainResponse(
-        schema_hash="0" * 32,
+        label="0" * 32,
         rows=stop - start,
         counts=[int(value or 0) for value in columns[0].values],
         keys=columns[1 : 1 + len(plan.keys)],

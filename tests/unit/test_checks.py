@@ -40,15 +40,18 @@ from cleave.ckks.layout import (
 from cleave.ckks.packing import Block, Packing, Part, Piece, Placement
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import SUM60_PACK
-from cleave_shared.wire import MomentsRequest, MomentsResponse
+from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 
 N = 64  # coefficients of a result here; the checks take what they are given
 SENTINELS = 16
 
-REQUEST = MomentsRequest(
-    profile="p", key_id="0" * 32, schema_hash="1" * 32, chunk_range=(3, 6), blocks=[1, 2], chunks=[b"a", b"b", b"c"]
+REQUEST = SumsRequest(
+    profile="p",
+    key_id="0" * 32,
+    label="1" * 32,
+    lanes=[Lane(objects=[b"a"], stop=1), Lane(objects=[b"b", b"c"], stop=1)],
 )
-ANSWER = MomentsResponse(profile="p", key_id="0" * 32, schema_hash="1" * 32, chunk_range=(3, 6), totals=[b"x", b"y"])
+ANSWER = SumsResponse(profile="p", key_id="0" * 32, label="1" * 32, totals=[[b"x"], [b"y"]])
 
 
 def failed(check: str, call: Callable[[], object]) -> None:
@@ -64,13 +67,13 @@ def test_an_answer_is_to_its_request() -> None:
     for change in (
         {"profile": "q"},
         {"key_id": "2" * 32},
-        {"schema_hash": "2" * 32},
-        {"chunk_range": (3, 5)},
-        {"chunk_range": (2, 6)},
+        {"label": "2" * 32},
         {"version": 1},
         {"totals": []},
-        {"totals": [b"x"]},
-        {"totals": [b"x", b"y", b"z"]},
+        {"totals": [[b"x"]]},
+        {"totals": [[b"x"], [b"y"], [b"z"]]},
+        {"totals": [[b"x"], []]},
+        {"totals": [[b"x"], [b"y", b"z"]]},
     ):
         failed("envelope", lambda change=change: check_envelope(REQUEST, ANSWER.model_copy(update=change)))
 

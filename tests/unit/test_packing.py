@@ -39,7 +39,7 @@ def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt:
         assert part.start == covered
         covered = part.stop
         assert part.stop - part.start <= limits.MAX_REQUEST_CHUNKS
-        assert len(part.pieces) <= limits.MAX_REQUEST_BLOCKS
+        assert len(part.pieces) <= limits.MAX_REQUEST_SUMS
         for piece in part.pieces:
             result = encoded.plaintexts[piece.start : piece.stop].sum(axis=0)
             exact = [sum(int(v) for v in column) for column in encoded.plaintexts[piece.start : piece.stop].T[:50]]

@@ -24,7 +24,7 @@ from cleave_shared.crew import Crew
 from cleave_shared.errors import WireError
 from cleave_shared.fork_server import ForkServer
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
-from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
+from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
 from tests.unit import forked
 
 CANARY = "canary-4711-secret"
@@ -59,7 +59,7 @@ def database(patients: bytes) -> Iterator[Database]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(limits, "PLAIN_SECONDS", 3600.0)
         with Database() as opened:
-            opened.load_parquet(patients, 200)
+            opened.load_objects([patients], [200], None)
             yield opened
 
 
@@ -69,7 +69,7 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def ask(table: bytes | None, rows: int, **asked: Any) -> PlainResponse:
-    return engine.aggregate(PlainRequest(schema_hash="0" * 32, rows=rows, table=table, **asked))
+    return engine.aggregate(PlainRequest(rows=[rows], **asked), [] if table is None else [table], limits.MAX_JSON_BYTES)
 
 
 def oracle(table: bytes | None, rows: int, tmp_path: Path) -> duckdb.DuckDBPyConnection:
@@ -270,7 +270,7 @@ def test_there_are_enough_escapes() -> None:
 def refusal(database: Database, **asked: Any) -> tuple[object, ...] | None:
     """Status, place and cause; None where nothing is refused."""
     try:
-        engine.verify(database, PlainRequest(schema_hash="0" * 32, rows=200, **asked))
+        engine.verify(database, PlainRequest(rows=[200], **asked))
     except WireError as refused:
         return refused.status, refused.message.partition(": ")[0], refused.__cause__
     return None
@@ -286,7 +286,7 @@ def test_tricks_are_refused(database: Database, part: str, place: str) -> None:
 def test_of_several_the_refused_one_is_named(database: Database, sql: str) -> None:
     asked = ["sum(id)", "max(ward)", sql, "count(*)"]
     with pytest.raises(WireError, match=r"^aggregates\[2\]: "):
-        engine.verify(database, PlainRequest(schema_hash="0" * 32, rows=200, aggregates=asked))
+        engine.verify(database, PlainRequest(rows=[200], aggregates=asked))
 
 
 @pytest.mark.parametrize("sql", ["sum(id)", "count(*)", "sum(id) > 3", "max(id) FILTER (WHERE insured)"])
@@ -392,14 +392,15 @@ def test_variables_of_python_are_no_tables() -> None:
 def test_what_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.2)
     table = parquet(tmp_path, "SELECT range AS id FROM range(300000)")
-    request = PlainRequest(schema_hash="0" * 32, rows=300_000, table=table, aggregates=[sql])
+    request = PlainRequest(rows=[300_000], aggregates=[sql])
+    arguments = (request, [table], limits.MAX_JSON_BYTES)
     with pytest.raises(WireError, match=r"stopped after 0\.2 s") as stopped:
-        contained.run(engine.aggregate, request, PlainResponse, lambda **_: None)
+        contained.run(engine.aggregate, arguments, PlainResponse, lambda **_: None)
     assert stopped.value.status == 422
 
 
 def test_the_process_of_a_question_may_start_nothing_and_write_little() -> None:
-    found = contained.run(forked.answer_with_what_it_may, None, forked.WhatItMay, lambda **_: None)
+    found = contained.run(forked.answer_with_what_it_may, (None,), forked.WhatItMay, lambda **_: None)
     most = contained._bounds(1.0).memory
     assert found.limits == {"RLIMIT_NPROC": (0, 0), "RLIMIT_FSIZE": (most, most), "RLIMIT_CORE": (0, 0)}
     assert contained._bounds(1.0).confined
@@ -416,7 +417,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_parquet_file_that_claims_to_be_huge_is_not_unpacked(tmp_path: Path) -> None:
     bomb = parquet(tmp_path, "SELECT 1 AS x FROM range(5000000)")
     assert len(bomb) < 100_000
-    with pytest.raises(WireError, match="table: 5000000 rows, the envelope says 10"):
+    with pytest.raises(WireError, match="object 0: 5000000 rows, the envelope says 10"):
         ask(bomb, 10, aggregates=["count(*)"])
 
 
@@ -449,7 +450,7 @@ def test_damaged_tables_are_refused(patients: bytes, damage: str) -> None:
         "head": b"XXXX" + patients[4:-4] + b"XXXX",
         "middle": patients[:100] + bytes(300) + patients[400:],
     }[damage]
-    with pytest.raises(WireError, match=r"^table: ") as refused:
+    with pytest.raises(WireError, match=r"^object(s or columns| 0): ") as refused:
         ask(table, 200, aggregates=["count(*)"])
     assert "canary" not in refused.value.message
 
@@ -462,7 +463,7 @@ def test_what_duckdb_itself_fails_at_is_a_refusal(kind: type[duckdb.Error]) -> N
 
 
 def test_the_row_count_must_hold(patients: bytes) -> None:
-    with pytest.raises(WireError, match="table: 200 rows, the envelope says 199"):
+    with pytest.raises(WireError, match="object 0: 200 rows, the envelope says 199"):
         ask(patients, 199)
 
 
@@ -525,9 +526,9 @@ def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch)
     crew = Crew(server.fork, 1, once=True)
     monkeypatch.setattr(contained, "_crew", crew)
     for aggregate in ("max(getenv('HOME'))", "(SELECT count(*) FROM '/etc/passwd')"):
-        request = PlainRequest(schema_hash="0" * 32, rows=3, aggregates=[aggregate])
+        request = PlainRequest(rows=[3], aggregates=[aggregate])
         with pytest.raises(WireError):
-            contained.run(engine.aggregate, request, PlainResponse, lambda **_: None)
+            contained.run(engine.aggregate, (request, [], limits.MAX_JSON_BYTES), PlainResponse, lambda **_: None)
     crew.end()
     with server.fork() as child:
         child.call(forked.reach_out, ("/etc/passwd",))

@@ -10,7 +10,7 @@ from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import merge, places_of, rejoin
 from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
-from cleave_shared.wire import PlainResponse, TypedColumn
+from cleave_shared.requests import PlainResponse, TypedColumn
 from tests.unit.simulate import ask_plain, schema
 
 
@@ -24,7 +24,7 @@ def plan_of(numbers: Schema, selected: str, rest: str = "") -> QueryPlan:
 
 
 def response(keys: list[TypedColumn], aggregates: list[TypedColumn], counts: list[int]) -> PlainResponse:
-    return PlainResponse(schema_hash="0" * 32, rows=sum(counts), counts=counts, keys=keys, aggregates=aggregates)
+    return PlainResponse(label="0" * 32, rows=sum(counts), counts=counts, keys=keys, aggregates=aggregates)
 
 
 def column(type_: str, *values: str | None) -> TypedColumn:

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cleave_shared import limits, wire
 from cleave_shared.errors import WireError
-from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE, NO_MARK, MomentsRequest, MomentsResponse, PlainRequest
+from cleave_shared.requests import Lane, Linked, PlainRequest, SumsRequest, SumsResponse
+from cleave_shared.version import VERSION as RELEASE
+from cleave_shared.wire import FRAMES_TYPE, JSON_TYPE, NO_MARK
 
 
 class Letter(BaseModel):
@@ -74,13 +76,13 @@ def test_other_types_are_refused(kind: str) -> None:
 
 def test_a_loose_request_is_as_long_as_its_frames_and_comes_back() -> None:
     for letter in (LETTER, Letter(), Letter(enclosed=[bytes(1000), b"1"])):
-        loose = wire.Loose(letter)
+        loose = wire.InProcessRequest(letter)
         assert len(loose) == len(wire.dump_frames(letter))
         assert wire.load(Letter, loose, FRAMES_TYPE) == letter
 
 
 def test_each_loose_request_has_a_mark_of_its_own() -> None:
-    one, other = wire.Loose(LETTER), wire.Loose(LETTER)
+    one, other = wire.InProcessRequest(LETTER), wire.InProcessRequest(LETTER)
     marks = {wire.mark(each, FRAMES_TYPE) for each in (one, other)}
     assert len(marks) == 2
     assert {len(each) for each in marks} == {len(NO_MARK)}
@@ -226,28 +228,38 @@ def test_depth_that_json_takes_and_unicode_checks_do_not() -> None:
         refused(b"[" * depth + rb'"\ud83d"' + b"]" * depth, JSON_TYPE)
 
 
+CHUNK = "AA=="
 REQUEST: dict[str, Any] = {
-    "version": 2,
+    "version": 3,
+    "release": "1.0.0",
     "profile": "p",
     "key_id": "0" * 32,
-    "schema_hash": "f" * 32,
-    "chunk_range": [3, 6],
-    "blocks": [1, 2],
-    "chunks": ["AA==", "AA==", "AA=="],
+    "label": "f" * 32,
+    "lanes": [{"objects": [CHUNK], "stop": 1}, {"objects": [CHUNK, CHUNK], "start": 3, "stop": 5}],
 }
+LINKED: dict[str, Any] = {"link": "https://a/b", "bytes": 1, "sha256": "0" * 64}
 
 
-def load_request(**changed: object) -> MomentsRequest:
-    return wire.load(MomentsRequest, json.dumps(REQUEST | changed).encode(), JSON_TYPE)
+def load_request(**changed: object) -> SumsRequest:
+    return wire.load(SumsRequest, json.dumps(REQUEST | changed).encode(), JSON_TYPE)
+
+
+def lanes(*counts: int, stop: object = 1) -> list[dict[str, Any]]:
+    return [{"objects": [CHUNK] * count, "stop": stop} for count in counts]
 
 
 def test_a_request_is_read() -> None:
-    assert load_request() == MomentsRequest(
-        profile="p", key_id="0" * 32, schema_hash="f" * 32, chunk_range=(3, 6), blocks=[1, 2], chunks=[b"\0"] * 3
-    )
-    load_request(profile="p" * 32, chunk_range=[limits.MAX_JOB_ROWS - 3, limits.MAX_JOB_ROWS])
-    load_request(chunk_range=[0, 64], blocks=[64], chunks=["AA=="] * 64)
-    load_request(chunk_range=[0, 32], blocks=[1] * 32, chunks=["AA=="] * 32)
+    one, two = Lane(objects=[b"\0"], stop=1), Lane(objects=[b"\0", b"\0"], start=3, stop=5)
+    made = SumsRequest(release="1.0.0", profile="p", key_id="0" * 32, label="f" * 32, lanes=[one, two])
+    assert load_request() == made
+    load_request(profile="p" * 32)
+    load_request(lanes=lanes(64))
+    load_request(lanes=lanes(*[1] * 32))
+    load_request(lanes=lanes(1, stop=32))
+    for kind in (JSON_TYPE, FRAMES_TYPE):
+        mixed = SumsRequest(profile="p", key_id="0" * 32, lanes=[Lane(objects=[b"x", Linked(**LINKED)], stop=1)])
+        assert wire.load(SumsRequest, (wire.dump_json if kind == JSON_TYPE else wire.dump_frames)(mixed), kind) == mixed
+    assert load_request(lanes=[{"objects": [LINKED] * 64, "stop": 512}]).objects == [Linked(**LINKED)] * 64
 
 
 @pytest.mark.parametrize(
@@ -258,28 +270,33 @@ def test_a_request_is_read() -> None:
         {"key_id": "0" * 33},
         {"key_id": "F" * 32},
         {"key_id": "0" * 32 + "\n"},
-        {"schema_hash": "g" * 32},
-        {"chunk_range": [3, 5]},
-        {"chunk_range": [4, 6]},
-        {"chunk_range": [6, 3]},
-        {"chunk_range": [-1, 2]},
-        {"chunk_range": [3, 6, 9]},
-        {"chunk_range": ["3", 6]},
-        {"chunk_range": [limits.MAX_JOB_ROWS - 2, limits.MAX_JOB_ROWS + 1]},
-        {"blocks": [1, 1]},
-        {"blocks": [1, 2, 3]},
-        {"blocks": [3, 0]},
-        {"blocks": [4, -1]},
-        {"blocks": []},
-        {"blocks": [True, 2]},
-        {"chunks": []},
-        {"chunk_range": [0, 65], "blocks": [65], "chunks": ["AA=="] * 65},
-        {"chunk_range": [0, 65], "blocks": [64, 1], "chunks": ["AA=="] * 65},
-        {"chunk_range": [0, 33], "blocks": [1] * 33, "chunks": ["AA=="] * 33},
+        {"label": "g" * 32},
+        {"label": None},
+        {"release": "x"},
+        {"release": "1" * 33},
+        {"lanes": []},
+        {"lanes": [{"objects": [], "stop": 1}]},
+        {"lanes": lanes(1, stop=0)},
+        {"lanes": lanes(1, stop=-1)},
+        {"lanes": lanes(1, stop=True)},
+        {"lanes": lanes(1, stop="1")},
+        {"lanes": [{"objects": [CHUNK], "start": 2, "stop": 2}]},
+        {"lanes": [{"objects": [CHUNK], "start": -1, "stop": 2}]},
+        {"lanes": [{"objects": [None], "stop": 1}]},
+        {"lanes": [{"objects": [{}], "stop": 1}]},
+        {"lanes": [{"objects": [LINKED | {"bytes": 0}], "stop": 1}]},
+        {"lanes": [{"objects": [LINKED | {"x": 1}], "stop": 1}]},
+        {"lanes": lanes(65)},
+        {"lanes": lanes(64, 1)},
+        {"lanes": lanes(*[1] * 33)},
+        {"lanes": lanes(1, stop=33)},
+        {"lanes": [{"objects": [LINKED], "stop": 513}]},
+        {"lanes": [{"objects": [LINKED | {"bytes": 1 << 27}] * 2, "stop": 1}]},
         {"extra": 1},
         {"version": 1},
-        {"version": 3},
-        {"version": "2"},
+        {"version": 2},
+        {"version": 4},
+        {"version": "3"},
         {"version": None},
     ],
 )
@@ -291,17 +308,38 @@ def test_a_request_that_does_not_fit_together_is_refused(changed: dict[str, obje
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    with pytest.raises(WireError, match=r"^body: chunk_range covers 2 chunks, 3 were sent$"):
-        load_request(chunk_range=[3, 5])
-    with pytest.raises(WireError, match=r"^body: blocks cover 4 chunks, 3 were sent$"):
-        load_request(blocks=[2, 2])
+    with pytest.raises(WireError, match=r"^body: asks for 33 sums, at most 32 in one request$"):
+        load_request(lanes=lanes(1, stop=33))
+    with pytest.raises(WireError, match=r"^body: 65 inline objects, at most 64 in one request$"):
+        load_request(lanes=lanes(64, 1))
+
+
+@pytest.mark.parametrize(
+    ("head", "releases", "hint"),
+    [
+        ({"version": 1}, "release before 1.0.0 (wire version 1)", "upgrade the service"),
+        ({"version": 2, "release": "canary"}, "release 1.0.0 (wire version 2)", "upgrade the service"),
+        ({"version": 4, "release": "2.1.0"}, "release 2.1.0 (wire version 4)", "upgrade the client"),
+        ({"version": 4, "release": "canary secret"}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
+        ({"version": 4, "release": ["canary"]}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
+        ({"version": 4}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
+    ],
+)
+def test_another_version_is_refused_by_both_releases(head: dict[str, object], releases: str, hint: str) -> None:
+    with pytest.raises(WireError) as caught:
+        wire.load(SumsResponse, json.dumps(head).encode(), JSON_TYPE)
+    this = f"this client has release {RELEASE} (wire version 3)"
+    assert caught.value.message == f"wire version is not 3: the service has {releases}, {this}"
+    assert caught.value.hint == hint
 
 
 def test_a_version_that_is_not_there_is_this_one() -> None:
-    without = {name: value for name, value in REQUEST.items() if name != "version"}
-    assert wire.load(MomentsRequest, json.dumps(without).encode(), JSON_TYPE).version == wire.VERSION == 2
+    without = {name: value for name, value in REQUEST.items() if name not in ("version", "release", "label")}
+    loaded = wire.load(SumsRequest, json.dumps(without).encode(), JSON_TYPE)
+    assert (loaded.version, loaded.release) == (wire.VERSION, RELEASE) == (3, RELEASE)
+    assert loaded.label != wire.load(SumsRequest, json.dumps(without).encode(), JSON_TYPE).label
     assert wire.load(Letter, b"{}", JSON_TYPE) == Letter()  # what has no version is asked for none
-    for body in (b'{"version":1}', b'{"version":2}'):
+    for body in (b'{"version":1}', b'{"version":3}'):
         assert "version: Extra inputs" in refused(body, JSON_TYPE).message
 
 
@@ -316,16 +354,15 @@ def test_problems_are_told_by_place_and_rule_without_values() -> None:
     error = error_of(lambda: PlainRequest.model_validate({"rows": secret, "keys": ["a", ""], "aggregates": secret}))
     told = wire.describe(error)
     assert told.split("; ") == [
-        "schema_hash: Field required",
-        "rows: Input should be a valid integer",
+        "rows: Input should be a valid list",
         "keys.1: String should have at least 1 character",
         "aggregates: Input should be a valid list",
     ]
     many = wire.describe(error_of(lambda: PlainRequest.model_validate({str(n): 1 for n in range(9)})))
     assert many.count("; ") == 4  # five at most
     assert wire.describe(error_of(lambda: Letter.model_validate([]))).startswith("body: ")
-    spoilt = error_of(lambda: wire.MomentsRequest.model_validate(REQUEST | {"chunks": ["AA=="]}))
-    assert wire.describe(spoilt) == "body: chunk_range covers 3 chunks, 1 were sent"
+    spoilt = error_of(lambda: SumsRequest.model_validate(REQUEST | {"lanes": lanes(64, 1)}))
+    assert wire.describe(spoilt) == "body: 65 inline objects, at most 64 in one request"
 
 
 def test_validation_without_a_body() -> None:
@@ -338,8 +375,8 @@ def test_validation_without_a_body() -> None:
 
 
 def test_answers_are_read() -> None:
-    answer = MomentsResponse(profile="p", key_id="0" * 32, schema_hash="f" * 32, chunk_range=(0, 2), totals=[b"x"])
-    assert wire.load(MomentsResponse, wire.dump_frames(answer, MARK), FRAMES_TYPE) == answer
+    answer = SumsResponse(profile="p", key_id="0" * 32, label="f" * 32, totals=[[b"x"]])
+    assert wire.load(SumsResponse, wire.dump_frames(answer, MARK), FRAMES_TYPE) == answer
     assert base64.b64encode(b"x") in wire.dump_json(answer)
 
 

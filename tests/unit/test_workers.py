@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.evaluate import BlockSums, Chunk, Clock, Sums, Totals, merge
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Clock, Results, Sums, merge
 from cleave_services.sensitive.workers import fair_share, processors
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
@@ -116,9 +116,9 @@ def test_a_clock_gives_each_stage_its_laps(monkeypatch: pytest.MonkeyPatch) -> N
 def test_parts_are_merged() -> None:
     counted = Counted()
     parts = [
-        Totals({0: blob(1), 1: blob(2, 2)}, {"load": 1.0, "save": 2.0}),
-        Totals({1: blob(3)}, {"load": 4.0}),
-        Totals({1: blob(5, 7), 2: blob(8)}, {"mask": 1.0}),
+        Results({0: blob(1), 1: blob(2, 2)}, {"load": 1.0, "save": 2.0}),
+        Results({1: blob(3)}, {"load": 4.0}),
+        Results({1: blob(5, 7), 2: blob(8)}, {"mask": 1.0}),
     ]
     merged = merge(counted, parts, 1)
     assert seen(merged.files) == {0: [1, 0, 0, 0], 1: [10, 0, 0, 0], 2: [8, 0, 0, 0]}
@@ -268,7 +268,7 @@ class Slow:
         if len(self.waits) > self.answers:
             raise ProcessDied("a forked process did not answer in time", late=True)
         self.now += self.seconds
-        return workers.dumped(Totals({}))
+        return workers.dumped(Results({}))
 
 
 def test_who_answers_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_what_is_added_up_elsewhere_is_refused_here(forks: list, monkeypatch: py
     here = os.getpid()
 
     class Elsewhere(BlockSums):
-        def merge(self, parts: Sequence[Totals]) -> Totals:
+        def merge(self, parts: Sequence[Results]) -> Results:
             if os.getpid() != here:
                 os.kill(os.getpid(), signal.SIGSEGV)
             return super().merge(parts)
@@ -408,7 +408,7 @@ def test_there_is_always_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_process_answers_is_whole() -> None:
     """Hostile input may have taken it over: a number without its sum is no answer, nor is a sum without a number."""
     head = b'{"numbers":[3,5],"seconds":{"load":0.5}}'
-    assert workers.loaded([head, b"x", b"y"]) == Totals({3: b"x", 5: b"y"}, {"load": 0.5})
+    assert workers.loaded([head, b"x", b"y"]) == Results({3: b"x", 5: b"y"}, {"load": 0.5})
     for blobs in ([b"x"], [b"x", b"y", b"z"]):
         with pytest.raises(ValueError, match="zip"):
             workers.loaded([head, *blobs])

@@ -23,7 +23,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
 from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
 from cleave_shared.errors import CheckFailed
-from cleave_shared.wire import PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse
 
 
 class _Failed(threading.Event):
@@ -67,7 +67,7 @@ def encrypted_sums(
         job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None
         del encoded
     parts = packing.parts(REQUESTS_UNDER_WAY)
-    both = _Both(halves, plan, key.tag(halves.schema.hash()), transport, question, _Failed(transport), Verdict())
+    both = _Both(halves, plan, transport, question, _Failed(transport), Verdict())
     with contextlib.ExitStack() as stack:
         stack.callback(both.verdict.settle)  # also where something else ended the asking
         # forks before any thread of ours runs
@@ -112,7 +112,6 @@ class _Both:
 
     halves: Halves
     plan: QueryPlan
-    schema_hash: str
     transport: Transport
     question: Question
     failed: _Failed
@@ -130,15 +129,15 @@ class _Both:
             try:
                 with self.failed.on_error():
                     request = PlainRequest(
-                        schema_hash=self.schema_hash,
-                        rows=part.rows,
-                        table=part.parquet,
+                        objects=[] if part.parquet is None else [part.parquet],
+                        rows=[part.rows],
+                        columns=[] if part.parquet is None else list(plan.plain_columns),
                         where=plan.where,
                         keys=list(plan.keys),
                         aggregates=aggregates,
                     )
                     answer = self.transport.plain(request)
-                    if answer.schema_hash != self.schema_hash or answer.rows != part.rows:
+                    if answer.label != request.label or answer.rows != part.rows:
                         raise CheckFailed("plain groups", "the plain service's answer is to another request")
             finally:
                 gate.release()
@@ -163,7 +162,7 @@ class _Both:
         lock = threading.Lock()  # guards the job's totals
 
         def ask(part: Part, chunks: Sequence[bytes | memoryview]) -> None:
-            request = job.request(part, key_id, self.schema_hash, chunks)
+            request = job.request(part, key_id, chunks)
             if part.start == 0:
                 meanwhile()  # the processor is the service's from here on
             answer = self.transport.sensitive(request)

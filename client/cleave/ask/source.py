@@ -18,7 +18,7 @@ from cleave.processes.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave.transport.base import QUERY_SECONDS
 from cleave_shared.errors import UsageError
-from cleave_shared.wire import PlainResponse
+from cleave_shared.requests import PlainResponse
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description

@@ -21,7 +21,7 @@ from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
 from cleave.table.table import Table, limited
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
-from cleave_shared.wire import PlainResponse
+from cleave_shared.requests import PlainResponse
 
 if TYPE_CHECKING:
     from cleave.sums.job import Job

@@ -16,19 +16,20 @@ from cleave.ckks.layout import FRESH_VARIANCE, SIGMAS_EXACT, Layout, noise
 from cleave.ckks.packing import Packing, Part
 from cleave_shared.errors import CheckFailed
 from cleave_shared.moments import SENTINELS
-from cleave_shared.wire import MomentsRequest, MomentsResponse
+from cleave_shared.requests import SumsRequest, SumsResponse
 
 CHECKS = ("envelope", "sentinel", "residual", "range", "total")
 
 Coefficients = NDArray[np.int64]
 
 
-def check_envelope(request: MomentsRequest, response: MomentsResponse) -> None:
-    for name in ("version", "profile", "key_id", "schema_hash", "chunk_range"):
+def check_envelope(request: SumsRequest, response: SumsResponse) -> None:
+    for name in ("version", "profile", "key_id", "label"):
         if getattr(request, name) != getattr(response, name):
             raise CheckFailed("envelope", f"the answer is to another request: {name} differs")
-    if len(response.totals) != len(request.blocks):
-        raise CheckFailed("envelope", f"the answer has {len(response.totals)} totals, expected {len(request.blocks)}")
+    totals, lanes = [len(each) for each in response.totals], [each.stop - each.start for each in request.lanes]
+    if totals != lanes:
+        raise CheckFailed("envelope", f"the answer has {sum(totals)} totals, expected {sum(lanes)}")
 
 
 def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,9 +18,10 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded, Scale
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowPlace, WidePlace, fields_of
 from cleave.ckks.packing import Packing, Part, Piece
+from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
-from cleave_shared.wire import MomentsRequest, MomentsResponse
+from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 
 LEAST_TO_ADD = 12  # chunks: for fewer the other form is as quick, which takes no second context
 
@@ -49,25 +50,20 @@ class Job:
         job._begin()
         return job
 
-    def encrypt(self, part: Part) -> Iterable[bytes]:
+    def encrypt(self, part: Part) -> Iterator[bytes]:
+        """Objects of one ciphertext each."""
         polynomials = self._plaintexts[part.start : part.stop]
-        if self.packing.chunks < LEAST_TO_ADD:
-            return self._cipher.encrypt(polynomials)
-        return self._cipher.each_to_add(polynomials)
+        few = self.packing.chunks < LEAST_TO_ADD
+        for ciphertext in self._cipher.encrypt(polynomials) if few else self._cipher.each_to_add(polynomials):
+            yield joined([ciphertext])
 
-    def request(
-        self, part: Part, key_id: str, schema_hash: str, chunks: Sequence[bytes | memoryview]
-    ) -> MomentsRequest:
-        return MomentsRequest(
-            profile=self.packing.profile.name,
-            key_id=key_id,
-            schema_hash=schema_hash,
-            chunk_range=(part.start, part.stop),
-            blocks=[piece.chunks for piece in part.pieces],
-            chunks=list(chunks),
-        )
+    def request(self, part: Part, key_id: str, objects: Sequence[bytes | memoryview]) -> SumsRequest:
+        """`objects`: what `encrypt` made of the part."""
+        left = iter(objects)
+        lanes = [Lane(objects=[next(left) for _ in range(piece.chunks)], stop=1) for piece in part.pieces]
+        return SumsRequest(profile=self.packing.profile.name, key_id=key_id, lanes=lanes)
 
-    def accept(self, part: Part, request: MomentsRequest, response: MomentsResponse) -> None:
+    def accept(self, part: Part, request: SumsRequest, response: SumsResponse) -> None:
         """Decrypt, check and add one answer, whole or not at all.
 
         Raises CheckFailed, and then nothing of the job may be used. Not for several threads at once.
@@ -76,7 +72,7 @@ class Job:
         if not self._accepted.isdisjoint(range(part.start, part.stop)):
             raise CheckFailed("envelope", "an answer about the same chunks has been accepted before")
         try:
-            results = self._cipher.decrypt(response.totals)
+            results = self._cipher.decrypt([total for (total,) in response.totals])
         except WireError as error:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected = self._expected(part)

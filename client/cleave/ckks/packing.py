@@ -107,7 +107,7 @@ class Packing:
             while start < block.stop:
                 # a block is not torn without need: every piece costs an answer
                 torn = start == block.start and block.chunks > left and block.chunks <= most
-                if pieces and (left == 0 or torn or len(pieces) == limits.MAX_REQUEST_BLOCKS):
+                if pieces and (left == 0 or torn or len(pieces) == limits.MAX_REQUEST_SUMS):
                     parts.append(Part(tuple(pieces)))
                     pieces, left = [], most
                 stop = min(block.stop, start + left, start + self.layout.window)

@@ -27,11 +27,10 @@ from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared import limits
+from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import AGGREGATE_OF, DEFAULT_PROFILE
-from cleave_shared.wire import MomentsResponse
-
-_NO_SCHEMA = "0" * 32  # the simple call names no schema
+from cleave_shared.requests import SumsResponse
 
 Value = int | float | Decimal | bool | None
 
@@ -98,13 +97,14 @@ class _Sum:
         self.columns = columns
         self._job = job
         (self._part,) = job.packing.parts(1)
-        self.chunks = list(job.encrypt(self._part))
-        self._request = job.request(self._part, key.key_id, _NO_SCHEMA, self.chunks)
+        objects = list(job.encrypt(self._part))
+        self.chunks = [chunk for each in objects for chunk in split(each)]
+        self._request = job.request(self._part, key.key_id, objects)
 
     def accept(self, total: bytes) -> list[Estimate]:
-        named = self._request.model_dump(include={"profile", "key_id", "schema_hash", "chunk_range"})
+        named = self._request.model_dump(include={"profile", "key_id", "label"})
         job = self._job.unanswered()  # an answer may be decrypted again
-        job.accept(self._part, self._request, MomentsResponse(**named, totals=[total]))
+        job.accept(self._part, self._request, SumsResponse(**named, totals=[[total]]))
         return job.totals.estimates(0)
 
 

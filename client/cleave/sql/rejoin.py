@@ -18,7 +18,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.read import expression_of
 from cleave.table.duck import create_of_texts, private
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
-from cleave_shared.wire import PlainResponse, TypedColumn
+from cleave_shared.requests import PlainResponse, TypedColumn
 
 Texts = tuple[str | None, ...]
 _ANOTHER = "is it Cleave's plain service, of the same release?"

@@ -1,7 +1,7 @@
 """A scan of more calls than a client makes itself: stored, run by a state machine, and resumed.
 
     results/SET/JOB   sealed: the question, and the names below; written before the machine is started
-    results/SET/...   a question and room for an answer of every step (`cleave_shared.stored`), and the list of batches
+    results/SET/...   a question and room for an answer of every step (`cleave_shared.jobs`), and the list of batches
 
 The name of a job follows from the table's version and the question: the same question resumes it, from any process or
 machine with the same key. It is over when its answer was read: then all its objects are deleted.
@@ -39,7 +39,8 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError
-from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, StoredAnswer
+from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.requests import Linked, StoredAnswer
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600

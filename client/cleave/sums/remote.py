@@ -12,36 +12,36 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.sql.plan import QueryPlan
-from cleave.store.manifest import Manifest, Object, new_id
+from cleave.store.manifest import Manifest, Object, Segment, new_id
 from cleave.transport.base import REQUESTS_UNDER_WAY, Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
-from cleave_shared.stored import (
+from cleave_shared.requests import (
     Lane,
     Linked,
+    PlainRequest,
+    PlainResponse,
     ScanRequest,
     ScanResponse,
     StoredAnswer,
-    StoredPlainRequest,
-    StoredPlainResponse,
     SumsRequest,
     SumsResponse,
 )
-from cleave_shared.wire import Envelope, PlainResponse
+from cleave_shared.wire import Envelope
 
 LINK_SECONDS = 900  # a request, its repetitions and a clock that is off
 DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES  # in an answer that Lambda returns
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
-Answer = TypeVar("Answer", SumsResponse, StoredPlainResponse)
+Answer = TypeVar("Answer", SumsResponse, PlainResponse)
 Model = TypeVar("Model", bound=Envelope)
-_Request = StoredPlainRequest | SumsRequest
+_Request = PlainRequest | SumsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +107,28 @@ class Remote:
 
     def aggregate(self, plan: QueryPlan) -> list[PlainResponse]:
         """Return the plain service's aggregates over all rows. Raises ServiceError, StoreError, CheckFailed."""
-        segments = self._manifest.segments
-        objects = [each.plain for each in segments]
-        linked = [self.linked(each, plain=True) for each in objects if each is not None]
-        if len(linked) != len(segments):
-            raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
-        request = StoredPlainRequest(
-            objects=linked,
-            rows=[each.rows for each in segments],
-            columns=list(plan.plain_columns),
+        request = PlainRequest(
+            **rows_of(self, self._manifest.segments, plan.plain_columns),
             where=plan.where,
             keys=list(plan.keys),
             aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
         )
-        reply = self.grouped(request)
-        if reply.rows != self._manifest.rows:
-            raise CheckFailed("plain groups", "the plain service's answer is to another request")
-        counted = sum(reply.counts)
-        if counted > reply.rows or (plan.where is None and counted != reply.rows):
+        answer = self.grouped(request)
+        counted = sum(answer.counts)
+        if (
+            answer.rows != self._manifest.rows
+            or counted > answer.rows
+            or (plan.where is None and counted != answer.rows)
+        ):
             raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
-        return [groups_of(reply, self._set)]
+        return [answer]
 
-    def grouped(self, request: StoredPlainRequest) -> StoredPlainResponse:
+    def grouped(self, request: PlainRequest) -> PlainResponse:
         """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
-        return self._ask(Service.PLAIN, "aggregate", request, StoredPlainResponse)
+        answer = self._ask(Service.PLAIN, "aggregate", request, PlainResponse)
+        if answer.label != request.label:
+            raise CheckFailed("plain groups", "the plain service's answer is to another request")
+        return answer
 
     def scan(self, request: ScanRequest) -> ScanResponse:
         """Sums of rows. Raises ServiceError; CheckFailed for the answer to another request."""
@@ -154,7 +152,8 @@ class Remote:
         request = SumsRequest(profile=self._manifest.profile, key_id=self._manifest.table_id, lanes=lanes)
         shape = [each.stop - each.start for each in wanted]
         reply = self._ask(Service.SENSITIVE, "sums", request, SumsResponse, large=sum(shape) > DIRECT_SUMS)
-        if (reply.profile, reply.key_id) != (request.profile, request.key_id) or [*map(len, reply.totals)] != shape:
+        named = (reply.profile, reply.key_id, reply.label) == (request.profile, request.key_id, request.label)
+        if not named or [*map(len, reply.totals)] != shape:
             raise CheckFailed("stored", "the sensitive service's answer is to another request", hint=DISTRUST)
         return reply.totals
 
@@ -193,16 +192,13 @@ class Remote:
                     store.delete([name])
 
 
-def groups_of(reply: StoredPlainResponse, schema_hash: str) -> PlainResponse:
-    """Return the groups in an answer over stored rows, as over a file's."""
-    return PlainResponse(
-        schema_hash=schema_hash,
-        rows=reply.rows,
-        counts=reply.counts,
-        keys=reply.keys,
-        aggregates=reply.aggregates,
-        timings=reply.timings,
-    )
+def rows_of(remote: Remote, segments: Sequence[Segment], columns: Sequence[str]) -> dict[str, Any]:
+    """Fields of a PlainRequest: rows of `segments`, and their `columns` by links. Raises CheckFailed, StoreError."""
+    objects = [each.plain for each in segments if each.plain is not None] if columns else []
+    if columns and len(objects) != len(segments):
+        raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
+    linked = [remote.linked(each, plain=True) for each in objects]
+    return {"objects": linked, "rows": [each.rows for each in segments], "columns": list(columns)}
 
 
 def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:

@@ -25,7 +25,7 @@ from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
 from cleave.store.manifest import Manifest, Object, Segment
 from cleave.sums.cellwise import StoredPlan, Sums
-from cleave.sums.remote import LINK_SECONDS, groups_of
+from cleave.sums.remote import LINK_SECONDS, rows_of
 from cleave.sums.scanned import Question, Scanned, cut, question, stored_order
 from cleave.sums.sources import Part, Source
 from cleave.sums.stored import Stored
@@ -33,9 +33,8 @@ from cleave.table.progress import Progress
 from cleave.text.quantities import counted
 from cleave_shared import limits, rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, WireError
+from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanObject, ScanRequest
 from cleave_shared.rowsets import Numbers
-from cleave_shared.stored import Linked, ScanObject, ScanRequest, StoredPlainRequest
-from cleave_shared.wire import PlainResponse
 
 MOST_RESULTS = 4_000  # of one question: 270 MB
 MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
@@ -114,10 +113,8 @@ def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY
 
 def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
-    request = StoredPlainRequest(
-        objects=[stored.services.linked(each.plain, plain=True) for each in run if each.plain is not None],
-        rows=[each.rows for each in run],
-        columns=plain_columns(stored, plan),
+    request = PlainRequest(
+        **rows_of(stored.services, run, plain_columns(stored, plan)),
         where=plan.where,
         keys=list(plan.keys),
         aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
@@ -127,9 +124,8 @@ def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple
     answer = stored.services.grouped(request)
     groups = len(answer.counts)
     shape = [len(answer.numbers), len(answer.filters), *map(len, answer.filters)]
-    if answer.rows != sum(request.rows) or shape != [len(run), len(request.filters)] + [
-        len(run) for _ in request.filters
-    ]:
+    expected = [len(run), len(request.filters)] + [len(run) for _ in request.filters]
+    if answer.rows != sum(request.rows) or shape != expected:
         raise CheckFailed("plain groups", "the plain service's answer is to another request")
     places = np.arange(groups + 1, dtype=np.int32)
     sets = [
@@ -144,7 +140,7 @@ def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple
         raise CheckFailed("plain groups", f"the plain service's row sets: {error.message}") from None
     if counts != answer.counts:
         raise CheckFailed("plain groups", "the plain service's row sets are not of its groups")
-    return groups_of(answer, stored.manifest.table_id), sets
+    return answer, sets
 
 
 def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:

@@ -28,7 +28,7 @@ from cleave.table.table import Table, no_table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
-from cleave_shared.wire import PlainResponse
+from cleave_shared.requests import PlainResponse
 
 
 class CellTable:

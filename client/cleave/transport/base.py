@@ -1,7 +1,7 @@
 """Transport to the two services: one protocol, whatever carries the envelopes.
 
-    pipeline -> Transport.sensitive(MomentsRequest) -> MomentsResponse
-                Transport.plain(PlainRequest)       -> PlainResponse
+    pipeline -> Transport.sensitive(SumsRequest) -> SumsResponse
+                Transport.plain(PlainRequest)    -> PlainResponse
 
 A carrier (embedded, http, lambda) only moves bytes to a service and brings a `Response` back. Everything they share is
 here: frames, size limits, the deadline, counting, retries, and what an answer means.
@@ -22,9 +22,10 @@ from cleave.transport.responses import Response
 from cleave.transport.retry import Gate
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, ServiceError, WireError
-from cleave_shared.wire import Body, Envelope, MomentsRequest, MomentsResponse, PlainRequest, PlainResponse
+from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
+from cleave_shared.wire import Body, Envelope
 
-Reply = TypeVar("Reply", bound=Envelope)
+Answer = TypeVar("Answer", bound=Envelope)
 
 _log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and paths, no bodies
 
@@ -89,8 +90,8 @@ class Transport:
         """Return a transport for one query, with counts of its own and one deadline for all its calls."""
         return Transport(self._carrier, self._policy, deadline, in_process=self._in_process)
 
-    def sensitive(self, request: MomentsRequest) -> MomentsResponse:
-        return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, MomentsResponse)[0]
+    def sensitive(self, request: SumsRequest) -> SumsResponse:
+        return self.ask(Service.SENSITIVE, Service.SENSITIVE.value, request, SumsResponse)[0]
 
     def plain(self, request: PlainRequest) -> PlainResponse:
         return self.ask(Service.PLAIN, Service.PLAIN.value, request, PlainResponse)[0]
@@ -102,9 +103,9 @@ class Transport:
     def close(self) -> None:
         self._carrier.close()
 
-    def ask(self, service: Service, path: str, request: Envelope, model: type[Reply]) -> tuple[Reply, bytes]:
+    def ask(self, service: Service, path: str, request: Envelope, model: type[Answer]) -> tuple[Answer, bytes]:
         """Send a request to a path of a service; return the answer, and the mark of the request."""
-        body = wire.Loose(request) if self._in_process else wire.dump_frames(request)
+        body = wire.InProcessRequest(request) if self._in_process else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
                 raise ServiceError(
@@ -122,7 +123,7 @@ class Transport:
             self._deadline.stop(error)
             raise
 
-    def _answer(self, service: Service, path: str, body: Body, model: type[Reply]) -> Reply:
+    def _answer(self, service: Service, path: str, body: Body, model: type[Answer]) -> Answer:
         answer = retry.call(lambda: self._attempt(service, path, body), self._policy, self._budget, self._deadline)
         if answer.status != 200:
             error = responses.problem(service.label, answer)
@@ -187,7 +188,7 @@ Call = Callable[[str, Body, str], Response]
 
 
 def connect_embedded(services: Mapping[Service, Call]) -> Transport:
-    """Services inside this process: the same bodies, but loose; limits and answers are as over HTTP."""
+    """Services inside this process: the same requests, but in no frames; limits and answers are as over HTTP."""
     return Transport(_Embedded(services), in_process=True)
 
 

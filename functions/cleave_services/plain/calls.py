@@ -1,14 +1,40 @@
-"""Answer requests to the plain service that bring their rows, in a child of its own."""
+"""Answer requests to the plain service, each in a child of its own."""
 
 from __future__ import annotations
 
-from cleave_services.bodies import Note
+import pickle
+import time
+from typing import Any
+
+from cleave_services import links as objects_of
+from cleave_services.bodies import Large, Note
+from cleave_services.links import TableLinks
 from cleave_services.plain import contained, engine
-from cleave_shared.wire import PlainRequest, PlainResponse
+from cleave_shared import limits
+from cleave_shared.requests import PlainRequest, PlainResponse
+
+_LEAST_SECONDS = 5.0  # for DuckDB, however long reading took
 
 
-def aggregate(request: PlainRequest, note: Note) -> PlainResponse:
-    """Group the rows of a Parquet table, number every row's group, aggregate plain columns."""
-    answer = contained.run(engine.aggregate, request, PlainResponse, note)
-    note(rows=request.rows, groups=len(answer.counts), timings=answer.timings)
-    return answer
+def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> PlainResponse | Large:
+    """Group and aggregate the rows of Parquet objects; with `members`, number rows by group.
+
+    Raises WireError for a link or an object that is not what it must be.
+    """
+    started = time.monotonic()
+    contents = objects_of.read(request.objects, links)
+    read = time.monotonic() - started
+    stored = links is not None and request.result is not None
+    most = limits.MAX_RESULT_BYTES if stored else limits.MAX_JSON_BYTES
+    left = max(min(_LEAST_SECONDS, limits.PLAIN_SECONDS), limits.PLAIN_SECONDS - read)
+    # the child, in which expressions run, gets no link
+    question = request.model_copy(update={"objects": [], "result": None})
+    arguments = (question, [pickle.PickleBuffer(each) for each in contents], most)
+    selection = contained.run(engine.aggregate, arguments, PlainResponse, note, most, left)
+    timings = {"read": read, **selection.timings}
+    note(rows=selection.rows, groups=len(selection.counts), objects=len(contents), timings=timings)
+    answer = selection.model_copy(update={"timings": timings})
+    if links is None or (result := request.result) is None:
+        return answer
+    emptied: dict[str, Any] = {name: [] for name in ("counts", "keys", "aggregates", "numbers", "filters")}
+    return Large(answer, lambda content: answer.model_copy(update={**emptied, "stored": links.write(result, content)}))

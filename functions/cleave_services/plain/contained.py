@@ -12,7 +12,7 @@ import math
 import resource
 import signal
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -25,9 +25,8 @@ from cleave_shared.children import Bounds, Channel
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
-from cleave_shared.wire import PlainResponse
+from cleave_shared.requests import PlainResponse
 
-Request = TypeVar("Request")
 Response = TypeVar("Response", bound=BaseModel)
 _PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
@@ -36,7 +35,6 @@ _SHORT = WireError("needs more memory than the service has", hint="send fewer ro
 _server = ForkServer(
     [
         "cleave_services.plain.engine",
-        "cleave_services.plain.select",
         "cleave_services.plain.simple",
         "cleave_services.plain.opened",
     ]
@@ -55,14 +53,14 @@ def prepare(*, ahead: bool = True) -> None:
 
 
 def run(
-    work: Callable[[Request], Response],
-    request: Request,
+    work: Callable[..., Response],
+    arguments: Sequence[object],
     answer: type[Response],
     note: Note,
     most: int = limits.MAX_JSON_BYTES,
     seconds: float | None = None,
 ) -> Response:
-    """`work(request)`, an `answer` of `most` bytes as JSON, made in a child within `seconds` (limits.PLAIN_SECONDS).
+    """`work(*arguments)`, an `answer` of `most` bytes as JSON, made in a child within `seconds` (limits.PLAIN_SECONDS).
 
     Notes the most memory that any child has had.
 
@@ -71,7 +69,7 @@ def run(
     seconds = limits.PLAIN_SECONDS if seconds is None else seconds
     try:
         with _crew.worker() as child:
-            child.call(_answer, (work, request, most), _bounds(seconds))
+            child.call(_answer, (work, arguments, most), _bounds(seconds))
             body, peak = child.receive(seconds + _SPARE, 2 * most)
         _server.note(*_PEAK.unpack(peak))
         return answer.model_validate_json(body)
@@ -83,10 +81,10 @@ def run(
         note(peak_worker_kb=_server.peak_kb)
 
 
-def _answer(channel: Channel, work: Callable[[Request], Response], request: Request, most: int) -> None:
+def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence[object], most: int) -> None:
     database.be_the_last()
     try:
-        body = work(request).model_dump_json().encode()
+        body = work(*arguments).model_dump_json().encode()
     except MemoryError:
         raise _SHORT from None
     if len(body) > most:

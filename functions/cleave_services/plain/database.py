@@ -16,6 +16,7 @@ import duckdb
 
 from cleave_shared import children, fork_server, limits
 from cleave_shared.errors import WireError
+from cleave_shared.wire import Bytes
 
 TABLE = "rows"
 _unused: list[duckdb.DuckDBPyConnection] = []
@@ -51,24 +52,19 @@ class Database:
             self._connection.close()
         self._open.close()
 
-    def load_parquet(self, blob: bytes, rows: int) -> None:
-        """The Parquet file `blob` as the table, in its order. Raises WireError unless it has `rows` rows."""
-        self._load([blob], [rows], "*", "table", "table")
+    def load_objects(self, blobs: Sequence[Bytes], rows: Sequence[int], columns: Sequence[str] | None) -> None:
+        """`columns`, by default all, of Parquet files as the table, one after the other, each in its order.
 
-    def load_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> None:
-        """`columns` of Parquet files as the table, one after the other. Raises WireError unless each has its rows."""
-        self._load(blobs, rows, _listed(columns), "objects or columns")
-
-    def _load(
-        self, blobs: Sequence[bytes], rows: Sequence[int], selected: str, place: str, name: str = "object {}"
-    ) -> None:
+        Raises WireError unless each has its rows.
+        """
+        selected = "*" if columns is None else _listed(columns)
         with ExitStack() as stack:
-            paths = self._files(stack, blobs, rows, name)
+            paths = self._files(stack, blobs, rows)
             sql = f"CREATE TABLE {TABLE} AS SELECT {selected} FROM read_parquet(?, hive_partitioning = false)"
-            self.run(sql, place, [paths])
+            self.run(sql, "objects or columns", [paths])
         self._lock()
 
-    def leave_objects(self, blobs: Sequence[bytes], rows: Sequence[int], columns: Sequence[str]) -> bool:
+    def view_objects(self, blobs: Sequence[Bytes], rows: Sequence[int], columns: Sequence[str]) -> bool:
         """Make the same table as a view, and a view `placed` with the place of each row: nothing is read yet.
 
         What Parquet has as a dictionary comes so out of a view, and is grouped in a third of the time. False, and there
@@ -90,16 +86,14 @@ class Database:
         self._lock(paths)
         return True
 
-    def _files(
-        self, stack: ExitStack, blobs: Sequence[bytes], rows: Sequence[int], name: str = "object {}"
-    ) -> list[str]:
+    def _files(self, stack: ExitStack, blobs: Sequence[Bytes], rows: Sequence[int]) -> list[str]:
         """Paths to Parquet files, as long as `stack` is. Raises WireError unless each has its rows."""
         paths = [stack.enter_context(_as_file(blob)) for blob in blobs]
         counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
         for number, (path, count) in enumerate(zip(paths, rows, strict=True)):
-            (stored,) = self.fetch(counted, name.format(number), [path])[0]
+            (stored,) = self.fetch(counted, f"object {number}", [path])[0]
             if (stored or 0) != count:
-                raise WireError(f"{name.format(number)}: {stored or 0} rows, the envelope says {count}")
+                raise WireError(f"object {number}: {stored or 0} rows, the envelope says {count}")
         return paths
 
     def load_nothing(self, rows: int) -> None:
@@ -208,7 +202,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 @contextmanager
-def _as_file(blob: bytes) -> Iterator[str]:
+def _as_file(blob: Bytes) -> Iterator[str]:
     """A path to `blob`, in memory."""
     with os.fdopen(os.memfd_create("table"), "wb") as file:
         file.write(blob)

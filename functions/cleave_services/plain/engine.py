@@ -15,9 +15,11 @@ from typing import cast
 
 from cleave_services.plain.database import TABLE, Database
 from cleave_services.plain.expressions import require
+from cleave_services.plain.members import members
 from cleave_shared import limits
 from cleave_shared.errors import WireError
-from cleave_shared.wire import PlainRequest, PlainResponse, TypedColumn
+from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
+from cleave_shared.wire import Bytes
 
 _COLUMNS_AT_ONCE = 50
 
@@ -31,51 +33,57 @@ class Grouping:
     aggregates: list[TypedColumn]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Question over the `columns` of stored Parquet objects, with the rows of each; an answer of at most `most` bytes.
+def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> PlainResponse:
+    """Answer one request about the `contents` of its objects, in `most` bytes of JSON.
 
-    `members`: number the group of every row too.
+    Raises WireError with a message that names parts of the request, never values.
     """
-
-    objects: Sequence[bytes]
-    rows: Sequence[int]
-    columns: Sequence[str]
-    where: str | None
-    keys: Sequence[str]
-    aggregates: Sequence[str]
-    filters: Sequence[str]
-    members: bool
-    most: int
-
-
-def aggregate(request: PlainRequest) -> PlainResponse:
-    """Answer one request. Raises WireError with a message that names parts of the request, never values."""
     started = time.perf_counter()
     with Database() as database:
-        if request.table is None:
-            database.load_nothing(request.rows)
-        else:
-            database.load_parquet(request.table, request.rows)
+        columns = request.columns or []
+        unread = _may_stay_unread(request, columns) and database.view_objects(contents, request.rows, columns)
+        if contents and not unread:
+            database.load_objects(contents, request.rows, request.columns)
+        elif not unread:
+            database.load_nothing(sum(request.rows))
         loaded = time.perf_counter()
         verify(database, request)
-        grouping = group(database, request.where, request.keys, request.aggregates)
-        timings = {"load": loaded - started, "group": time.perf_counter() - loaded}
+        if unread:
+            database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
+            keyed = _keyed_when_read(database, request.where, request.keys)
+        else:
+            keyed = _make_keyed(database, request.where, request.keys)
+        grouping = _group_keyed(database, keyed, len(request.keys), request.aggregates, most)
+        grouped = time.perf_counter()
+        numbers, filters = members(database, request, keyed, len(grouping.counts)) if request.members else ([], [])
+        timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
     return PlainResponse(
-        schema_hash=request.schema_hash,
-        rows=request.rows,
+        label=request.label,
+        rows=sum(request.rows),
         counts=grouping.counts,
         keys=grouping.keys,
         aggregates=grouping.aggregates,
+        numbers=numbers,
+        filters=filters,
         timings=timings,
     )
 
 
-def verify(database: Database, request: PlainRequest | Stored, filters: Sequence[str] = ()) -> None:
+def _may_stay_unread(request: PlainRequest, columns: Sequence[str]) -> bool:
+    """Return whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
+
+    What is computed of a row beside its keys, aggregates and filters, takes a table.
+    """
+    quoted = {'"' + name.replace('"', '""') + '"' for name in columns}
+    computed = request.aggregates or request.filters or not quoted.issuperset(request.keys)
+    return bool(columns) and not computed
+
+
+def verify(database: Database, request: PlainRequest) -> None:
     """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
     scalars = {} if request.where is None else {"where": request.where}
     scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}
-    scalars |= {f"filters[{index}]": sql for index, sql in enumerate(filters)}
+    scalars |= {f"filters[{index}]": sql for index, sql in enumerate(request.filters)}
     require(database, scalars, {f"aggregates[{index}]": sql for index, sql in enumerate(request.aggregates)})
 
 
@@ -84,10 +92,10 @@ def group(database: Database, where: str | None, keys: Sequence[str], aggregates
 
     Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
     """
-    return group_keyed(database, make_keyed(database, where, keys), len(keys), aggregates, limits.MAX_JSON_BYTES)
+    return _group_keyed(database, _make_keyed(database, where, keys), len(keys), aggregates, limits.MAX_JSON_BYTES)
 
 
-def group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[str], most: int) -> Grouping:
+def _group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[str], most: int) -> Grouping:
     """Group rows that have their keys beside them: `keyed` is what comes after FROM."""
     size = _make_groups(database, keyed, keys, aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
@@ -101,15 +109,15 @@ def group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[
     return Grouping(counts, columns[1 : 1 + keys], columns[1 + keys :])
 
 
-def make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> str:
+def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> str:
     """The table `keyed`, with its rows' places: what comes after FROM."""
     p = database.prefix
     database.run(f"CREATE TABLE {p}keyed AS {_keyed(database, TABLE, '', where, keys)}", "where or keys")
     return f"(SELECT rowid AS {p}place, * FROM {p}keyed)"
 
 
-def keyed_where_they_are(database: Database, where: str | None, keys: Sequence[str]) -> str:
-    """Like `make_keyed` over `placed`, but computed again wherever it is read."""
+def _keyed_when_read(database: Database, where: str | None, keys: Sequence[str]) -> str:
+    """Like `_make_keyed` over `placed`, but computed again wherever it is read."""
     return f"({_keyed(database, database.placed, f'{database.place}, ', where, keys)})"
 
 

@@ -16,7 +16,7 @@ service = Service(
     "Groups and aggregates the columns that may be seen; holds no key.",
     {
         "/v1/plain/aggregate": "cleave_services.plain.calls:aggregate",
-        "/v1/plain/tables/{set}/aggregate": "cleave_services.plain.stored:aggregate_stored",
+        "/v1/plain/tables/{set}/aggregate": "cleave_services.plain.calls:aggregate",
         "/v1/plain": "cleave_services.plain.simple:operate",
     },
     _prepare,

@@ -105,9 +105,9 @@ class SimpleResponse(BaseModel):
     result: dict[str, Scalar | list[Scalar]]
 
 
-def operate(request: SimpleRequest, note: Note) -> SimpleResponse:
+def operate(request: SimpleRequest, note: Note, _links: None = None) -> SimpleResponse:
     """Apply one operation to every numeric column of `data`, by group where `group_by` names columns."""
-    response = contained.run(answer, request, SimpleResponse, note)
+    response = contained.run(answer, (request,), SimpleResponse, note)
     groups = next(iter(response.groups.values())) if response.groups else [None]
     note(rows=response.rows, groups=len(groups))
     return response

@@ -1,32 +1,70 @@
-"""Sums of the ciphertexts of a request."""
+"""Sums of ciphertexts: of every position of a lane, or of the rows of each group."""
 
 from __future__ import annotations
 
-from cleave_services.bodies import Note
+import time
+from collections.abc import Iterator, Sequence
+
+from cleave_services import links as objects_of
+from cleave_services.bodies import Large, Note
+from cleave_services.links import TableLinks
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
+from cleave_shared.chunks import split
+from cleave_shared.errors import WireError
+from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.wire import MomentsRequest, MomentsResponse
+from cleave_shared.wire import Bytes
 
 
-def answer_moments(request: MomentsRequest, note: Note) -> MomentsResponse:
-    """The sum of every block of chunks."""
-    answer = moments(request, seal_evaluator(request.profile))
-    note(blocks=len(request.blocks), chunks=len(request.chunks), timings=answer.timings)
-    return answer
+def answer_sums(request: SumsRequest, note: Note, links: TableLinks | None) -> SumsResponse | Large:
+    """Sums of the ciphertexts of objects, lane by lane.
+
+    Raises WireError for a link, an object or a ciphertext that is not what it must be.
+    """
+    return sums(request, note, links, seal_evaluator(request.profile))
 
 
-def moments(request: MomentsRequest, evaluator: Evaluator) -> MomentsResponse:
-    """Add up blocks by any scheme. Raises WireError for a chunk that is not a ciphertext."""
-    blocks = [number for number, count in enumerate(request.blocks) for _ in range(count)]
-    chunks = [Chunk(block, blob) for block, blob in zip(blocks, request.chunks, strict=True)]
+def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: Evaluator) -> SumsResponse | Large:
+    """`answer_sums` by any scheme."""
+    started = time.monotonic()
+    contents = iter(objects_of.read(request.objects, links))
+    read = time.monotonic() - started
+    chunks: list[Chunk] = []
+    first = 0
+    for number, lane in enumerate(request.lanes):
+        chunks += _chunks(number, lane, first, [next(contents) for _ in lane.objects])
+        first += lane.stop - lane.start
     with workers.fair_share() as share:
-        totals = workers.evaluate(BlockSums(evaluator), chunks, share)
-    return MomentsResponse(
+        left = workers.seconds_left(read)
+        results = workers.evaluate(BlockSums(evaluator), chunks, share, left)
+    files = (results.files[number] for number in range(first))
+    timings = {"read": read, **results.seconds}
+    note(lanes=len(request.lanes), objects=len(request.objects), chunks=len(chunks), sums=first, timings=timings)
+    answer = SumsResponse(
         profile=request.profile,
         key_id=request.key_id,
-        schema_hash=request.schema_hash,
-        chunk_range=request.chunk_range,
-        totals=[totals.files[number] for number in range(len(request.blocks))],
-        timings=totals.seconds,
+        label=request.label,
+        totals=[[next(files) for _ in range(lane.start, lane.stop)] for lane in request.lanes],
+        timings=timings,
     )
+    if links is None or (result := request.result) is None:
+        return answer
+    return Large(
+        answer, lambda content: answer.model_copy(update={"totals": [], "stored": links.write(result, content)})
+    )
+
+
+def _chunks(number: int, lane: Lane, first: int, contents: Sequence[Bytes]) -> Iterator[Chunk]:
+    """The chunks to add up for a lane, sums numbered from `first`, those of one sum together. Raises WireError."""
+    files = []
+    for content in contents:
+        try:
+            files.append(split(memoryview(content))[lane.start : lane.stop])
+        except ValueError:
+            raise WireError(f"lanes[{number}]: an object does not hold ciphertexts") from None
+    for place in range(lane.stop - lane.start):
+        terms = [each[place] for each in files if place < len(each)]
+        if not terms:
+            raise WireError(f"lanes[{number}]: no object has a ciphertext number {lane.start + place}")
+        yield from (Chunk(first + place, blob) for blob in terms)

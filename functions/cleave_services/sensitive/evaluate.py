@@ -44,7 +44,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Totals:
+class Results:
     """Result files by number (of a block; of a group in `masked`), and seconds by stage."""
 
     files: dict[int, bytes]
@@ -91,7 +91,7 @@ class BlockSums:
     def part(self, chunks: Sequence[Chunk]) -> BlockSums:  # noqa: ARG002 - the protocol's
         return self
 
-    def evaluate(self, chunks: Iterable[Chunk]) -> Totals:
+    def evaluate(self, chunks: Iterable[Chunk]) -> Results:
         clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
             ciphertext = self._evaluator.load(chunk.blob)
@@ -100,14 +100,14 @@ class BlockSums:
             clock.lap("evaluate")
         files = sums.dump(self._evaluator.degree)
         clock.lap("save")
-        return Totals(files, clock.seconds)
+        return Results(files, clock.seconds)
 
-    def merge(self, parts: Sequence[Totals]) -> Totals:
+    def merge(self, parts: Sequence[Results]) -> Results:
         return merge(self._evaluator, parts, self._evaluator.degree)
 
 
-def merge(evaluator: Evaluator, parts: Sequence[Totals], coefficients: int) -> Totals:
-    """Add up the totals of several workers."""
+def merge(evaluator: Evaluator, parts: Sequence[Results], coefficients: int) -> Results:
+    """Add up the results of several workers."""
     if len(parts) == 1:
         return parts[0]
     files: dict[int, list[bytes]] = {}
@@ -117,7 +117,7 @@ def merge(evaluator: Evaluator, parts: Sequence[Totals], coefficients: int) -> T
             files.setdefault(number, []).append(blob)
         for stage, spent in part.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
-    return Totals({number: _add_files(evaluator, blobs, coefficients) for number, blobs in files.items()}, seconds)
+    return Results({number: _add_files(evaluator, blobs, coefficients) for number, blobs in files.items()}, seconds)
 
 
 def _add_files(evaluator: Evaluator, blobs: list[bytes], coefficients: int) -> bytes:

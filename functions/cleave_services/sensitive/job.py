@@ -1,4 +1,4 @@
-"""Steps of a job, as a state machine passes them (`cleave_shared.stored` defines them).
+"""Steps of a job, as a state machine passes them (`cleave_shared.jobs` defines them).
 
 A function of its own, with the code of the sensitive service and more time: nothing but the state machine invokes it.
 Questions come from the store and answers go there, by links that the client signed; only numbers and digests are
@@ -12,19 +12,20 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from cleave_services import links
-from cleave_services.bodies import Note
-from cleave_services.links import Links
+from cleave_services import bodies, links, previous
+from cleave_services.bodies import Note, Received
+from cleave_services.links import TableLinks
 from cleave_services.log import log, log_to_stderr
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
-from cleave_services.sensitive.stored import answer_scan
+from cleave_services.sensitive.scan import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
+from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.requests import Linked, ScanRequest, ScanResponse
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.stored import Answered, Call, Linked, Reduce, Reduced, ReduceRequest, ScanRequest, ScanResponse
 
 _Step = TypeAdapter[Call | Reduce](Call | Reduce)
 _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}
@@ -42,7 +43,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     try:
         step = _Step.validate_python(event)
         line |= {"step": step.step, "number": step.number}
-        own, note = links.own(), line.update
+        own, note = links.own().of(step.set), line.update
         return (_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note)).model_dump()
     except CleaveError as error:
         line["error"] = type(error).__name__
@@ -57,24 +58,21 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         log(line | {"seconds": round(time.perf_counter() - started, 6)})
 
 
-def _call(step: Call, own: Links, note: Note) -> Answered:
-    (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
-    request = wire.load(ScanRequest, content, wire.FRAMES_TYPE)
-    return _written(
-        step, own, wire.dump_frames(answer_scan(request, note, step.set, own), wire.mark(content, wire.FRAMES_TYPE))
-    )
+def _call(step: Call, own: TableLinks, note: Note) -> Answered:
+    received = _received(step, own, ScanRequest)
+    return _written(step, own, bodies.frames(answer_scan(received.request, note, own), received))
 
 
-def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
-    (content,) = own.read(step.set, [step.question], kind=links.RESULTS)
-    request = wire.load(ReduceRequest, content, wire.FRAMES_TYPE)
+def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
+    received = _received(step, own, ReduceRequest)
+    request: ReduceRequest = received.request
     wanted = _linked(step.parts, request.answers)
     needed: dict[int, set[int]] = {}
     for terms in request.sums:
         for number, place in terms:
             needed.setdefault(number, set()).add(place)
     blobs_of: dict[tuple[int, int], bytes] = {}
-    for number, blobs in zip(needed, _answers(own, step.set, request, [wanted[each] for each in needed]), strict=True):
+    for number, blobs in zip(needed, _answers(own, request, [wanted[each] for each in needed]), strict=True):
         if (last := max(needed[number])) >= len(blobs):
             raise WireError(f"sums: step {number} answered {len(blobs)} ciphertexts, number {last} is needed")
         blobs_of |= {(number, place): blobs[place] for place in needed[number]}
@@ -85,7 +83,13 @@ def _reduce(step: Reduce, own: Links, note: Note) -> Answered:
     answer = Reduced(
         profile=request.profile, key_id=request.key_id, totals=[[totals.files[at] for at in range(len(request.sums))]]
     )
-    return _written(step, own, wire.dump_frames(answer, wire.mark(content, wire.FRAMES_TYPE)))
+    return _written(step, own, bodies.frames(answer, received))
+
+
+def _received(step: Call | Reduce, own: TableLinks, model: type[BaseModel]) -> Received:
+    """The step's question: a job may have been started by a client of the wire version before."""
+    (content,) = own.read([step.question], kind=links.RESULTS)
+    return bodies.parse(content, wire.FRAMES_TYPE, model)
 
 
 def _linked(parts: Sequence[Answered | None], answers: Sequence[Sequence[str]]) -> list[Linked]:
@@ -104,23 +108,23 @@ def _linked(parts: Sequence[Answered | None], answers: Sequence[Sequence[str]]) 
     return wanted
 
 
-def _answers(own: Links, table_set: str, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
+def _answers(own: TableLinks, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
     """The ciphertexts of each answer, a few answers in memory at a time."""
     model = _KINDS[request.kind]
     left = iter(wanted)
     while some := list(islice(left, limits.LINK_READS)):
-        for content in own.read(table_set, some, kind=links.RESULTS):
-            answer = wire.load(model, content, wire.FRAMES_TYPE)
+        for content in own.read(some, kind=links.RESULTS):
+            answer = previous.answer(model, content)
             if (answer.profile, answer.key_id) != (request.profile, request.key_id):
                 raise WireError("an answer is of another key's ciphertexts")
             yield [blob for each in answer.totals for blob in each]
 
 
-def _written(step: Call | Reduce, own: Links, content: bytes) -> Answered:
+def _written(step: Call | Reduce, own: TableLinks, content: bytes) -> Answered:
     """Write an answer to the first link that is unused: earlier attempts may have written theirs."""
     for attempt, link in enumerate(step.results):
         try:
-            written = own.write(step.set, link, content)
+            written = own.write(link, content)
         except WireError:
             if attempt + 1 == len(step.results):
                 raise

@@ -14,6 +14,7 @@ adds ciphertexts of a folder up reads them itself.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,17 +23,52 @@ from typing import Any
 
 import numpy as np
 
-from cleave_services.links import Buffer, Content
-from cleave_services.sensitive.evaluate import Clock, Evaluator, Sums, Totals, merge
-from cleave_services.sensitive.workers import MIN_WORK
+from cleave_services.bodies import Note
+from cleave_services.links import Buffer, Content, TableLinks
+from cleave_services.sensitive import workers
+from cleave_services.sensitive.evaluate import Clock, Evaluator, Results, Sums, merge
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
 from cleave_shared.masking import mask_evaluator
 from cleave_shared.moments import SENTINELS, Polynomial, scan_label, sentinel_mask
+from cleave_shared.requests import ScanRequest, ScanResponse
 from cleave_shared.rowsets import Numbers, size, unpack
+from cleave_shared.seal import ring
 
 CHECK = 0  # the place of a lane's check result among its results; those of the groups follow
+
+
+def answer_scan(request: ScanRequest, note: Note, links: TableLinks) -> ScanResponse:
+    """Sums of the rows of each group, of stored lanes, which are read by links.
+
+    Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be.
+    """
+    rows = ring(request.profile).degree - SENTINELS
+    if len(request.numbers) != len(request.chunks) * size(rows, len(request.cuts)):
+        raise WireError(f"numbers: not those of {len(request.chunks)} chunks of {rows} rows")
+    started = time.monotonic()
+    contents = iter(links.contents([each for lane in request.lanes for each in lane]))
+    lanes = tuple(tuple(LaneObject(each.first, next(contents)) for each in lane) for lane in request.lanes)
+    read = time.monotonic() - started
+    wanted = Wanted(tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
+    scanning = Scanning(request.profile, wanted, lanes, tuple(request.chunks), request.numbers)
+    with workers.fair_share() as share:
+        left = workers.seconds_left(read)
+        results = workers.evaluate(scanning, range(len(request.chunks)), share, left)
+    timings = {**results.seconds, "read": read + results.seconds.get("read", 0.0)}
+    note(lanes=len(lanes), chunks=len(request.chunks), groups=len(request.cuts), timings=timings)
+    if len(results.files) != len(lanes) * wanted.results:
+        raise WireError("cuts: a partial sum has no row")
+    starts = range(0, len(lanes) * wanted.results, wanted.results)
+    lists = [[results.files[start + at] for at in range(wanted.results)] for start in starts]
+    return ScanResponse(
+        profile=request.profile,
+        key_id=request.key_id,
+        label=request.label,
+        totals=lists,
+        timings=timings,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +110,7 @@ class MaskedSums:
         self._evaluator = evaluator
         self._wanted = wanted
 
-    def evaluate(self, chunks: Iterable[ScanChunk]) -> Totals:
+    def evaluate(self, chunks: Iterable[ScanChunk]) -> Results:
         """Files by lane * results + result."""
         clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
@@ -89,9 +125,9 @@ class MaskedSums:
                 clock.lap("evaluate")
         files = sums.dump(1)
         clock.lap("save")
-        return Totals(files, clock.seconds)
+        return Results(files, clock.seconds)
 
-    def merge(self, parts: Sequence[Totals]) -> Totals:
+    def merge(self, parts: Sequence[Results]) -> Results:
         return merge(self._evaluator, parts, 1)
 
     def _masks(self, chunk: ScanChunk) -> tuple[list[int], list[Any]]:
@@ -121,7 +157,7 @@ _buffers: defaultdict[int, Buffer] = defaultdict(Buffer)  # by lane, of a proces
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LaneObject:
     """An object of a lane, whose first ciphertext is number `first` of it."""
 
     first: int
@@ -137,13 +173,13 @@ class Scanning:
 
     profile: str
     wanted: Wanted
-    lanes: tuple[tuple[Part, ...], ...]
+    lanes: tuple[tuple[LaneObject, ...], ...]
     chunks: tuple[int, ...]
     numbers: bytes
 
     def work(self, places: Sequence[int]) -> int:
         """Estimate the work in added chunks, of which MIN_WORK pay for a process."""
-        return MIN_WORK * len(places) // limits.SCAN_CHUNKS_OF_A_PROCESS
+        return workers.MIN_WORK * len(places) // limits.SCAN_CHUNKS_OF_A_PROCESS
 
     def part(self, places: Sequence[int]) -> Scanning:
         """Copy with only the objects that hold the chunks at `places`."""
@@ -151,10 +187,10 @@ class Scanning:
         lanes = (Files(number, parts).holding(chunks) for number, parts in enumerate(self.lanes))
         return replace(self, lanes=tuple(lanes))
 
-    def evaluate(self, places: Sequence[int]) -> Totals:
+    def evaluate(self, places: Sequence[int]) -> Results:
         return self._sums().evaluate(self._chunks(places))
 
-    def merge(self, parts: Sequence[Totals]) -> Totals:
+    def merge(self, parts: Sequence[Results]) -> Results:
         return self._sums().merge(parts)
 
     def _sums(self) -> MaskedSums:
@@ -179,14 +215,14 @@ class Files:
     One stands where the one before stood, whose ciphertexts are no more.
     """
 
-    def __init__(self, number: int, parts: Sequence[Part]) -> None:
+    def __init__(self, number: int, parts: Sequence[LaneObject]) -> None:
         self._number = number
         self._parts = sorted(parts, key=lambda part: part.first)
         self._firsts = [part.first for part in self._parts]
         self._open = -1
         self._files: list[memoryview] = []
 
-    def holding(self, chunks: Sequence[int]) -> tuple[Part, ...]:
+    def holding(self, chunks: Sequence[int]) -> tuple[LaneObject, ...]:
         """The objects in which `chunks` are, if they are in any."""
         places = {place for chunk in chunks if (place := self._place(chunk)) >= 0}
         return tuple(self._parts[place] for place in sorted(places))

@@ -17,9 +17,9 @@ service = Service(
     "cleave-sensitive",
     "Sums of encrypted columns; holds no key.",
     {
-        "/v1/sensitive/moments": "cleave_services.sensitive.calls:answer_moments",
-        "/v1/sensitive/tables/{set}/sums": "cleave_services.sensitive.stored:answer_sums",
-        "/v1/sensitive/tables/{set}/scan": "cleave_services.sensitive.stored:answer_scan",
+        "/v1/sensitive/moments": "cleave_services.sensitive.calls:answer_sums",
+        "/v1/sensitive/tables/{set}/sums": "cleave_services.sensitive.calls:answer_sums",
+        "/v1/sensitive/tables/{set}/scan": "cleave_services.sensitive.scan:answer_scan",
         "/v1/sensitive": "cleave_services.sensitive.simple:answer_simple",
     },
     _prepare,

@@ -50,7 +50,7 @@ class SimpleResponse(BaseModel):
     result: dict[str, Blob]
 
 
-def answer_simple(request: SimpleRequest, note: Note) -> SimpleResponse:
+def answer_simple(request: SimpleRequest, note: Note, _links: None = None) -> SimpleResponse:
     """The sum of the ciphertexts of each column."""
     response = answer(request, seal_evaluator(request.profile))
     note(rows=response.rows, chunks=sum(map(len, request.data.values())))

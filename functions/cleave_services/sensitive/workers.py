@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from cleave_services.sensitive.evaluate import Totals
+from cleave_services.sensitive.evaluate import Results
 from cleave_shared import children, limits
 from cleave_shared.children import Bounds, Channel, Child
 from cleave_shared.crew import Crew
@@ -30,6 +30,7 @@ from cleave_shared.seal import ring
 
 MIN_WORK = 24  # a second process's start and answer cost about as much as loading or masking this many chunks
 SPARE = 1.0  # seconds between the kernel's end of a worker and the end of waiting for it
+_LEAST_SECONDS = 5.0  # for adding up, however long reading took
 _MOST_IDLE = 4  # as many requests a client has under way
 
 Item = TypeVar("Item")
@@ -52,9 +53,9 @@ class Evaluation(Protocol[Item_contra]):
         """Reduce to what evaluating `items` needs."""
         ...
 
-    def evaluate(self, items: Sequence[Item_contra]) -> Totals: ...
+    def evaluate(self, items: Sequence[Item_contra]) -> Results: ...
 
-    def merge(self, parts: Sequence[Totals]) -> Totals: ...
+    def merge(self, parts: Sequence[Results]) -> Results: ...
 
 
 def prepare(*, once: bool = False) -> None:
@@ -78,6 +79,11 @@ def processors() -> int:
     return max(1, min(count, limits.MAX_WORKERS))
 
 
+def seconds_left(reading: float) -> float:
+    """Seconds for adding up after so many seconds of `reading`."""
+    return max(min(_LEAST_SECONDS, limits.SENSITIVE_SECONDS), limits.SENSITIVE_SECONDS - reading)
+
+
 @contextlib.contextmanager
 def fair_share() -> Iterator[int]:
     """Processes one request may use while others are under way: Lambda has one at a time, a local server several."""
@@ -92,7 +98,9 @@ def fair_share() -> Iterator[int]:
             _under_way -= 1
 
 
-def evaluate(evaluation: Evaluation[Item], items: Sequence[Item], workers: int, seconds: float | None = None) -> Totals:
+def evaluate(
+    evaluation: Evaluation[Item], items: Sequence[Item], workers: int, seconds: float | None = None
+) -> Results:
     """Evaluate consecutive shares of `items`, each in one of at most `workers` processes; each adds its sums to those
     of the one before.
 
@@ -147,12 +155,12 @@ def _failure(died: ProcessDied) -> Exception:
     )
 
 
-def dumped(totals: Totals) -> list[bytes]:
+def dumped(totals: Results) -> list[bytes]:
     head = {"numbers": list(totals.files), "seconds": totals.seconds}
     return [json.dumps(head).encode(), *totals.files.values()]
 
 
-def loaded(parts: list[bytes]) -> Totals:
+def loaded(parts: list[bytes]) -> Results:
     head, *blobs = parts
     facts = json.loads(head)
-    return Totals(dict(zip(facts["numbers"], blobs, strict=True)), facts["seconds"])
+    return Results(dict(zip(facts["numbers"], blobs, strict=True)), facts["seconds"])

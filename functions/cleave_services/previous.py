@@ -1,0 +1,190 @@
+"""Wire version 2, which Cleave 1.0.0 speaks: its requests in this version, and answers to them in its own.
+
+It had two requests for one question to a service: one for a file, in which rows or chunks were inline, and one for a
+stored table. Only here is anything known of it; without this module and `wire.PREVIOUS`, services refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from cleave_shared import limits, wire
+from cleave_shared.chunks import joined
+from cleave_shared.errors import WireError
+from cleave_shared.jobs import ReduceRequest
+from cleave_shared.requests import (
+    Lane,
+    PlainRequest,
+    PlainResponse,
+    ScanRequest,
+    StoredAnswer,
+    SumsRequest,
+    SumsResponse,
+    TypedColumn,
+)
+from cleave_shared.wire import Blob, Count, Each, Hex, Sql, View
+
+Model = TypeVar("Model", bound=BaseModel)
+_Answer = Callable[[Any], BaseModel]
+
+
+class _Envelope(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    version: Literal[2] = 2
+
+
+class _Moments(_Envelope):
+    """Sums of inline chunks, block by block."""
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    schema_hash: Hex
+    chunk_range: tuple[Count, Count]
+    blocks: Each[Annotated[int, Field(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]] = Field(
+        min_length=1, max_length=limits.MAX_REQUEST_SUMS
+    )
+    chunks: Each[View] = Field(min_length=1, max_length=limits.MAX_REQUEST_CHUNKS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> _Moments:
+        start, stop = self.chunk_range
+        if stop - start != len(self.chunks):
+            raise ValueError(f"chunk_range covers {stop - start} chunks, {len(self.chunks)} were sent")
+        if sum(self.blocks) != len(self.chunks):
+            raise ValueError(f"blocks cover {sum(self.blocks)} chunks, {len(self.chunks)} were sent")
+        return self
+
+    def request(self) -> SumsRequest:
+        objects = iter([joined([chunk]) for chunk in self.chunks])
+        lanes = [Lane(objects=[next(objects) for _ in range(count)], stop=1) for count in self.blocks]
+        return SumsRequest(profile=self.profile, key_id=self.key_id, lanes=lanes)
+
+    def answer(self, answer: SumsResponse) -> BaseModel:
+        totals = [total for (total,) in answer.totals]
+        return _copied(
+            _MomentsAnswer, answer, schema_hash=self.schema_hash, chunk_range=self.chunk_range, totals=totals
+        )
+
+
+class _Rows(_Envelope):
+    """Groups of the rows of an inline table."""
+
+    schema_hash: Hex
+    rows: Count
+    table: View | None = None
+    where: Sql | None = None
+    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+
+    def request(self) -> PlainRequest:
+        return PlainRequest(
+            objects=[] if self.table is None else [self.table],
+            rows=[self.rows],
+            where=self.where,
+            keys=self.keys,
+            aggregates=self.aggregates,
+        )
+
+    def answer(self, answer: PlainResponse) -> BaseModel:
+        return _copied(_RowsAnswer, answer, schema_hash=self.schema_hash)
+
+
+class _MomentsAnswer(_Envelope):
+    profile: str
+    key_id: Hex
+    schema_hash: Hex
+    chunk_range: tuple[Count, Count]
+    totals: Each[Blob]
+    timings: dict[str, float]
+
+
+class _RowsAnswer(_Envelope):
+    schema_hash: Hex
+    rows: Count
+    counts: Each[Count]
+    keys: Each[TypedColumn]
+    aggregates: Each[TypedColumn]
+    timings: dict[str, float]
+
+
+class _SumsAnswer(_Envelope):
+    profile: str
+    key_id: Hex
+    totals: Each[Each[Blob]]
+    stored: StoredAnswer | None
+    timings: dict[str, float]
+
+
+class _PlainAnswer(_Envelope):
+    rows: Count
+    counts: Each[Count]
+    keys: Each[TypedColumn]
+    aggregates: Each[TypedColumn]
+    numbers: Each[Blob]
+    filters: Each[Each[Blob]]
+    stored: StoredAnswer | None
+    timings: dict[str, float]
+
+
+class _ScanAnswer(_Envelope):
+    profile: str
+    key_id: Hex
+    label: Hex
+    totals: Each[Each[Blob]]
+    timings: dict[str, float]
+
+
+class _Reduced(_Envelope):
+    profile: str
+    key_id: Hex
+    totals: Each[Each[Blob]]
+
+
+_INLINE: dict[type[BaseModel], tuple[str, type[_Moments | _Rows]]] = {
+    SumsRequest: ("lanes", _Moments),
+    PlainRequest: ("objects", _Rows),
+}
+"""By this version's request: the field that version 2's has only for stored tables, and version 2's for files."""
+_ANSWERS: dict[type[BaseModel], type[_Envelope]] = {
+    SumsRequest: _SumsAnswer,
+    PlainRequest: _PlainAnswer,
+    ScanRequest: _ScanAnswer,
+    ReduceRequest: _Reduced,
+}
+_ADDED = {SumsRequest: {"label", "release"}, PlainRequest: {"label", "release"}}
+
+
+def translated(
+    model: type[BaseModel], head: dict[str, Any], blobs: Sequence[wire.Bytes] | None
+) -> tuple[BaseModel, _Answer]:
+    """A request of version 2 as a `model`, and what makes version 2's answer of this version's. Raises WireError."""
+    stored, inline = _INLINE.get(model, ("", None))
+    if inline is not None and stored not in head:
+        received = wire.validate(inline, head, blobs)
+        return received.request(), received.answer
+    if added := head.keys() & _ADDED.get(model, {"release"}):
+        raise WireError(f"{min(added)}: Extra inputs are not permitted")
+    if head.get("columns") == []:  # the objects of which nothing is read
+        head = head | {"objects": []}
+    return _raised(model, head, blobs), lambda answer: _copied(_ANSWERS[model], answer)
+
+
+def answer(model: type[Model], content: bytes) -> Model:
+    """The answer of a step of a job, in frames, that a function of either version wrote. Raises WireError."""
+    head, blobs = wire.parse(content, wire.FRAMES_TYPE)
+    if wire.version_of(head) == wire.PREVIOUS:
+        return _raised(model, head, blobs)
+    return wire.load(model, content, wire.FRAMES_TYPE)
+
+
+def _raised(model: type[Model], head: dict[str, Any], blobs: Sequence[wire.Bytes] | None) -> Model:
+    return wire.validate(model, head | {"version": wire.VERSION}, blobs)
+
+
+def _copied(model: type[_Envelope], answer: BaseModel, **more: Any) -> BaseModel:
+    names = model.model_fields.keys() - more.keys() - {"version"}
+    return model.model_construct(**{name: getattr(answer, name) for name in names}, **more)

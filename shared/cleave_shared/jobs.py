@@ -1,0 +1,87 @@
+"""A job: a question of more calls than a client wants to make itself.
+
+Its questions and answers are in the store under results/{set}/. A state machine passes steps to the function, each with
+presigned links to what it reads and writes. It passes on their answers: numbers and digests.
+
+    Call     the frames of a ScanRequest             -> those of its ScanResponse
+    Reduce   answers of calls, or of other reduces   -> those of a Reduced
+
+A link is written at most once. So that a step can be tried again after its answer was lost, it is given several.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cleave_shared import limits
+from cleave_shared.requests import Item, Linked, Sha256, Url
+from cleave_shared.wire import Blob, Count, Each, Envelope, Hex
+
+Links = Annotated[Each[Url], Field(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
+Number = Annotated[int, Field(ge=0, lt=limits.MAX_REDUCED, strict=True)]
+
+
+class Answered(Item):
+    """Answer of a step to the state machine: where its answer is, by number of the step and of the link."""
+
+    number: Number
+    attempt: Annotated[int, Field(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
+    bytes: Annotated[int, Field(ge=1, le=limits.MAX_RESULT_BYTES, strict=True)]
+    sha256: Sha256
+
+
+class Call(Item):
+    """Request of a job. `results`: presigned PUTs for its answer."""
+
+    step: Literal["call"]
+    set: Hex
+    number: Number
+    question: Linked
+    results: Links
+
+
+class Reduce(Item):
+    """Sum of steps' answers; `parts` must hold one of each step. `question`: a ReduceRequest."""
+
+    step: Literal["reduce"]
+    set: Hex
+    number: Number
+    question: Linked
+    results: Links
+    # a state machine says null of an item that failed
+    parts: Each[Answered | None] = Field(max_length=limits.MAX_REDUCED)
+
+
+class ReduceRequest(Envelope):
+    """`answers[i]`: presigned GETs of step i's answer, one for each of its links, and of what kind it is.
+
+    `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer. Each
+    is a term at most once, so a request asks for no more work than its answers hold.
+    """
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    answers: Each[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
+    kind: Literal["scan", "reduced"]
+    sums: Each[Each[tuple[Number, Count]]] = Field(min_length=1, max_length=limits.MAX_STORED_SUMS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReduceRequest:
+        if any(not terms for terms in self.sums):
+            raise ValueError("sums: one has no terms")
+        if any(step >= len(self.answers) for terms in self.sums for step, _ in terms):
+            raise ValueError("sums: one has a term of a step that is not there")
+        most = limits.MAX_SCAN_RESULTS if self.kind == "scan" else limits.MAX_STORED_SUMS
+        if any(place >= most for terms in self.sums for _, place in terms):
+            raise ValueError(f"sums: one has a term beyond the {most} ciphertexts of an answer")
+        if len({term for terms in self.sums for term in terms}) != sum(map(len, self.sums)):
+            raise ValueError("sums: a ciphertext is added more than once")
+        return self
+
+
+class Reduced(Envelope):
+    profile: str
+    key_id: Hex
+    totals: Each[Each[Blob]] = Field(description="the sums, in one list")

@@ -1,0 +1,273 @@
+"""The requests of both services and their answers.
+
+    POST /v1/plain/aggregate                    PlainRequest    -> PlainResponse    objects are inline
+    POST /v1/plain/tables/{set}/aggregate       PlainRequest    -> PlainResponse    objects are linked
+    POST /v1/sensitive/moments                  SumsRequest     -> SumsResponse     objects are inline
+    POST /v1/sensitive/tables/{set}/sums        SumsRequest     -> SumsResponse     objects are linked
+    POST /v1/sensitive/tables/{set}/scan        ScanRequest     -> ScanResponse
+
+Objects of a file are in the request. Those of a stored table are linked: the service gets links to the objects it may
+read, and no more. The set is the folder of a table's objects, 32 hex digits. It is in the path, so that IAM can say who
+may query which table. A link is a presigned URL, hence a credential for a while: it is in bodies alone.
+
+A scan adds up the rows of each group. The plain service numbers rows of its half by group. The sender alone knows where
+each stands among the ciphertexts, and asks the sensitive service for sums of positions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from cleave_shared import limits
+from cleave_shared.wire import Blob, Bytes, Count, Each, Envelope, Hex, Sql, View
+
+SET = r"[0-9a-f]{32}"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Url = Annotated[str, Field(min_length=1, max_length=limits.MAX_LINK_CHARS)]
+ChunkNumber = Annotated[int, Field(ge=0, le=limits.MAX_OBJECT_CHUNKS, strict=True)]
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Linked(Item):
+    """A stored object: where it can be read for a while, and what it must turn out to be."""
+
+    link: Url = Field(description="presigned GET of an object tables/{set}/...")
+    bytes: Annotated[int, Field(ge=1, le=limits.MAX_LINKED_BYTES, strict=True)]
+    sha256: Sha256
+
+
+def _form(value: object) -> Literal["inline", "linked"]:
+    return "linked" if isinstance(value, dict | Linked) else "inline"
+
+
+Object = Annotated[Annotated[View, Tag("inline")] | Annotated[Linked, Tag("linked")], Discriminator(_form)]
+"""An object of a request: its bytes, or a link to them."""
+
+Result = Annotated[
+    Url | None, Field(description="presigned PUT of an object results/{set}/..., for an answer over 4 MB")
+]
+
+
+def new_label() -> str:
+    return os.urandom(16).hex()
+
+
+class StoredAnswer(Item):
+    """An answer that was put into the store instead of into the response."""
+
+    bytes: Annotated[int, Field(ge=1, strict=True)]
+    sha256: Sha256
+
+
+class TypedColumn(Item):
+    """Values as DuckDB's text of them, so that `CAST(value AS type)` gives each back exactly."""
+
+    type: str
+    values: Each[str | None]
+
+
+class PlainRequest(Envelope):
+    """Group and aggregate the rows of Parquet objects, in their order."""
+
+    label: Hex = Field(default_factory=new_label, description="names the request in its answer")
+    objects: Each[Object] = Field(
+        default_factory=list,
+        max_length=limits.MAX_PLAIN_OBJECTS,
+        description="Parquet; none where the expressions name no column",
+    )
+    rows: Each[Count] = Field(
+        min_length=1, max_length=limits.MAX_PLAIN_OBJECTS, description="of each object, or of each that is left out"
+    )
+    columns: Each[Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]] | None = Field(
+        default=None,
+        max_length=limits.MAX_PLAIN_COLUMNS,
+        description="those that the expressions name: no others are read; absent: all",
+    )
+    where: Sql | None = None
+    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    members: bool = Field(default=False, description="whether to number the group of every row")
+    filters: Each[Sql] = Field(
+        default_factory=list,
+        max_length=limits.MAX_EXPRESSIONS,
+        description="conditions evaluated for every row, beside its group",
+    )
+    result: Result = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PlainRequest:
+        if self.objects and len(self.rows) != len(self.objects):
+            raise ValueError(f"rows: {len(self.rows)} numbers for {len(self.objects)} objects")
+        if sum(self.rows) > limits.MAX_JOB_ROWS:
+            raise ValueError(f"rows: more than {limits.MAX_JOB_ROWS:,}")
+        columns = self.columns or []
+        if len({name.lower() for name in columns}) != len(columns):
+            raise ValueError("columns: one is named twice")
+        if self.columns is not None and bool(self.columns) != bool(self.objects):
+            raise ValueError("columns: none without objects, and no objects without columns")
+        if self.filters and not self.members:
+            raise ValueError("filters: only with members")
+        require_bounded(self.objects)
+        return self
+
+
+class PlainResponse(Envelope):
+    """Groups, with one entry each in `counts` and in every column; none where `stored` is set.
+
+    `numbers` and `filters` are empty without `members`.
+    """
+
+    label: Hex
+    rows: Count
+    counts: Each[Count]
+    keys: Each[TypedColumn]
+    aggregates: Each[TypedColumn]
+    numbers: Each[Blob] = Field(
+        default_factory=list,
+        description="of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the place "
+        "of its group in `counts`, from 1",
+    )
+    filters: Each[Each[Blob]] = Field(
+        default_factory=list, description="of each filter and object, a bit for every row that it holds for"
+    )
+    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+
+
+class Lane(Item):
+    """Objects of ciphertexts; those with the same number, from `start` to before `stop`, are added up.
+
+    An object may have fewer of them than another; every number is in one at least. Only the sender knows the row, group
+    and column of each coefficient.
+    """
+
+    objects: Each[Object] = Field(min_length=1, max_length=limits.MAX_LANE_OBJECTS)
+    start: ChunkNumber = 0
+    stop: ChunkNumber
+
+    @model_validator(mode="after")
+    def _some(self) -> Lane:
+        if self.start >= self.stop:
+            raise ValueError("has no ciphertext: start must be below stop")
+        return self
+
+
+class SumsRequest(Envelope):
+    """Ask for sums of ciphertexts, lane by lane, position by position."""
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    label: Hex = Field(default_factory=new_label, description="names the request in its answer")
+    lanes: Each[Lane] = Field(min_length=1, max_length=limits.MAX_LANES)
+    result: Result = None
+
+    @property
+    def objects(self) -> list[Bytes | Linked]:
+        return [each for lane in self.lanes for each in lane.objects]
+
+    @property
+    def sums(self) -> int:
+        return sum(lane.stop - lane.start for lane in self.lanes)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SumsRequest:
+        require_bounded(self.objects)
+        inline = sum(not isinstance(each, Linked) for each in self.objects)
+        if inline > limits.MAX_REQUEST_CHUNKS:
+            raise ValueError(f"{inline} inline objects, at most {limits.MAX_REQUEST_CHUNKS} in one request")
+        most = limits.MAX_REQUEST_SUMS if inline else limits.MAX_STORED_SUMS
+        if self.sums > most:
+            raise ValueError(f"asks for {self.sums} sums, at most {most} in one request")
+        return self
+
+
+class SumsResponse(Envelope):
+    profile: str
+    key_id: Hex
+    label: Hex
+    totals: Each[Each[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
+    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+
+
+def require_bounded(objects: Iterable[Bytes | Linked]) -> None:
+    """Raises ValueError where one request would read more by links than a service takes."""
+    linked = [each for each in objects if isinstance(each, Linked)]
+    if (size := sum(each.bytes for each in linked)) > limits.MAX_LINKED_BYTES:
+        raise ValueError(f"the objects have {size:,} bytes together, at most {limits.MAX_LINKED_BYTES:,} are read")
+    if len(linked) > limits.MAX_LINKED_OBJECTS:
+        raise ValueError(f"{len(linked)} objects, at most {limits.MAX_LINKED_OBJECTS} are read")
+
+
+Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
+
+
+class ScanObject(Linked):
+    """Stored object with some of a lane's ciphertexts."""
+
+    first: ChunkNumber = Field(description="number of the first of them in the lane")
+
+
+class ScanRequest(Envelope):
+    """Ask for sums of the rows of each group, over lanes with the same layout.
+
+    A row is one coefficient of a ciphertext of each lane; a chunk has N - 16 of them. A group's partial sum begins at
+    each of its `cuts`, places in `chunks`, and goes on to the next.
+    """
+
+    profile: str = Field(max_length=32)
+    key_id: Hex
+    label: Hex = Field(description="makes the weights of the sentinels this request's own")
+    lanes: Each[Annotated[Each[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS
+    )
+    chunks: Each[ChunkNumber] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_CHUNKS, description="numbers of chunks, rising; no others are read"
+    )
+    numbers: Blob = Field(description="chunk after chunk, its rows' groups in bit planes: 0 for a row of none")
+    cuts: Each[Annotated[Each[ChunkNumber], Field(min_length=1)]] = Field(
+        min_length=1, max_length=limits.MAX_SCAN_RESULTS, description="of each group"
+    )
+    weights: Each[Weight] = Field(description="of each group in its lane's check result")
+
+    @property
+    def results(self) -> int:
+        """Return the results of one lane."""
+        return 1 + sum(map(len, self.cuts))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScanRequest:
+        if not _rises(self.chunks):
+            raise ValueError("chunks: their numbers must rise")
+        if len(self.weights) != len(self.cuts):
+            raise ValueError(f"weights: {len(self.weights)} for {len(self.cuts)} groups")
+        if any(not _rises(each) or each[-1] >= len(self.chunks) for each in self.cuts):
+            raise ValueError("cuts: places in chunks must rise")
+        most = limits.MAX_SCAN_RESULTS
+        if len(self.lanes) * self.results > most:
+            raise ValueError(f"asks for {len(self.lanes) * self.results} results, at most {most} in one request")
+        require_bounded([each for lane in self.lanes for each in lane])
+        return self
+
+
+class ScanResponse(Envelope):
+    profile: str
+    key_id: Hex
+    label: Hex
+    totals: Each[Each[Blob]] = Field(
+        max_length=limits.MAX_SCAN_RESULTS,
+        description="of each lane CKKS ciphertexts: the check result, then each group's partial sums",
+    )
+    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+
+
+def _rises(numbers: list[int]) -> bool:
+    return all(one < other for one, other in itertools.pairwise(numbers))
