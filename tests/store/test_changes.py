@@ -322,10 +322,9 @@ def merged(sizes: list[int], manifest: Manifest) -> list[int]:
     """Sizes after `merge_due`, of segments like the first of `manifest`."""
     first = manifest.segments[0]
     segments = tuple(first.model_copy(update={"id": f"{i:032x}", "rows": n}) for i, n in enumerate(sizes))
-    pieces = merge_due(manifest.model_copy(update={"segments": segments}))
-    for piece in pieces:
-        start = int(piece.ids[0], 16)
-        sizes = [*sizes[:start], piece.rows, *sizes[start + len(piece.ids) :]]
+    if together := merge_due(manifest.model_copy(update={"segments": segments})):
+        start = int(together[0].id, 16)
+        sizes = [*sizes[:start], sum(each.rows for each in together), *sizes[start + len(together) :]]
     return sizes
 
 

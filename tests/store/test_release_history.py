@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cleave.maintain.changes import update
 from cleave.store import put as putting
-from cleave.store.rewrite import Piece, rewrite
+from cleave.store.change import apply
+from cleave.store.pieces import SegmentRows
+from cleave.store.rows import Rows
 from cleave.table.progress import Silent
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
@@ -46,8 +49,10 @@ class History:
         tables, opened = self.world.tables()[0], self.world.open()
         names = ", ".join(f"'{line.strip().rpartition(',')[2]}'" for line in gone) or "''"
         select = f"FROM {Table.relation} WHERE name NOT IN ({names})"
-        piece = Piece(opened.manifest.segments, lambda _: select, same_rows=what != "update")  # as `update` says
-        tables.sweep(rewrite(tables, opened, opened.manifest, [piece], what, [names], Silent()))
+        with closing(Rows(tables, opened)) as old:
+            same_rows, deleted = what != "update", len(gone)  # as `update` says
+            piece = SegmentRows(old, opened.manifest.segments, lambda _: select, same_rows=same_rows)
+            tables.sweep(apply(tables, opened, opened.manifest, [piece], what, [names], Silent(), deleted=deleted))
         self.lines = [line for line in self.lines if line not in gone]
 
     def release(self) -> None:

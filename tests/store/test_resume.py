@@ -22,9 +22,9 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import put as putting
+from cleave.store.change import ChangeDraft, change_drafts
 from cleave.store.manifest import Manifest
 from cleave.store.reader import Opened
-from cleave.store.rewrite import PutDraft, put_drafts
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
@@ -134,14 +134,14 @@ class Place:
             shutil.copytree(folder / "place" / half, self.root / half, dirs_exist_ok=True)
         self.tables()[0].find("trial")  # so that it is remembered
 
-    def draft(self, version: int = 1) -> PutDraft | None:
+    def draft(self, version: int = 1) -> ChangeDraft | None:
         tables, stores = self.tables()
         place, vault = tables.draft("trial", version)
         found = stores.sensitive.read_versioned(place)
         if found is None:
             return None
-        asked = PutDraft.model_validate_json(vault.open("draft", place, found[0])).request
-        return put_drafts(tables, "trial", version).find(asked)
+        asked = ChangeDraft.model_validate_json(vault.open("draft", place, found[0])).request
+        return change_drafts(tables, "trial", version).find(asked)
 
     def drafts(self) -> list[str]:
         """Names of the records of all drafts."""
@@ -348,7 +348,7 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     store = Folder(place.root / "s")
     kept = {name: store.read(name) for name in place.drafts()}
 
-    def give(name: str, content: bytes | None) -> PutDraft | None:
+    def give(name: str, content: bytes | None) -> ChangeDraft | None:
         store.delete([name])
         if content is not None:
             store.write(name, content)
@@ -364,9 +364,9 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     assert hidden.segments == whole.segments[:1]
     tables, _stores = place.tables()
     name, vault = tables.draft("trial", 1)
-    drafts = put_drafts(tables, "trial", 1)
+    drafts = change_drafts(tables, "trial", 1)
     assert drafts.find(whole.request) == whole
-    again = PutDraft.model_validate_json(vault.open("draft", name, kept[first]))
+    again = ChangeDraft.model_validate_json(vault.open("draft", name, kept[first]))
     other = vault.seal("draft", name, again.model_dump_json().encode())
     assert give(first, other) is None, "what follows was not written after it"
 
@@ -456,7 +456,6 @@ from cleave.table.progress import Silent
 from cleave.objects.locate import Folder
 from cleave.objects.locate import Stores
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.rewrite import PutDraft, put_drafts
 from cleave.store.put import put
 from cleave.store.tables import Tables
 from cleave.table.schema import load_schema

@@ -20,7 +20,7 @@ MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("store.rewrite", "share.collect"):
+    for module in ("store.segment", "share.collect"):
         monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
+from cleave.store.change import apply
 from cleave.store.manifest import Manifest, Measure, SealedColumn
+from cleave.store.pieces import SegmentRows
 from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, rewrite
+from cleave.store.rows import Rows
 from cleave.store.schemas import (
     check_by,
     load_stored_schema,
@@ -78,19 +81,21 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
-    pieces = [
-        Piece(
-            (each,),
-            lambda table: f"SELECT {selected} FROM {table.relation}",
-            keeps_plain=same_plain,
-            same_rows=True,
-            recounts=wanted.by is not None,
-        )
-        for each in old.segments
-    ]
     request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
     cells = Cells() if wanted.by is not None else None
-    return rewrite(tables, opened, manifest, pieces, "alter", request, progress, cells=cells)
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [
+            SegmentRows(
+                rows,
+                (each,),
+                lambda table: f"SELECT {selected} FROM {table.relation}",
+                keeps_plain=same_plain,
+                same_rows=True,
+                recounts=wanted.by is not None,
+            )
+            for each in old.segments
+        ]
+        return apply(tables, opened, manifest, pieces, "alter", request, progress, cells=cells)
 
 
 def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:

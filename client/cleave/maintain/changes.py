@@ -22,10 +22,12 @@ from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
 from cleave.objects.locate import Stores
 from cleave.objects.retention import Retention, end_of
+from cleave.store.change import apply, last_change
 from cleave.store.compacting import merges
+from cleave.store.consent import require_no_move, require_word
 from cleave.store.manifest import Manifest, Object, now
+from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, repeated, require_no_move, require_word, rewrite
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -107,8 +109,8 @@ def delete(
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
     condition = _condition(schema, where)
-    if not dry_run and (name_before := repeated(tables, opened, "delete", [where])):
-        changed, before = _changed(opened, {}, "", repeated=True), tables.earlier(opened, name_before)
+    if not dry_run and (draft := last_change(tables, opened.manifest, "delete", [where])) and draft.head:
+        changed, before = _changed(opened, {}, "", repeated=True), tables.earlier(opened, draft.head)
         if before is None:
             return changed, opened.manifest, None
         return replace(changed, rows=before.rows - opened.manifest.rows), before, opened
@@ -120,10 +122,11 @@ def delete(
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
     remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
-    pieces = [
-        Piece((each,), lambda _: remaining, same_rows=True) for each in opened.manifest.segments if each.id in counts
-    ]
-    done = rewrite(tables, opened, opened.manifest, pieces, "delete", [where], progress, repeats=True)
+    touched = [each for each in opened.manifest.segments if each.id in counts]
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [SegmentRows(rows, (each,), lambda _: remaining, same_rows=True) for each in touched]
+        manifest, rows_gone = opened.manifest, changed.rows
+        done = apply(tables, opened, manifest, pieces, "delete", [where], progress, deleted=rows_gone, stays=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
 
 
@@ -158,7 +161,7 @@ def update(
             hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
         )
     request = [where, sorted(new.typed.items())]
-    if not again and not dry_run and repeated(tables, opened, "update", request):
+    if not again and not dry_run and last_change(tables, opened.manifest, "update", request):
         return _changed(opened, {}, "", repeated=True), opened.manifest, None
     counts = _matching(tables, opened, condition, new, progress)
     reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
@@ -169,8 +172,9 @@ def update(
         require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
     selected, keeps_plain = new.select(condition.sql), not new.plain
     touched = [each for each in opened.manifest.segments if each.id in counts]
-    pieces = [Piece((each,), lambda _: selected, keeps_plain) for each in touched]
-    done = rewrite(tables, opened, opened.manifest, pieces, "update", request, progress, repeats=True)
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain) for each in touched]
+        done = apply(tables, opened, opened.manifest, pieces, "update", request, progress, stays=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
 
 
@@ -233,10 +237,12 @@ def _changed(opened: Opened, counts: Mapping[str, int], reveals: str, *, repeate
 def compact(tables: Tables, name: str, progress: Progress) -> Opened:
     """Merge small segments. Rows keep their order. Raises ConflictError where another writer came first."""
     opened = tables.open(name)
-    pieces = merges(opened.manifest)
-    if not pieces:
+    groups = merges(opened.manifest)
+    if not groups:
         return opened
-    return rewrite(tables, opened, opened.manifest, pieces, "compact", [], progress)
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [SegmentRows(rows, each, same_rows=True) for each in groups]
+        return apply(tables, opened, opened.manifest, pieces, "compact", [], progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
+from cleave.store.cells import Cells
+from cleave.store.change import apply
+from cleave.store.manifest import Manifest, Segment
+from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import arguments_of, load_stored_schema
@@ -28,49 +33,93 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     """
     opened = tables.open(table)
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
+    taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in schema.names}
+    if name.lower() in taken:
+        raise InputError(f"column {name!r} already exists", hint="give the derived column another name")
+    try:
+        derived = checked(name, expression, {each.name: each.type for each in schema.columns})
+    except ValueError as error:
+        raise InputError(f"the expression {error}") from None
+    if not (is_number(derived.type) or derived.type == "BOOLEAN"):
+        raise InputError(f"the expression is {derived.type}, and only numbers have totals")
+    schema = replace(schema, derived=(*schema.derived, derived))
+    arguments = arguments_of(schema, [identifier(name)])
+    if not arguments:
+        raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
+    (argument,) = arguments
+    if not spellings([argument.sql]).keys().isdisjoint(spellings([each.sql for each in manifest.measures])):
+        raise InputError("totals of this expression are stored already")
+    if not manifest.segments:
+        raise InputError(
+            f"stored table {manifest.table!r} has no rows",
+            hint="put rows first, or name it under [derived] of the schema",
+        )
     with tables.changing(opened), closing(Rows(tables, opened)) as rows:
-        taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in schema.names}
-        if name.lower() in taken:
-            raise InputError(f"column {name!r} already exists", hint="give the derived column another name")
-        try:
-            derived = checked(name, expression, {each.name: each.type for each in schema.columns})
-        except ValueError as error:
-            raise InputError(f"the expression {error}") from None
-        if not (is_number(derived.type) or derived.type == "BOOLEAN"):
-            raise InputError(f"the expression is {derived.type}, and only numbers have totals")
-        schema = replace(schema, derived=(*schema.derived, derived))
-        arguments = arguments_of(schema, [identifier(name)])
-        if not arguments:
-            raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
-        (argument,) = arguments
-        if not spellings([argument.sql]).keys().isdisjoint(spellings([each.sql for each in manifest.measures])):
-            raise InputError("totals of this expression are stored already")
-        number = len(manifest.measures)
-        writer = SegmentWriter(tables, manifest)
-        places = {keys: cell for cell, keys in enumerate(tables.cells(opened).keys)}
-        advance = progress.stage("derive", manifest.rows, "rows")
-        measure, segments = None, []
-        for segment in manifest.segments:
-            with rows.table({*argument.columns, *manifest.by}, segments=[segment]) as fetched:
-                if measure is None:
-                    extent = None if argument.decimals is not None else extent_of(fetched, argument)
-                    measure = of_measures.measure_of(name, argument, extent, derived=True)
-                summed = Summing(fetched, manifest.by, [measure]).sums()
-                numbers = [places[each] for each in summed.keys]
-                totals = writer.write_totals(segment.id, [measure], number, summed.columns, numbers, segment.cells)
-            segments.append(segment.model_copy(update={"totals": (*segment.totals, totals)}))
-            advance(segment.rows)
-        if measure is None:
-            raise InputError(
-                f"stored table {manifest.table!r} has no rows",
-                hint="put rows first, or name it under [derived] of the schema",
-            )
-        update = {
-            "schema_toml": dump_schema(schema),
-            "measures": (*manifest.measures, measure),
-            "segments": tuple(segments),
-        }
-        return tables.commit(manifest.model_copy(update=update), opened, "derive", column=name)
+        extent = None
+        if argument.decimals is None:
+            with rows.table(argument.columns, segments=manifest.segments[:1]) as first:
+                extent = extent_of(first, argument)
+        measure = of_measures.measure_of(name, argument, extent, derived=True)
+        columns = {*argument.columns, *manifest.by}
+        update = {"schema_toml": dump_schema(schema), "measures": (*manifest.measures, measure)}
+        manifest = manifest.model_copy(update=update)
+        pieces = [_Totals(each, rows, manifest, columns) for each in manifest.segments]
+        return apply(tables, opened, manifest, pieces, "derive", [expression, name], progress, details={"column": name})
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition(Piece):
+    """Objects that are added to a segment, whose rows `source` reads."""
+
+    segment: Segment
+    source: Rows
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return (self.segment.id,)
+
+    @property
+    def rows(self) -> int:
+        return self.segment.rows
+
+    @property
+    def same_rows(self) -> bool:
+        return True
+
+    def take_out(self, cells: Cells) -> None:
+        cells.count(self.source.index(self.segment), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals(_Addition):
+    """Totals of the last measure of `manifest`, which with the by columns reads `columns`."""
+
+    manifest: Manifest
+    columns: Collection[str]
+
+    @property
+    def most_rows(self) -> int:
+        return 0
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
+        segment, measures = self.segment, self.manifest.measures[-1:]
+        places = {keys: cell for cell, keys in enumerate(writer.cells.keys)}
+        with self.source.table(self.columns, segments=[segment]) as table:
+            summed = Summing(table, self.manifest.by, measures).sums()
+            numbers, first = [places[each] for each in summed.keys], len(self.manifest.measures) - 1
+            totals = writer.write_totals(segment.id, measures, first, summed.columns, numbers, segment.cells)
+        yield self.step(segment.model_copy(update={"totals": (*segment.totals, totals)}))
+        writer.advance(segment.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScanRows(_Addition):
+    """Rows for scans."""
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
+        with self.source.table(self.source.schema.names, segments=[self.segment]) as table:
+            partial = writer.for_scans(table, self.segment)
+        yield self.step(writer.finish(partial))
 
 
 def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
@@ -83,16 +132,10 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
         raise InputError(f"table {name!r} has rows for scans already", hint="`cleave scan drop` deletes them")
     if not opened.manifest.measures:
         raise InputError(f"table {name!r} has no encrypted numbers to scan")
-    with tables.changing(opened):
-        manifest = opened.manifest.model_copy(update={"scanned": len(opened.manifest.measures)})
-        writer = SegmentWriter(tables, manifest)
-        advance = progress.stage("encrypt for scans", manifest.rows, "rows")
-        most = max((each.rows for each in manifest.segments), default=0)
-        names, segments = [each.name for each in load_stored_schema(manifest).columns], []
-        with writer.encryptors(most) as encryptors, closing(Rows(tables, opened).tables(names)) as opened_segments:
-            for segment, table in zip(manifest.segments, opened_segments, strict=True):
-                segments.append(writer.finish(writer.for_scans(table, segment), encryptors, advance))
-        return tables.commit(manifest.model_copy(update={"segments": tuple(segments)}), opened, "scan add")
+    manifest = opened.manifest.model_copy(update={"scanned": len(opened.manifest.measures)})
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [_ScanRows(each, rows) for each in manifest.segments]
+        return apply(tables, opened, manifest, pieces, "scan add", [], progress, stage="encrypt for scans")
 
 
 def drop_scan(tables: Tables, name: str) -> Opened:

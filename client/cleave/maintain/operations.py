@@ -200,7 +200,7 @@ def pull(work: Work, name: str, output: str | Path | None = None, **options: Unp
     return None
 
 
-@change(Place)
+@change(Place, after=CONTINUES)
 def derive(work: Work, name: str, expression: str, alias: str, **_: Unpack[Place]) -> Opened:
     """Store totals of `expression` too, as column `alias`: questions over it then need no rows."""
     from cleave.maintain.derive import derive as make  # noqa: PLC0415 - as above
@@ -355,7 +355,7 @@ def rotate(work: Work, name: str, new_key: str | Path, **options: Unpack[Rotatin
     return stored_table(put_under(tables, new, name, work.progress).manifest)
 
 
-@change(Place)
+@change(Place, after=CONTINUES)
 def add_scan(work: Work, name: str, **_: Unpack[Place]) -> Opened:
     """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
     from cleave.maintain.derive import add_scan as encrypt  # noqa: PLC0415 - as above

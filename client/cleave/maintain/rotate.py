@@ -7,18 +7,19 @@ meanwhile are taken along, for it is closed only if it is still what was copied.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
+from cleave.store.change import apply
 from cleave.store.log import copied
-from cleave.store.manifest import Release, Segment
+from cleave.store.manifest import Manifest, Release, Segment
+from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
-from cleave.store.rewrite import Piece, Rewriter, digest_of_request, new_draft, put_drafts
-from cleave.store.segment import SegmentWriter
-from cleave.store.sweeping import cleaning
+from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
-from cleave_shared.params import PROFILES
 
 _TRIES = 20  # to close a table that others go on adding to
 
@@ -61,40 +62,39 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         raise InputError(f"there is another table {table!r} under the new key")
     old.note(table, new)
     new.note(table, old)
-    head = existing.head.manifest.name if existing else None
-    drafts = put_drafts(new, table, source.version + 1)
-    request = digest_of_request("rotate", [source.table_id, source.version])
-    draft = drafts.resumable(drafts.find(request), head)
-    present = {
-        _content(each): each
-        for each in (*(existing.manifest.segments if existing else ()), *(draft.segments if draft else ()))
-    }
-    left = [each for each in source.segments if _content(each) not in present]
-    advance = progress.stage("encrypt again", sum(each.rows for each in left), "rows")
-    secret = draft.secret if draft else existing.manifest.secret if existing else None
-    secret = secret or new.new_secret(table, table_id, PROFILES[source.profile])
-    target = source.model_copy(update={"table_id": table_id, "secret": secret})
-    writer = SegmentWriter(new, target)
-    draft = draft or new_draft(request, head, target)
-    cells = old.cells(opened)
-    stored = cells.dump()
-    with writer.encryptors(max((each.rows for each in left), default=0)) as encryptors:
-        rewriter = Rewriter(old, opened, writer, target, cells)
-        draft = rewriter.write([Piece((each,), id=each.id) for each in left], drafts, draft, encryptors, advance)
-    present |= {_content(each): each for each in draft.segments}
-    update = {
-        "cells": new.seal(new.folder(table), new.vault(table_id), "cells", stored),
+    present = {_content(each): each for each in (existing.manifest.segments if existing else ())}
+    fields = {
+        **dict(source),
+        "table_id": table_id,
         "release": _moved(old, new, opened, table_id),
-        "segments": tuple(present[_content(each)] for each in source.segments),
+        "segments": tuple(present.get(_content(each), each) for each in source.segments),
         "contributors": tuple(
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         ),
     }
-    log = copied(old.log(opened), new, new.folder(table), new.vault(table_id))
-    committed = new.commit(target.model_copy(update=update), existing, "rotate", 0, log)
-    with cleaning():
-        drafts.delete(draft)
-    new.sweep(committed)
+    del fields["secret"]  # the new table has one of its own
+    if existing:
+        fields["secret"] = existing.manifest.secret
+    target = Manifest.model_construct(**fields)
+    cells, log = old.cells(opened), copied(old.log(opened), new, new.folder(table), new.vault(table_id))
+    with closing(Rows(old, opened)) as rows:
+        missing = [each for each in source.segments if _content(each) not in present]
+        pieces = [SegmentRows(rows, (each,), same_rows=True, id=each.id) for each in missing]
+        request = [source.table_id, source.version]
+        done = apply(
+            new,
+            existing,
+            target,
+            pieces,
+            "rotate",
+            request,
+            progress,
+            cells=cells,
+            stage="encrypt again",
+            rows=0,
+            log=log,
+        )
+    new.sweep(done)
 
 
 def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:

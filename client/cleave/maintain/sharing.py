@@ -47,7 +47,7 @@ def contribute(work: Work, data: Data, name: str, **options: Unpack[Contributing
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
 
 
-@change(Place, seconds=LONGEST_TIMEOUT)
+@change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)
 def collect(work: Work, name: str, *contributors: str, **_: Unpack[Place]) -> Opened:
     """Take in what `contributors` (none named: all) have put, as `cleave contributor collect` does.
 

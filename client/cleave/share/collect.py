@@ -8,8 +8,9 @@ stops no other. Its objects are deleted either way, so that it cannot see whethe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS
+from cleave.store.change import apply
 from cleave.store.contribution import (
     ContributionHead,
     Entry,
@@ -32,6 +34,7 @@ from cleave.store.contribution import (
 from cleave.store.contributors import contributor_of, without
 from cleave.store.keys import keys_of
 from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
+from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import LostError, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
@@ -124,6 +127,7 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
         except (CheckFailed, InputError) as failure:
             failures.append(_naming(who, failure))
             opened = _refuse(tables, opened, pending)
+        tables.sweep(opened)
         store = tables.stores.sensitive
         for entry in pending.head.parts:
             with contextlib.suppress(StoreError, CheckFailed):  # what cannot be deleted now is deleted the next time
@@ -147,18 +151,61 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
     gone = _gone(manifest, pending)
     _require_room(tables, opened, who, _keys(rows, manifest.by), gone)
     _require_key(tables, opened, rows, gone)
-    manifest = without(tables, opened, gone)
-    taken = []
-    for part, each in zip(parts, rows, strict=True):
-        manifest, one = _written(tables, opened, manifest, part, each, who, progress)
-        taken.append(one)
-    return _commit(tables, opened, manifest, pending, taken)
+    manifest, cells = without(tables, opened, gone)
+    pieces = [_PartRows(who, each, number) for each in rows for number in range(len(each.part.segments))]
+    handled = {part.id: [each.label for each in pieces if each.part is part] for part in parts}
+    return apply(
+        tables,
+        opened,
+        _with_parts(manifest, pending, handled),
+        pieces,
+        "collect",
+        [who.key, pending.head.digest if pending.head else ""],
+        progress,
+        cells=cells,
+        stage=f"take in {who.name}",
+        details={"contributor": who.name},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartRows(Piece):
+    """The rows of segment `number` of a contributor's part, which are checked again as they are sealed."""
+
+    who: Contributor
+    contributed: ContributedRows
+    number: int
+
+    @property
+    def part(self) -> PartManifest:
+        return self.contributed.part
+
+    @property
+    def label(self) -> str:
+        """Name of the segment in the draft, and in its part until the commit: no id that a contributor chose."""
+        return hashlib.sha256(f"{self.who.key} {self.part.id} {self.number}".encode()).hexdigest()[:32]
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return (self.label,)
+
+    @property
+    def rows(self) -> int:
+        return self.part.segments[self.number].rows
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
+        with self.contributed.table(self.part.segments[self.number]) as table:
+            partial = writer.begin(table, contributor=self.who.name)
+            segment = writer.finish(partial)
+        yield self.step(segment, keys=partial.keys)
 
 
 def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
     """Record that the parts which are new were dealt with, and take nothing in."""
-    taken = [HandledPart(id=entry.id, segments=()) for entry in pending.added]
-    return _commit(tables, opened, without(tables, opened, _gone(opened.manifest, pending)), pending, taken)
+    manifest, cells = without(tables, opened, _gone(opened.manifest, pending))
+    manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
+    manifest = manifest.model_copy(update={"cells": tables.seal_cells(manifest, cells)})
+    return tables.commit(manifest, opened, "collect", contributor=pending.contributor.name)
 
 
 def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
@@ -191,16 +238,15 @@ def _gone(manifest: Manifest, pending: News) -> list[Segment]:
     return [each for each in manifest.segments if each.id in ids]
 
 
-def _commit(tables: Tables, opened: Opened, manifest: Manifest, pending: News, taken: Sequence[HandledPart]) -> Opened:
+def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequence[str]]) -> Manifest:
+    """`manifest` with what became of a contributor's parts: of those `handled`, by id, the segments."""
     who, head = pending.contributor, pending.head
     assert head is not None  # noqa: S101 - the caller looked
     remaining = [each for each in who.parts if each not in pending.gone]
-    changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": (*remaining, *taken)})
+    parts = (*remaining, *(HandledPart(id=id_, segments=tuple(each)) for id_, each in handled.items()))
+    changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": parts})
     contributors = tuple(changed if each == who else each for each in manifest.contributors)
-    manifest = manifest.model_copy(update={"contributors": contributors})
-    opened = tables.commit(manifest, opened, "collect", contributor=who.name)
-    tables.sweep(opened)
-    return opened
+    return manifest.model_copy(update={"contributors": contributors})
 
 
 def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Texts], gone: Sequence[Segment]) -> None:
@@ -262,31 +308,6 @@ def _open_part(
     if part.place != place:
         raise CheckFailed("signature", "a part is another contributor's, or another part")
     return part, len(opened)
-
-
-def _written(
-    tables: Tables,
-    opened: Opened,
-    manifest: Manifest,
-    part: PartManifest,
-    rows: ContributedRows,
-    who: Contributor,
-    progress: Progress,
-) -> tuple[Manifest, HandledPart]:
-    """The rows of a part as segments of the table, and the manifest with them."""
-    writer, cells = SegmentWriter(tables, manifest), tables.cells(replace(opened, manifest=manifest))
-    advance = progress.stage(f"take in {who.name}", sum(each.rows for each in part.segments), "rows")
-    added: list[Segment] = []
-    with writer.encryptors(max((each.rows for each in part.segments), default=0)) as encryptors:
-        for each in part.segments:
-            with rows.table(each) as table:
-                partial = writer.begin(table, cells, contributor=who.name)
-                added.append(writer.finish(partial, encryptors, advance))
-    update = {
-        "segments": (*manifest.segments, *added),
-        "cells": tables.seal_cells(manifest, cells),
-    }
-    return manifest.model_copy(update=update), HandledPart(id=part.id, segments=tuple(each.id for each in added))
 
 
 def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:

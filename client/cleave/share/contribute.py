@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +37,13 @@ from cleave.store.contribution import (
     read_head,
 )
 from cleave.store.drafts import Draft, Drafts, Step
-from cleave.store.filling import Say, are_those, fill, rows_together
+from cleave.store.filling import Say, begins_with, can_resume, rows_together, segments_of
 from cleave.store.identity import Identity, read_identity
 from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
 from cleave.store.schemas import check_fits, stored_schema
 from cleave.store.sealed import key_of_object
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import THREADS, ColumnTarget
-from cleave.store.slices import Slices
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
@@ -158,6 +157,7 @@ class Contributions:
         self._public = invited.public
         self._invitation = invitation = invited.invitation
         self._identity = identity = invited.identity
+        self._schema = invited.schema
         self._memory = memory or SeenVersions()
         self._say = say
         self._registration = invitation.registration_of(identity.public)
@@ -213,24 +213,23 @@ class Contributions:
                 self._sweep(current, listed(self._stores, self.folder), draft)
             self._close(draft, replace=replace)
             return current, survey.rows
-        draft = self._drafts.resumable(draft, version)
         advance = progress.stage("encrypt and store", survey.rows, "rows")
+        draft = self._drafts.resumable(draft, version)
+        if draft is None or not can_resume(rows, self._schema, draft.steps, self._say):
+            draft = new_contribution(request, version, self._schema)
         together = rows_together(survey, 0, segment_rows)
-        filled = self._filled(rows, draft, together, advance) if draft is not None else None
-        filled = filled or self._filled(
-            rows, new_contribution(request, version, self._invitation.table_schema()), together, advance
-        )
-        if filled is None or filled.rows != survey.rows:
+        draft = self._drafts.write(draft, self._steps(rows, draft, together, advance))
+        if draft.rows != survey.rows:
             raise changed(rows.name)
-        head, before = self._commit(filled, current, version, replace=replace)
-        self._sweep(head, before, filled)
-        self._close(filled, replace=replace)
+        head, before = self._commit(draft, current, version, replace=replace)
+        self._sweep(head, before, draft)
+        self._close(draft, replace=replace)
         return head, survey.rows
 
-    def _filled(
+    def _steps(
         self, rows: Stream, draft: ContributionDraft, together: int, advance: Callable[[int], None]
-    ) -> ContributionDraft | None:
-        """`draft` with all of `rows`. None, and nothing is changed, if its own are other rows by now."""
+    ) -> Generator[ContributionStep]:
+        """Seal and write those of `rows` that `draft` does not have, `together` in a segment."""
         secret, columns = bytes.fromhex(draft.key), draft.columns
 
         def seal(table: Table) -> ContributedSegment:
@@ -245,19 +244,16 @@ class Contributions:
                 raise _too_wide(table, limits.MAX_OBJECT_BYTES)
             return ContributedSegment(id=segment, rows=table.rows, columns=tuple(sealed))
 
-        def finish(digest: str, segment: ContributedSegment) -> ContributionStep:
+        advance(draft.rows)
+        for digest, segment in segments_of(rows, self._schema, draft.steps, together, seal):
+            yield ContributionStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment)
             advance(segment.rows)
-            return ContributionStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment)
-
-        schema = self._invitation.table_schema()
-        return fill(rows, schema, self._drafts, draft, together, seal, finish, advance, self._say)
 
     def _is_done(self, draft: ContributionDraft, current: ContributionHead, rows: Stream, survey: Survey) -> bool:
         """Check by the draft of the last put whether the head has a part of just these rows."""
         if draft.part not in {each.id for each in current.parts} or draft.rows != survey.rows:
             return False
-        with Slices(rows, self._invitation.table_schema()) as slices:
-            return are_those(slices, draft.steps)
+        return begins_with(rows, self._schema, draft.steps)
 
     def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
@@ -314,12 +310,12 @@ class Contributions:
 
     def _require_schema(self, rows: Stream) -> None:
         name = self._invitation.table
-        if stored_schema(rows.schema, name).hash() != self._invitation.table_schema().hash():
+        if stored_schema(rows.schema, name).hash() != self._schema.hash():
             raise InputError(
                 f"the schema is not the one that the owner of {name!r} invites to",
                 hint="leave --schema out, or let it differ in local columns alone",
             )
-        check_fits(stored_schema(rows.schema, name), self._invitation.table_schema(), name)
+        check_fits(stored_schema(rows.schema, name), self._schema, name)
 
     def _write(self, make: Callable[[str], bytes]) -> Object:
         name = f"{self.folder}/{new_id()}"

@@ -54,7 +54,7 @@ class ContributedRows:
     def __init__(self, tables: Tables, part: PartManifest, schema: Schema, folder: str) -> None:
         """Raises CheckFailed for a part that has other columns than the table, or names objects of others."""
         self._tables = tables
-        self._part = part
+        self.part = part
         self._schema = schema
         self._columns = {each.name: each for each in schema.columns}
         wanted = [_format(sealed_column(each)) for each in schema.columns]
@@ -80,7 +80,7 @@ class ContributedRows:
         """
         texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in by)
         most = MOST_CELLS + 1  # they are too many whatever follows
-        for segment in self._part.segments:
+        for segment in self.part.segments:
             with self.table(segment) as table:
                 if not by:
                     yield {()}
@@ -91,14 +91,14 @@ class ContributedRows:
     def batches(self, names: Sequence[str]) -> Iterator[RowBatch]:
         """Columns of its rows, in their order. Raises CheckFailed, StoreError."""
         selected = ", ".join(portable(self._columns[name]) for name in names)
-        for segment in self._part.segments:
+        for segment in self.part.segments:
             with self.table(segment) as table:
                 yield joined(list(batches(table.connection, f"SELECT {selected} FROM {table.relation}")))
 
     @contextmanager
     def table(self, segment: ContributedSegment) -> Iterator[Table]:
         """The rows of a segment, checked, in their order. Raises CheckFailed, StoreError."""
-        columns, name = self._part.columns, self._schema.table or "contributed"
+        columns, name = self.part.columns, self._schema.table or "contributed"
         opening = [self._opening(segment, number) for number in range(len(columns))]
         if sum(each.bytes for each in opening) > limits.MAX_SEGMENT_BYTES:
             raise _wrong(f"the rows of a segment of it take more than {limits.MAX_SEGMENT_BYTES:,} bytes")
@@ -131,12 +131,12 @@ class ContributedRows:
     def _opening(self, segment: ContributedSegment, number: int) -> _Opening:
         stored, place = segment.columns[number], self._place(segment, number)
         sealed = cut(self._tables.read(stored.object), place.sizes(stored.lengths))
-        key = key_of_object(bytes.fromhex(self._part.key), stored.object.name)
+        key = key_of_object(bytes.fromhex(self.part.key), stored.object.name)
         return _Opening(key, place, self._columns[place.column.name], sealed, opened_bytes(key, place, sealed))
 
     def _place(self, segment: ContributedSegment, number: int) -> ColumnPlace:
         name = segment.columns[number].object.name
-        return ColumnPlace(self._part.table_id, name[-32:], segment.id, self._part.columns[number], segment.rows)
+        return ColumnPlace(self.part.table_id, name[-32:], segment.id, self.part.columns[number], segment.rows)
 
 
 @dataclass(frozen=True, slots=True)

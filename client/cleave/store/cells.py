@@ -37,6 +37,10 @@ class Index:
     rows: NDArray[np.int64]
     runs: NDArray[np.int64]  # (runs, 2)
 
+    def dump(self) -> bytes:
+        fields = {"cells": self.cells.tolist(), "rows": self.rows.tolist(), "runs": self.runs.tolist()}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
     def blocks_of(self, selected: NDArray[np.bool_]) -> list[Blocks]:
         """The blocks that hold rows of runs whose cells are `selected`, in order; neighbours together.
 
@@ -57,7 +61,7 @@ class Index:
 
 
 def load_index(content: bytes, segment: Segment) -> Index:
-    """Parse an index that was sealed. Raises CheckFailed where it is not that of the segment."""
+    """Read what `Index.dump` wrote. Raises CheckFailed where it is not that of the segment."""
     fields = json.loads(content)
     cells, rows = (np.asarray(fields[name], np.int64) for name in ("cells", "rows"))
     runs = np.asarray(fields["runs"], np.int64).reshape(-1, 2)
@@ -111,6 +115,12 @@ class Cells:
             self.rows[number] += times * rows
             if times < 0:
                 self.gone[number] = self.gone.get(number, 0) + rows
+
+    def put_back(self, index: Index) -> None:
+        """Count the rows of a segment as not gone: they were taken out of their cells, and are in it again."""
+        for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
+            if left := self.gone.pop(number, rows) - rows:
+                self.gone[number] = left
 
     def copy(self) -> Cells:
         """Return a copy."""

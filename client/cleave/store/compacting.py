@@ -12,15 +12,14 @@ from itertools import groupby
 from cleave.store.filling import rows_together
 from cleave.store.manifest import Manifest, Segment
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.rewrite import Piece
 from cleave.table.stream import Survey
 
 MOST_SMALL = 8  # small segments that appends leave
 _FEWEST = 4  # segments that an append merges
 
 
-def merges(manifest: Manifest) -> list[Piece]:
-    """Merge all segments that can be merged."""
+def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
+    """Groups of segments, each to become one: all that can be merged."""
     most = _most_rows(manifest)
     groups = []
     for run in _runs(manifest):
@@ -31,14 +30,14 @@ def merges(manifest: Manifest) -> list[Piece]:
                 together = []
             together.append(each)
         groups.append(together)
-    return [Piece(tuple(each), same_rows=True) for each in groups if len(each) > 1]
+    return [tuple(each) for each in groups if len(each) > 1]
 
 
-def merge_due(manifest: Manifest) -> list[Piece]:
-    """Merge the newest segments and those before that are not much larger, once there are too many."""
+def merge_due(manifest: Manifest) -> tuple[Segment, ...]:
+    """The newest segments and those before that are not much larger, once there are too many; else none."""
     most = _most_rows(manifest)
     if sum(2 * each.rows < most for each in manifest.segments) <= MOST_SMALL:
-        return []
+        return ()
     for run in reversed(list(_runs(manifest))):
         for stop in range(len(run), _FEWEST - 1, -1):
             start, rows = stop - 1, run[stop - 1].rows
@@ -46,8 +45,8 @@ def merge_due(manifest: Manifest) -> list[Piece]:
                 start -= 1
                 rows += run[start].rows
             if stop - start >= _FEWEST:
-                return [Piece(tuple(run[start:stop]), same_rows=True)]
-    return []
+                return tuple(run[start:stop])
+    return ()
 
 
 def _runs(manifest: Manifest) -> Iterator[Sequence[Segment]]:

@@ -42,28 +42,21 @@ def remove(tables: Tables, table: str, name: str) -> Opened:
     opened = tables.open(table)
     who = contributor_of(opened.manifest, name)
     gone = [each for each in opened.manifest.segments if each.contributor == who.name]
-    manifest = without(tables, opened, gone)
+    manifest, cells = without(tables, opened, gone)
     left = tuple(each for each in manifest.contributors if each != who)
-    manifest = manifest.model_copy(update={"contributors": left})
+    manifest = manifest.model_copy(update={"contributors": left, "cells": tables.seal_cells(manifest, cells)})
     return tables.commit(manifest, opened, "contributor remove", contributor=who.name)
 
 
-def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> Manifest:
-    """The manifest of `opened` without some of its segments, whose rows its cells then no longer count."""
-    manifest = opened.manifest
-    if not gone:
-        return manifest
-    cells = tables.cells(opened)
+def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> tuple[Manifest, Cells]:
+    """The manifest of `opened` without some of its segments, and its cells, which no longer count their rows."""
+    manifest, cells = opened.manifest, tables.cells(opened)
     for segment in gone:
         cells.count(tables.index(opened.vault, segment), -1)
         cells.left += segment.rows
     ids = {each.id for each in gone}
-    return manifest.model_copy(
-        update={
-            "segments": tuple(each for each in manifest.segments if each.id not in ids),
-            "cells": tables.seal_cells(manifest, cells),
-        }
-    )
+    segments = tuple(each for each in manifest.segments if each.id not in ids)
+    return manifest.model_copy(update={"segments": segments}), cells
 
 
 def contributed(manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -28,7 +28,8 @@ from cleave_shared.errors import CheckFailed
 class Step(StoredModel):
     """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head.
 
-    `replaces`: ids of the segments of the table in whose place it is; none for rows that are put.
+    `replaces`: ids of the segments in whose place it is, which for a contributor's are made of its part's; none for
+    rows that are put.
     """
 
     id: Hex
@@ -123,6 +124,13 @@ class Drafts(Generic[D, S]):
         folder = self._place.rpartition("/")[0]
         stored = {name for store in self._stores.distinct() for name in store.names(folder)}
         return draft if draft.objects() <= stored else None
+
+    def write(self, draft: D, steps: Generator[S]) -> D:
+        """Record each of `steps` when its objects are stored; return `draft` with all of them."""
+        with contextlib.closing(steps):
+            for step in steps:
+                draft = self.add(draft, step)
+        return draft
 
     def add(self, draft: D, step: S) -> D:
         """Record one more segment. Raises ConflictError where another process continued the same draft."""

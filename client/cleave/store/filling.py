@@ -1,18 +1,17 @@
-"""Store rows segment after segment, each recorded in a draft once it is stored.
+"""Cut a stream of rows into segments: while one is sealed and written, a thread reads the next.
 
-While a segment is sealed and written, a thread reads the next. A second try with the same rows goes on after those that
-its draft records.
+A second try with the same rows goes on after the segments that its draft records.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from cleave.store.drafts import D, Drafts, S, Step
+from cleave.store.drafts import Step
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.slices import Slices, digest_of
 from cleave.table.schema import Schema
@@ -40,51 +39,48 @@ def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sor
     return min(most, max(_FEWEST_ROWS, room), max(1, survey.rows))
 
 
-def fill(
-    stream: Stream,
-    schema: Schema,
-    drafts: Drafts[D, S],
-    draft: D,
-    rows: int,
-    begin: Callable[[Table], T],
-    finish: Callable[[str, T], S],
-    advance: Callable[[int], None],
-    say: Say,
-) -> D | None:
-    """Store the `schema` columns of all rows, `rows` in a segment; return `draft` with them.
+def begins_with(stream: Stream, schema: Schema, steps: Sequence[Step]) -> bool:
+    """Check whether the first rows of `stream` are those of the segments of `steps`, by their digests."""
+    with Slices(stream, schema) as slices:
+        for step in steps:
+            batch = slices.next(step.rows, sys.maxsize)
+            if batch is None or batch.rows != step.rows or digest_of(slices.table(batch)) != step.digest:
+                return False
+    return True
 
-    `begin` gets a segment's rows, in a thread of its own; `finish` their digest and what `begin` made of them. None,
-    and nothing is stored, where the rows that `draft` records are others by now.
+
+def can_resume(stream: Stream, schema: Schema, steps: Sequence[Step], say: Say) -> bool:
+    """Check whether a put that stored `steps` was of these rows, and say what happens now."""
+    if not steps:
+        return True
+    if not begins_with(stream, schema, steps):
+        say("the rows differ from those of the interrupted put: all of them are stored again")
+        return False
+    say(f"resuming an interrupted put of the same rows: {counted(sum(each.rows for each in steps), 'row')} are stored")
+    return True
+
+
+def segments_of(
+    stream: Stream, schema: Schema, done: Sequence[Step], rows: int, begin: Callable[[Table], T]
+) -> Generator[tuple[str, T]]:
+    """Cut the `schema` columns of the rows that follow those of `done` into segments of `rows` rows.
+
+    Yields the digest of each segment's rows, and what `begin` made of them in a thread of its own.
     """
     with Slices(stream, schema) as slices:
-        if not are_those(slices, draft.put):
-            say("the rows differ from those of the interrupted put: all of them are stored again")
-            return None
-        if draft.put:
-            say(f"resuming an interrupted put of the same rows: {counted(draft.rows, 'row')} are stored")
-            advance(draft.rows)
+        for step in done:
+            slices.next(step.rows, sys.maxsize)
 
         def prepared() -> Iterator[tuple[str, T]]:
-            for piece in pieces:
-                table = slices.table(piece)
+            for each in batches:
+                table = slices.table(each)
                 yield digest_of(table), begin(table)
 
         with (
-            _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as pieces,
+            _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as batches,
             _ahead(prepared(), stream.interrupt) as segments,
         ):
-            for each in segments:
-                draft = drafts.add(draft, finish(*each))
-    return draft
-
-
-def are_those(slices: Slices, steps: Sequence[Step]) -> bool:
-    """Return whether the next rows are those of the segments of `steps`, by their digests."""
-    for step in steps:
-        batch = slices.next(step.rows, sys.maxsize)
-        if batch is None or batch.rows != step.rows or digest_of(slices.table(batch)) != step.digest:
-            return False
-    return True
+            yield from segments
 
 
 @contextlib.contextmanager

@@ -6,39 +6,25 @@ recognised, and adds nothing.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as changed_in
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
-from cleave.sql.rejoin import Texts
+from pydantic import JsonValue
+
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
+from cleave.store.change import apply, last_change
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
+from cleave.store.consent import require_no_move, require_word
 from cleave.store.contributors import contributed
-from cleave.store.drafts import Drafts
-from cleave.store.filling import Say, are_those, fill, rows_together
+from cleave.store.filling import Say, begins_with, rows_together
 from cleave.store.keys import Keys, keys_of
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, Segment, new_id
+from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
+from cleave.store.pieces import SegmentRows, StreamRows, whole
 from cleave.store.reader import Opened
-from cleave.store.rewrite import (
-    Piece,
-    PutDraft,
-    PutStep,
-    Rewriter,
-    counted_cells,
-    digest_of_request,
-    fresh_keys,
-    new_draft,
-    next_manifest,
-    put_drafts,
-    require_no_move,
-    require_word,
-)
+from cleave.store.rows import Rows
 from cleave.store.schemas import (
     check_by,
     check_fits,
@@ -47,21 +33,19 @@ from cleave.store.schemas import (
     measured,
     stored_schema,
 )
-from cleave.store.segment import PartialSegment, SegmentWriter, plain_by
-from cleave.store.slices import Slices
-from cleave.store.sweeping import cleaning
+from cleave.store.segment import plain_by
 from cleave.store.tables import Tables
 from cleave.table.batches import joined
-from cleave.table.faults import changed
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
-from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
+from cleave_shared.params import DEFAULT_PROFILE, Profile
 
 _NAMED = 8  # bounds that `put` lists
+_STAGE = "encrypt and store"
 
 
 def _silent(_: str) -> None:
@@ -136,8 +120,19 @@ def put(
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
         say(describe(manifest, survey.rows, cells, profile))
-        putting = _Putting(tables, manifest, Cells(), existing, "put", say)
-        return putting.run(stream, survey, segment_rows, progress)
+        pieces = [_rows_of(stream, survey, manifest, segment_rows, say)]
+        return apply(
+            tables,
+            existing,
+            manifest,
+            pieces,
+            "put",
+            _request(manifest),
+            progress,
+            cells=Cells(),
+            stage=_STAGE,
+            rows=survey.rows,
+        )
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
@@ -186,47 +181,99 @@ def append(
         raise InputError(f"table {name!r} has no key columns", hint="declare them with put --key-columns")
     if batch is not None and has_batch(opened.manifest, batch, say):
         return opened
-    with tables.changing(opened), as_stream(rows) as stream:
-        schema = load_stored_schema(opened.manifest)
+    with tables.changing(opened), as_stream(rows) as stream, closing(Rows(tables, opened)) as stored:
+        manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
         check_fits(stored_schema(stream.schema, name), schema, name)
         survey = stream.survey(progress)
-        check_extents(opened.manifest.measures, survey)
-        count_cells(stream, opened.manifest.by)
-        keys = _keys(stream, schema, opened.manifest.key)
-        putting = _Putting(tables, opened.manifest, tables.cells(opened), opened, "append", say, batch, keys)
-        if batch is None and not again and putting.is_done(stream, survey):
+        check_extents(manifest.measures, survey)
+        count_cells(stream, manifest.by)
+        keys = _keys(stream, schema, manifest.key)
+        request = _request(manifest, *([keys.digest] if keys else []))
+        if batch is None and not again and _is_repeated(tables, manifest, request, stream, survey, say):
             return opened
-        pieces = merge_due(opened.manifest)
-        if keys and (touched := keys.count_in(tables, opened, opened.manifest.segments)):
-            replaced = sum(touched.values())
-            if not upsert:
-                raise InputError(
-                    f"table {name!r} already has {counted(replaced, 'key')} of these rows",
-                    hint="--upsert replaces them (upsert=True in Python)",
-                )
-            if schema.plain:
-                require_word(schema, opened.manifest.key, "which rows are replaced", yes=yes)
-            segments = [each for each in opened.manifest.segments if each.id in touched]
-            if opened.manifest.release is not None:
-                of_cells = schema.only([*opened.manifest.key, *opened.manifest.by])
-                new = joined([*stream.batches(of_cells.columns)])
-                require_no_move(keys.moved_in(tables, opened, segments, of_cells, new))
-            say(f"replacing {counted(replaced, 'row')} by rows with the same key")
-            pieces = _without(keys, pieces, segments)
-            return putting.run(stream, survey, segment_rows, progress, pieces, replaced=replaced)
-        return putting.run(stream, survey, segment_rows, progress, pieces)
+        merged = merge_due(manifest)
+        touched = keys.count_in(tables, opened, manifest.segments) if keys else {}
+        if keys and touched:
+            _check_upsert(tables, opened, stream, keys, touched, upsert=upsert, yes=yes)
+            say(f"replacing {counted(sum(touched.values()), 'row')} by rows with the same key")
+        others = keys.others if keys and touched else whole
+        groups = [tuple(merged)] if merged else []
+        groups += [(each,) for each in manifest.segments if each.id in touched and each not in merged]
+        pieces = [SegmentRows(stored, each, others, same_rows=True) for each in groups]
+        details: dict[str, JsonValue] = {"replaced": sum(touched.values())} if touched else {}
+        if batch is not None:
+            manifest = manifest.model_copy(update={"batches": (*manifest.batches, batch)})
+            details["batch"] = batch.id
+        new = _rows_of(stream, survey, manifest, segment_rows, say)
+        return apply(
+            tables,
+            opened,
+            manifest,
+            [*pieces, new],
+            "append",
+            request,
+            progress,
+            stays=True,
+            stage=_STAGE,
+            details=details,
+        )
+
+
+def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: int, say: Say) -> StreamRows:
+    """All rows of `stream`, in segments of `segment_rows` rows at most."""
+    sorts = bool(plain_by(manifest, load_stored_schema(manifest).columns))
+    together = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
+    return StreamRows(stream, survey, together, say)
+
+
+def _request(manifest: Manifest, *more: object) -> list[object]:
+    """Settings that a second put or append must share with a first to continue it. `more`: others."""
+    exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
+    return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, *more, manifest.scanned]
+
+
+def _is_repeated(
+    tables: Tables, manifest: Manifest, request: Sequence[object], stream: Stream, survey: Survey, say: Say
+) -> bool:
+    """Check by the draft of the table's version whether its last change was to append just these rows."""
+    draft = last_change(tables, manifest, "append", request)
+    if draft is None or draft.rows != survey.rows:
+        return False
+    if not begins_with(stream, load_stored_schema(manifest), draft.put):
+        return False
+    say(f"version {manifest.version} added the same rows: nothing is added (--again adds them again)")
+    return True
+
+
+def _check_upsert(
+    tables: Tables,
+    opened: Opened,
+    stream: Stream,
+    keys: Keys,
+    touched: Mapping[str, int],
+    *,
+    upsert: bool,
+    yes: bool,
+) -> None:
+    """Raise InputError where rows of these keys, of which the table has some, may not take the place of its own."""
+    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
+    if not upsert:
+        raise InputError(
+            f"table {manifest.table!r} already has {counted(sum(touched.values()), 'key')} of these rows",
+            hint="--upsert replaces them (upsert=True in Python)",
+        )
+    if schema.plain:
+        require_word(schema, manifest.key, "which rows are replaced", yes=yes)
+    if manifest.release is not None:
+        of_cells = schema.only([*manifest.key, *manifest.by])
+        new = joined([*stream.batches(of_cells.columns)])
+        segments = [each for each in manifest.segments if each.id in touched]
+        require_no_move(keys.moved_in(tables, opened, segments, of_cells, new))
 
 
 def _keys(stream: Stream, schema: Schema, key: Sequence[str]) -> Keys | None:
     """Return the keys of the rows; None without key columns or rows."""
     return keys_of(stream.batches(schema.only(key).columns), schema, key, stream.place) if key else None
-
-
-def _without(keys: Keys, merged: Sequence[Piece], touched: Sequence[Segment]) -> list[Piece]:
-    """`merged`, and the other segments of `touched`, without the rows of `keys`."""
-    together = {id_ for piece in merged for id_ in piece.ids}
-    alone = [Piece((each,), same_rows=True) for each in touched if each.id not in together]
-    return [changed_in(each, select=lambda table: f"({keys.others(table)})") for each in (*merged, *alone)]
 
 
 def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
@@ -242,132 +289,7 @@ def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
     return present is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Putting:
-    """Put or append (`what`) on top of `previous`.
-
-    `manifest` and `cells` of the version before; without segments and secret for a new table.
-    """
-
-    tables: Tables
-    manifest: Manifest
-    cells: Cells
-    previous: Opened | None
-    what: str
-    say: Say
-    batch: Batch | None = None
-    keys: Keys | None = None
-
-    def is_done(self, stream: Stream, survey: Survey) -> bool:
-        """Check by the draft of the table's version whether its last change was to append just these rows."""
-        done = self.manifest.version
-        drafts = put_drafts(self.tables, self.manifest.table, done)
-        draft = drafts.find(self._request())
-        if draft is None or draft.rows != survey.rows or not draft.is_of(self.manifest):
-            return False
-        with Slices(stream, load_stored_schema(self.manifest)) as slices:
-            if not are_those(slices, draft.put):
-                return False
-        with cleaning():  # where it was killed before
-            drafts.finish(draft)
-        self.say(f"version {done} added the same rows: nothing is added (--again adds them again)")
-        return True
-
-    def run(
-        self,
-        stream: Stream,
-        survey: Survey,
-        segment_rows: int,
-        progress: Progress,
-        pieces: Sequence[Piece] = (),
-        **details: Any,
-    ) -> Opened:
-        """Put the rows, and write `pieces`, segments of the table before, again in the same step.
-
-        `details`: of the record in the log.
-        Raises InputError, StoreError, ConflictError. What was stored before an error no manifest names.
-        """
-        advance = progress.stage("encrypt and store", survey.rows, "rows")
-        drafts = put_drafts(self.tables, self.manifest.table, self.manifest.version + 1)
-        fill = partial(self._fill, stream, survey, segment_rows, advance, pieces, drafts)
-        head = self.previous.head.manifest.name if self.previous else None
-        left = drafts.resumable(drafts.find(self._request()), head)
-        written = (fill(head, left) if left else None) or fill(head, None)
-        assert written is not None  # noqa: S101 - only a draft can be of other rows
-        manifest, draft = written
-        if self.batch is not None:
-            manifest = manifest.model_copy(update={"batches": (*manifest.batches, self.batch)})
-            details["batch"] = self.batch.id
-        rows = draft.rows if self.what == "put" else None
-        opened = self.tables.commit(manifest, self.previous, self.what, rows, **details)
-        with cleaning():
-            if self.what == "put":  # repeated, it finds the table there, or replaces it by the same rows
-                drafts.delete(draft)
-            else:
-                drafts.finish(draft)
-        return opened
-
-    def _fill(
-        self,
-        stream: Stream,
-        survey: Survey,
-        segment_rows: int,
-        advance: Callable[[int], None],
-        pieces: Sequence[Piece],
-        drafts: Drafts[PutDraft, PutStep],
-        head: str | None,
-        draft: PutDraft | None,
-    ) -> tuple[Manifest, PutDraft] | None:
-        """Write all rows, those of `draft` aside; return the next manifest and the whole draft.
-
-        None, and nothing is changed, if the rows of `draft` are others by now, or an index of it is damaged.
-        """
-        tables, manifest, cells = self.tables, self.manifest, self.cells.copy()
-        if draft is not None:
-            manifest = draft.of(manifest)
-            vault = tables.vault(manifest.table_id)
-            counted = counted_cells(tables, vault, draft, pieces, cells)
-            if counted is None:
-                return None
-            cells = counted
-        elif "secret" not in manifest.__dict__:
-            secret = tables.new_secret(manifest.table, manifest.table_id, PROFILES[manifest.profile])
-            manifest = manifest.model_copy(update={"secret": secret})
-        schema = load_stored_schema(manifest)
-        rows = rows_together(survey, manifest.scanned, segment_rows, sorts=bool(plain_by(manifest, schema.columns)))
-        writer = SegmentWriter(tables, manifest)
-        with writer.encryptors(max(rows, *(each.rows for each in pieces), 0)) as encryptors:
-
-            def begin(table: Table) -> tuple[PartialSegment, tuple[tuple[int, Texts], ...]]:
-                before = list(cells.keys)
-                unfinished = writer.begin(table, cells)
-                return unfinished, fresh_keys(before, cells, manifest.by)
-
-            def finish(digest: str, unfinished: tuple[PartialSegment, tuple[tuple[int, Texts], ...]]) -> PutStep:
-                segment = writer.finish(unfinished[0], encryptors, advance)
-                return PutStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=unfinished[1])
-
-            draft = draft or new_draft(self._request(), head, manifest)
-            if self.previous is not None and pieces:
-                rewriter = Rewriter(tables, self.previous, writer, manifest, cells)
-                draft = rewriter.write(pieces, drafts, draft, encryptors, lambda _: None)
-            draft = fill(stream, schema, drafts, draft, rows, begin, finish, advance, self.say)
-        if draft is None:
-            return None
-        if draft.rows != survey.rows:
-            raise changed(stream.name)
-        return next_manifest(tables, manifest, pieces, draft, cells), draft
-
-    def _request(self) -> str:
-        """Digest of what makes a second put the same as a first, but for the rows."""
-        manifest = self.manifest
-        exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-        request = [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key]
-        request += [self.keys.digest] if self.keys else []  # on which the segments that are written again depend
-        return digest_of_request(self.what, [*request, manifest.scanned])
-
-
-@contextlib.contextmanager
+@contextmanager
 def as_stream(rows: Table | Stream) -> Iterator[Stream]:
     """Stream the rows of a table within the block. A stream stays open: its owner closes it."""
     if isinstance(rows, Stream):

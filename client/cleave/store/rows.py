@@ -134,9 +134,9 @@ class Rows:
         self._version = opened
         self._vault = opened.vault
         self._manifest = opened.manifest
-        self._schema = load_stored_schema(opened.manifest)
+        self.schema = load_stored_schema(opened.manifest)
         if parties:
-            self._schema = with_contributor(opened.manifest, self._schema)
+            self.schema = with_contributor(opened.manifest, self.schema)
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None  # of its own
         self._session = session
@@ -147,7 +147,7 @@ class Rows:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         whose = bool(self._parties) and CONTRIBUTOR in names
         wanted = [
-            each for each in self._schema.columns if each.name in names and not (whose and each.name == CONTRIBUTOR)
+            each for each in self.schema.columns if each.name in names and not (whose and each.name == CONTRIBUTOR)
         ]
         ordered = ordered and ROW in places
         sealed = [places[each.name] for each in wanted if each.kind is not Kind.PLAIN]
@@ -188,7 +188,7 @@ class Rows:
         """
         runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
         needed, limit = self.needed(names, ordered=ordered), deadline or Deadline(PULL_SECONDS)
-        schema = self._schema.only(names)
+        schema = self.schema.only(names)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
     def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, home: Home | None = None) -> Table:
@@ -242,7 +242,7 @@ class Rows:
 
     def _read_whole(self, reading: Reading, names: Collection[str], engine: Engine) -> Table:
         """Read all rows of columns, in the time of `reading`."""
-        table = engine.table(self._manifest.table, self._schema.only(names))
+        table = engine.table(self._manifest.table, self.schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
             whole.show(table, now=True)
@@ -254,7 +254,7 @@ class Rows:
 
     def _opened_bytes(self, names: Collection[str]) -> int:
         """About how many bytes all rows of columns take in DuckDB."""
-        columns = [each for each in self._schema.columns if each.name in names]
+        columns = [each for each in self.schema.columns if each.name in names]
         size = sum(opened_width(each.type) for each in columns) * self._manifest.rows
         texts = [each.name for each in columns if is_text(each.type)]
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}

@@ -7,12 +7,10 @@ to a row of the plain half.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +20,8 @@ from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
 from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
-from cleave.store.cells import Cells
+from cleave.store.by import too_many_cells
+from cleave.store.cells import MOST_CELLS, Cells, Index
 from cleave.store.columns import read_columns
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
 from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
@@ -39,6 +38,7 @@ from cleave.store.manifest import (
     new_id,
     now,
 )
+from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import ColumnPlace, ColumnValues, seal_column
 from cleave.store.slices import sort
 from cleave.store.sums import Summing
@@ -57,10 +57,12 @@ _VALUES_TOGETHER = 1 << 18  # of the columns that are read at once
 class PartialSegment:
     """A segment that is written except for its rows for scans.
 
-    `words`: these rows' columns in their order; `order`: the row of the segment that each is. Both empty without scans.
+    `keys`: the cells that came with it, by number. `words`: these rows' columns in their order; `order`: the row of the
+    segment that each is. Both empty without scans.
     """
 
     segment: Segment
+    keys: tuple[tuple[int, Texts], ...]
     words: list[Words]
     order: bytes
 
@@ -100,41 +102,59 @@ class ColumnTarget:
 
 
 class SegmentWriter:
-    """Writes segments of one table, which is as `manifest` has it, under its owner's key."""
+    """Writes segments of one table, which is as `manifest` has it, under its owner's key. A context manager.
 
-    def __init__(self, tables: Tables, manifest: Manifest) -> None:
-        """Reads the table's CKKS secret. Raises CheckFailed, StoreError."""
+    `cells` counts the rows that are written. `advance` gets how many were written since its last call.
+    """
+
+    def __init__(
+        self, tables: Tables, manifest: Manifest, cells: Cells, most_rows: int, advance: Callable[[int], None]
+    ) -> None:
+        """`most_rows`: of a segment that is encrypted for scans. Reads the table's CKKS secret.
+
+        Raises CheckFailed, StoreError.
+        """
         secret = tables.secret(manifest)
+        self.cells = cells
+        self.advance = advance
+        self.schema = load_stored_schema(manifest)
         self._tables = tables
         self._manifest = manifest
         self._vault = tables.vault(manifest.table_id)
         self._cipher = Cipher(secret)
         self._profile = secret.profile
         self._folder = tables.folder(manifest.table)
+        self._encryptors: RowEncryptors | None = None
+        if manifest.scanned and most_rows:
+            self._encryptors = RowEncryptors(row_lanes(manifest, self._profile), most_rows, self._cipher)
 
-    def encryptors(self, rows: int) -> AbstractContextManager[RowEncryptors | None]:
-        """Processes that encrypt the rows for scans, of segments of at most `rows` rows. None: the table has none."""
-        if not self._manifest.scanned:
-            return nullcontext()
-        lanes = row_lanes(self._manifest, self._profile)
-        return RowEncryptors(lanes, rows, self._cipher)
+    def __enter__(self) -> SegmentWriter:
+        if self._encryptors is not None:
+            self._encryptors.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._encryptors is not None:
+            self._encryptors.__exit__()
 
     def begin(
         self,
         table: Table,
-        cells: Cells,
         segment: str | None = None,
         contributor: str | None = None,
         plain: Object | None = None,
+        *,
+        same_rows: bool = False,
     ) -> PartialSegment:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
-        `cells` counts its rows. `plain`: the plain half, where it is stored already.
+        `plain`: the plain half, where it is stored already. `same_rows`: they were just taken out of their cells.
 
-        Raises InputError for values beyond what the table was made for, StoreError. No manifest names what was written
-        before an error.
+        Raises InputError for values beyond what the table was made for, and for too many cells; StoreError. No manifest
+        names what was written before an error.
         """
-        segment, manifest = segment or new_id(), self._manifest
+        segment, manifest, cells = segment or new_id(), self._manifest, self.cells
+        before = list(cells.keys)
         by = plain_by(manifest, table.schema.columns)
         if by:
             sort(table, by)
@@ -147,44 +167,43 @@ class SegmentWriter:
             numbers = cells.add(summed.keys, summed.counts.tolist())
             totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
             runs = _runs(table, manifest, by, summed.keys, numbers)
-            index = {"cells": numbers, "rows": summed.counts.tolist(), "runs": runs}
+            index = Index(np.asarray(numbers, np.int64), summed.counts, np.asarray(runs, np.int64).reshape(-1, 2))
             written = Segment(
                 id=segment,
                 added=now(),
                 rows=table.rows,
                 cells=len(cells),
-                index=self._seal("cells", json.dumps(index, separators=(",", ":")).encode()),
+                index=self._seal("cells", index.dump()),
                 columns=tuple(each for group in columns for each in group.result()),
                 totals=(totals,),
                 plain=half.result() if half else plain,
                 contributor=contributor,
             )
-        return self.for_scans(table, written)
+        if same_rows:
+            cells.put_back(index)
+        if len(cells) > MOST_CELLS:
+            raise too_many_cells(manifest.by)
+        fresh = (at for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
+        return self.for_scans(table, written, tuple((at, cells.keys[at]) for at in fresh))
 
     def _plain_half(self, table: Table) -> Object | None:
         names = table.schema.plain
         with table.beside() as rows:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 
-    def for_scans(self, table: Table, segment: Segment) -> PartialSegment:
+    def for_scans(self, table: Table, segment: Segment, keys: tuple[tuple[int, Texts], ...] = ()) -> PartialSegment:
         """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
         manifest = self._manifest
         if not manifest.scanned:
-            return PartialSegment(segment, [], b"")
+            return PartialSegment(segment, keys, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
         order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
-        return PartialSegment(
-            segment, [each[:, order] for each in rows.columns], rows.numbers[order].astype(np.uint32).tobytes()
-        )
+        words = [each[:, order] for each in rows.columns]
+        return PartialSegment(segment, keys, words, rows.numbers[order].astype(np.uint32).tobytes())
 
-    def finish(
-        self, partial: PartialSegment, encryptors: RowEncryptors | None, advance: Callable[[int], None] = lambda _: None
-    ) -> Segment:
-        """Encrypt and write the rows for scans, if there are any. `advance` gets the rows done since its last call.
-
-        Raises StoreError, ProcessDied.
-        """
-        rows = partial.segment.rows
+    def finish(self, partial: PartialSegment) -> Segment:
+        """Encrypt and write the rows for scans, if there are any. Raises StoreError, ProcessDied."""
+        rows, encryptors, advance = partial.segment.rows, self._encryptors, self.advance
         if encryptors is None:
             advance(rows)
             return partial.segment

@@ -1,0 +1,167 @@
+"""Pieces of a change: each writes new segments of the table's next version.
+
+Rows of a stream, and rows of segments chosen by SQL, are here. Rows of a contribution are in cleave.share.collect, and
+what is added to segments in cleave.maintain.derive. A new segment has a random id, and so have all its objects, except
+for a plain half that did not change.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cleave.sql.rejoin import Texts
+from cleave.store.cells import Cells
+from cleave.store.drafts import Step
+from cleave.store.filling import Say, can_resume, segments_of
+from cleave.store.manifest import Count, Segment
+from cleave.store.rows import Rows
+from cleave.store.segment import SegmentWriter
+from cleave.table.duck import identifier
+from cleave.table.faults import changed
+from cleave.table.schema import Schema
+from cleave.table.stream import Stream, Survey
+from cleave.table.table import Table, fetched
+from cleave_shared.errors import InputError
+
+
+class ChangeStep(Step):
+    """`keys`: the cells that came with the segment, by number."""
+
+    segment: Segment | None = None
+    keys: tuple[tuple[Count, Texts], ...] = ()
+
+
+class Piece(ABC):
+    """Part of a change. Of segments that it replaces it makes one at most, else any number.
+
+    `replaces`: their ids. `same_rows`: each new row is one of theirs, with the values it had; else releases
+    (cleave.share.renewal) take all of them for other rows.
+    """
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def same_rows(self) -> bool:
+        return False
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Rows that it reads."""
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of its largest segment, where it encrypts them for scans."""
+        return self.rows
+
+    def can_resume(self, done: Sequence[ChangeStep], schema: Schema) -> bool:  # noqa: ARG002 - as others take it
+        """Check whether `done`, stored by an earlier try, is of this piece."""
+        return True
+
+    def take_out(self, cells: Cells) -> None:  # noqa: B027 - most pieces replace nothing
+        """Take the rows of the segments that it replaces out of their cells. Raises CheckFailed, StoreError."""
+
+    @abstractmethod
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
+        """Write what follows `done`. Raises InputError, CheckFailed, StoreError."""
+
+    def step(self, segment: Segment, digest: str = "", keys: tuple[tuple[int, Texts], ...] = ()) -> ChangeStep:
+        return ChangeStep(
+            id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=keys, replaces=self.replaces
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRows(Piece):
+    """All rows of a stream, `together` in a segment. `say` gets what became of an earlier try."""
+
+    stream: Stream
+    survey: Survey
+    together: int
+    say: Say
+
+    @property
+    def rows(self) -> int:
+        return self.survey.rows
+
+    @property
+    def most_rows(self) -> int:
+        return self.together
+
+    def can_resume(self, done: Sequence[ChangeStep], schema: Schema) -> bool:
+        return can_resume(self.stream, schema, done, self.say)
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
+        written = sum(each.rows for each in done)
+        writer.advance(written)
+        for digest, partial in segments_of(self.stream, writer.schema, done, self.together, writer.begin):
+            written += partial.segment.rows
+            yield self.step(writer.finish(partial), digest, partial.keys)
+        if written != self.rows:
+            raise changed(self.stream.name)
+
+
+def whole(table: Table) -> str:
+    """SQL of all rows."""
+    return f"FROM {table.relation}"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRows(Piece):
+    """The rows that `select`, SQL over the relation of a table, returns of the rows of `segments`, as one segment.
+
+    `source` reads them. `keeps_plain`: rows and plain columns stay, so the plain object does. `id` of the new segment;
+    None: a random one. `recounts`: cells are new, and have no rows of `segments` yet.
+    """
+
+    source: Rows
+    segments: tuple[Segment, ...]
+    select: Callable[[Table], str] = whole
+    keeps_plain: bool = False
+    same_rows: bool = False
+    id: str | None = None
+    recounts: bool = False
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return tuple(each.id for each in self.segments)
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.segments)
+
+    def take_out(self, cells: Cells) -> None:
+        for each in () if self.recounts else self.segments:
+            cells.count(self.source.index(each), -1)
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
+        self.take_out(writer.cells)
+        last = self.segments[-1]
+        with self._computed(writer.schema) as table:
+            if not table.rows:
+                writer.advance(self.rows)
+                return
+            plain = last.plain if self.keeps_plain else None
+            partial = writer.begin(table, self.id, last.contributor, plain, same_rows=self.same_rows)
+            segment = writer.finish(partial).model_copy(update={"added": last.added})
+        yield self.step(segment, keys=partial.keys)
+        writer.advance(self.rows - segment.rows)
+
+    @contextmanager
+    def _computed(self, schema: Schema) -> Iterator[Table]:
+        """Its rows in the order they were put. No error quotes a value."""
+        typed = [(identifier(each.name), each.type) for each in schema.columns]
+        selected = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
+        with self.source.new_table(schema) as table:
+            into = f"{table.home}.main.{table.relation}"
+            with self.source.table(self.source.schema.names, ordered=True, segments=self.segments) as old:
+                select = f"CREATE TABLE {into} AS SELECT {selected} FROM ({self.select(old)})"
+                ((table.rows,),) = fetched(
+                    old.connection, select, lambda why: InputError(f"the new rows cannot be computed ({why})")
+                )
+            yield table
