@@ -14,8 +14,8 @@ import pytest
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.ask.source import Result, Usage
 from cleave.ask.works import Cost, Way
+from cleave.cli.answer_text import answer_json, answer_text, footer
 from cleave.cli.plan import plan_json, plan_lines, plan_text
-from cleave.cli.report import answer_json, answer_text, footer
 from cleave.finish import ResultTable
 from cleave.sql.plan import Output
 

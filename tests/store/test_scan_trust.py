@@ -14,8 +14,8 @@ from cleave.ask.source import DEFAULTS, Result
 from cleave.ask.stored_facts import describe_stored
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes
+from cleave.cli.answer_text import footer
 from cleave.cli.plan import plan_json, plan_text
-from cleave.cli.report import footer
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import Folder
 from cleave.report.page import Facts, page

@@ -159,7 +159,7 @@ class Result:
 
     def footer(self) -> str:
         """Say in a line or two how far to trust the answer, and what it took."""
-        from cleave.cli.report import footer  # noqa: PLC0415
+        from cleave.cli.answer_text import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)
 
@@ -185,12 +185,12 @@ class Result:
 
     def __repr__(self) -> str:
         """The table that `cleave query` prints."""
-        from cleave.cli.report import answer_text  # noqa: PLC0415
+        from cleave.cli.answer_text import answer_text  # noqa: PLC0415
 
         return "\n".join([answer_text(replace(self._answer, result=self._first())), *self._rest()])
 
     def _repr_html_(self) -> str:
-        from cleave.cli.report import cells  # noqa: PLC0415
+        from cleave.cli.answer_text import cells  # noqa: PLC0415
 
         first = self._first()
         headings, rows = cells(first)

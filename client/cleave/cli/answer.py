@@ -112,7 +112,7 @@ def write_page(
 
 def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
     """Say warnings, and how far to trust the answer."""
-    from cleave.cli.report import footer  # noqa: PLC0415 - numpy and all that computes
+    from cleave.cli.answer_text import footer  # noqa: PLC0415 - numpy and all that computes
 
     for warning in answer.result.warnings:
         say(f"warning: {warning}")
@@ -123,19 +123,19 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
 
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
     """Return the answer; every text ends in a line feed."""
-    from cleave.cli import report  # noqa: PLC0415 - as above
+    from cleave.cli.answer_text import answer_json, answer_text, dump  # noqa: PLC0415 - as above
     from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
 
     match chosen:
         case Format.TABLE:
-            return f"{report.answer_text(answer)}\n".encode()
+            return f"{answer_text(answer)}\n".encode()
         case Format.JSON:
-            return f"{report.answer_json(answer)}\n".encode()
+            return f"{answer_json(answer)}\n".encode()
         case Format.MARKDOWN:
             return f"{_markdown(answer)}\n".encode()
         case Format.NDJSON:
             held = records(answer.result)
-            lines = (report.dump(dict(zip(held.names, row, strict=True))) for row in held.rows)
+            lines = (dump(dict(zip(held.names, row, strict=True))) for row in held.rows)
             return "".join(f"{line}\n" for line in lines).encode()
         case Format.CSV:
             return csv_of(answer.result)
@@ -146,7 +146,7 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
 
 
 def _markdown(answer: Result) -> str:
-    from cleave.cli.report import cells  # noqa: PLC0415 - as above
+    from cleave.cli.answer_text import cells  # noqa: PLC0415 - as above
 
     headings, rows = cells(answer.result)
 

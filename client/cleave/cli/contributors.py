@@ -38,17 +38,10 @@ def add(
       cleave contributor add stays west --contributor-key west.pub --store s3://bucket
       cleave contributor add stays "clinic north" --contributor-key north.pub --store tables
     """
-    from cleave.store.contribution import folder_of  # noqa: PLC0415 - what --help does without
-    from cleave.store.contributors import register  # noqa: PLC0415
-    from cleave.store.identity import read_contributor_key  # noqa: PLC0415
+    from cleave.maintain.sharing import add_contributor  # noqa: PLC0415 - what --help does without
 
-    public = read_contributor_key(contributor_key)
-    with opened(place) as tables:
-        done = register(tables, name, contributor, public)
-        tables.sweep(done)
-    ctx.obj.say(
-        f"{contributor} may contribute to {name}: it writes to {folder_of(done.manifest.table_id, public)}/ alone"
-    )
+    folder = add_contributor(name, contributor, contributor_key, **place)
+    ctx.obj.say(f"{contributor} may contribute to {name}: it writes to {folder}/ alone")
 
 
 def ls(name: Name, place: Place, as_json: Json = False) -> None:
@@ -101,13 +94,9 @@ def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> No
       cleave contributor remove stays west --store s3://bucket
       cleave contributor remove stays "clinic north" --store tables
     """
-    from cleave.maintain.facts import stored_table  # noqa: PLC0415 - as above
-    from cleave.store.contributors import remove as take_out  # noqa: PLC0415
+    from cleave.maintain.sharing import remove_contributor  # noqa: PLC0415 - as above
 
-    with opened(place) as tables:
-        done = take_out(tables, name, contributor)
-        tables.sweep(done)
-    _say_version(ctx, name, stored_table(done.manifest))
+    _say_version(ctx, name, remove_contributor(name, contributor, **place))
 
 
 def _say_version(ctx: typer.Context, name: str, stored: StoredTable) -> None:

@@ -24,7 +24,6 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.session import Session
     from cleave.cli.group import Settings
-    from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars
 
 
@@ -108,7 +107,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def goes_without(options: type, given: Mapping[str, Any], taken: type, what: str) -> None:
+def refuse_options(options: type, given: Mapping[str, Any], taken: type, what: str) -> None:
     """Raises typer.BadParameter for an option of `options` that was given and is none of `taken`."""
     for name, option in flags(options).items():
         if option.words and given[name] != option.default and name not in flags(taken):
@@ -160,25 +159,17 @@ def session_over(
 
     `sends`: queries will be sent to the services, so embedded ones are prepared.
     """
-    from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - what --help does without
+    from cleave.propose.further import further_of  # noqa: PLC0415 - what --help does without
+    from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - as above
 
     table = read_data(words or None, asking)
-    others = list(map(_other, asking["others"] or ()))
+    others = list(map(further_of, asking["others"] or ()))
     if sends and not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
         settings.prepare()
     if isinstance(table, LazyTable):
         table = prefetch(table)
     with open_session(table, others, asking, settings.embedded, bars or settings.bars, machine) as session:
         yield session
-
-
-def _other(word: str) -> LazyTable:
-    """Return the table of `--with FILE[=SCHEMA]`; either name may hold an equals sign."""
-    from cleave.propose.further import further  # noqa: PLC0415 - as above
-
-    cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
-    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
-    return further(name, Path(schema) if schema else None)
 
 
 def _is_sql(word: str) -> bool:

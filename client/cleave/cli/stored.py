@@ -21,7 +21,7 @@ from cleave.ask.options import (
     Updating,
 )
 from cleave.cli import console
-from cleave.cli.options import Files, Json, Name, Output, argument, flag, goes_without
+from cleave.cli.options import Files, Json, Name, Output, argument, flag, refuse_options
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading
@@ -51,24 +51,20 @@ def put(
       cleave put visits-2025.csv --table visits --store s3://bucket/prefix --append
       cleave put daily/ --table visits --store s3://bucket/prefix --append --upsert
     """
-    if contributing["public_key"] is not None:
-        goes_without(Putting, putting, Contributing, "--public-key")
-        goes_without(Appending, appending, Contributing, "--public-key")
-        if append:
-            raise typer.BadParameter("--append cannot be combined with --public-key")
+    taken: type = Contributing if contributing["public_key"] is not None else Appending if append else Putting
+    what = {Contributing: "--public-key", Appending: "--append", Putting: "a new table"}[taken]
+    if taken is Contributing and append:
+        raise typer.BadParameter("--append cannot be combined with --public-key")
+    for options, given in ((Putting, putting), (Appending, appending), (Contributing, contributing)):
+        refuse_options(options, given, taken, what)
+    if taken is Contributing:
         done = cleave.contribute(files, table, **contributing)
         ctx.obj.say(
             f"{table}: {counted(done.rows, 'row')} put as version {done.version} of contributor "
             f"{done.contributor[:16]}...; the owner takes them in with `cleave contributor collect`"
         )
         return
-    goes_without(Contributing, contributing, Appending if append else Putting, "--append" if append else "a new table")
-    if append:
-        goes_without(Putting, putting, Appending, "--append")
-        stored = cleave.append(files, table, **appending)
-    else:
-        goes_without(Appending, appending, Putting, "a new table")
-        stored = cleave.put(files, table, **putting)
+    stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
     ctx.obj.say(
         f"{table}: version {stored.version}, {counted(stored.rows, 'row')} in {counted(stored.segments, 'segment')}"
     )

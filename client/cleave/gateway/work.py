@@ -25,7 +25,7 @@ from cleave.ask.source import Options
 from cleave.finish.result import Records, loaded, records
 from cleave.gateway import system
 from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, parsed, translated
-from cleave.propose.further import further
+from cleave.propose.further import further_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode
@@ -73,11 +73,8 @@ class Setup:
         """The session of this process; the first call opens it."""
         if not _sessions:
             self.prepare()  # before there is a second thread
-            others = []
-            for each in self.files:
-                file, _, schema = each.partition("=")
-                others.append(further(file, Path(schema) if schema else None))
             asking = complete(Asking, cast("Asking", self.asking))
+            others = list(map(further_of, self.files))
             _sessions[""] = open_session(None, others, asking, self.embedded, no_bars)
         return _sessions[""]
 

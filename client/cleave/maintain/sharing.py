@@ -47,6 +47,27 @@ def contribute(work: Work, data: Data, name: str, **options: Unpack[Contributing
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
 
 
+@operation(Place)
+def add_contributor(work: Work, name: str, contributor: str, contributor_key: Path, **_: Unpack[Place]) -> str:
+    """Register a contributor by the public half of its identity. Returns the folder that it writes to."""
+    from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
+    from cleave.store.contributors import register  # noqa: PLC0415
+    from cleave.store.identity import read_contributor_key  # noqa: PLC0415
+
+    public = read_contributor_key(contributor_key)
+    done = register(work.tables, name, contributor, public)
+    work.tables.sweep(done)
+    return folder_of(done.manifest.table_id, public)
+
+
+@change(Place)
+def remove_contributor(work: Work, name: str, contributor: str, **_: Unpack[Place]) -> Opened:
+    """Remove a contributor and its rows from a table."""
+    from cleave.store.contributors import remove  # noqa: PLC0415 - as above
+
+    return remove(work.tables, name, contributor)
+
+
 @change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)
 def collect(work: Work, name: str, *contributors: str, **_: Unpack[Place]) -> Opened:
     """Take in what `contributors` (none named: all) have put, as `cleave contributor collect` does.

@@ -11,6 +11,13 @@ from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Kind, Schema, schema_path
 
 
+def further_of(word: str) -> LazyTable:
+    """Read a table that is named FILE[=SCHEMA]; either name may hold an equals sign. Raises InputError."""
+    cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
+    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
+    return further(name, Path(schema) if schema else None)
+
+
 def further(file: str | Path, schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
     """Read as `schema` says, else as NAME.schema.toml beside the file does, else by guess. Raises InputError."""
     if schema is not None:
