@@ -84,7 +84,7 @@ class Rows:
             (at, group): scanned.total(at, group, rows[group])
             for at in range(len(self.columns))
             for group in rows
-            if {*self.lanes.of(at)} <= {*cut_.lanes}
+            if {*self.lanes.holding(at)} <= {*cut_.lanes}
         }
 
     def totals(

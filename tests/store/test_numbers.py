@@ -91,7 +91,7 @@ def check_moments(table: Table, measure: Measure, exact: Sequence[Fraction | Non
         count = sums.pop("count")
         assert count == len(present)
         found = {
-            moment: measures.reading(measure, part).estimate(Estimate(Fraction(sums[part])), count)
+            moment: measures.decoding(measure, part).estimate(Estimate(Fraction(sums[part])), count)
             for moment in (Sum(), Power(2))
             if (part := measures.part_of(moment)) is not None
         }
@@ -222,7 +222,7 @@ def test_lanes_hold_sums_of_a_whole_window(bits: list[int], terms: int, random: 
         wanted = [total + np.array(column, object) for total, column in zip(wanted, drawn, strict=True)]
     noisy = {lane: plane + int(rng.integers(-40, 41)) for lane, plane in enumerate(added)}
     for column, total in enumerate(wanted):
-        of = {lane: noisy[lane] for lane in lanes.of(column)}
+        of = {lane: noisy[lane] for lane in lanes.holding(column)}
         assert (lanes.decode(column, of, terms) == total).all()
 
 

@@ -17,7 +17,7 @@ from cleave.ask.works import Work, cost_of
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.local.embedded import embedded_services
 from cleave.sql import planner
-from cleave.sql.parse import Question, parse
+from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement
 from cleave.store import put as putting
 from cleave.store.rows import Read
@@ -72,7 +72,7 @@ def test_each_question_has_its_ways(session: Session) -> None:
 def test_a_question_is_parsed_once_whatever_ways_it_has(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def counted(statement: Statement, table: str) -> Question:
+    def counted(statement: Statement, table: str) -> Select:
         parsed.append(statement.text)
         return parse(statement, table)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleave.aggregates.base import Estimate, Reading, grid, snapped
+from cleave.aggregates.base import Decoding, Estimate, grid, snapped
 
 POSITIVE = st.fractions(min_value=Fraction(1, 10**30), max_value=10**30)
 
@@ -31,9 +31,9 @@ def test_a_total_is_moved_to_the_grid_and_its_bound_covers_that(
 
 def test_noise_inside_a_cell_is_not_seen() -> None:
     totals = [Estimate(Fraction(100) + Fraction(noise, 64), Fraction(1)) for noise in range(-31, 32)]
-    assert len({Reading().estimate(total, 3) for total in totals}) == 1
+    assert len({Decoding().estimate(total, 3) for total in totals}) == 1
 
 
 @pytest.mark.parametrize("value", [Fraction(7), Fraction(1, 3)])
 def test_an_exact_total_stays(value: Fraction) -> None:
-    assert Reading().estimate(Estimate(value), 3).value == value
+    assert Decoding().estimate(Estimate(value), 3).value == value

@@ -55,7 +55,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Decoding:
     """Conversion of a column's total to a moment, and the float64 error of the column's values. It is never sent.
 
         moment = unit * total + count * shift,  off by  count * each + share * |unit * total|  at most
@@ -106,7 +106,7 @@ class Moment:
         """The type of its column, None where the domains settle that the moment is 0."""
         raise NotImplementedError
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         """Its column's values, of the type `column` says, 0 in rows that do not count; and how to read a total."""
         raise NotImplementedError
 

@@ -46,24 +46,24 @@ class Group:
         squares = self.total(Power(2, of))
         if isinstance(squares, fmpq) and squares == 0:  # every value is the centre
             return squares
-        apart = self._apart(of)
-        return _not_below_zero(squares - self.count * (apart * apart))
+        offset = self._offset(of)
+        return _not_below_zero(squares - self.count * (offset * offset))
 
     def products(self) -> Number:
         if self.count == 1:
             return fmpq(0)
-        return self.total(Cross()) - self.count * (self._apart(0) * self._apart(1))
+        return self.total(Cross()) - self.count * (self._offset(0) * self._offset(1))
 
     def cubes(self) -> Number:
-        apart = self._apart(0)
-        return self.total(Power(3)) - 3 * apart * self.total(Power(2)) + 2 * self.count * apart**3
+        offset = self._offset(0)
+        return self.total(Power(3)) - 3 * offset * self.total(Power(2)) + 2 * self.count * offset**3
 
     def fourths(self) -> Number:
-        apart, squares = self._apart(0), self.total(Power(2))
-        left = self.total(Power(4)) - 4 * apart * self.total(Power(3)) + 6 * apart**2 * squares
-        return _not_below_zero(left - 3 * self.count * apart**4)
+        offset, squares = self._offset(0), self.total(Power(2))
+        left = self.total(Power(4)) - 4 * offset * self.total(Power(3)) + 6 * offset**2 * squares
+        return _not_below_zero(left - 3 * self.count * offset**4)
 
-    def _apart(self, of: int) -> Number:
+    def _offset(self, of: int) -> Number:
         """d: how far the mean is from the centre."""
         total = self.moments[Sum(of)]
         return number(Estimate(total.value / self.count - self.arguments[of].centre, total.bound / self.count))

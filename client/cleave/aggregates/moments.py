@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from cleave.aggregates import columns
-from cleave.aggregates.base import Moment, Reading
+from cleave.aggregates.base import Decoding, Moment
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
 
@@ -44,11 +44,11 @@ class Sum(Moment):
             least=0.0 if spans_zero else min(abs(domain.low), abs(domain.high)),
         )
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         (x,) = arguments
         if x.domain.is_exact:
-            return x.above, Reading(Fraction(1, x.domain.unit), Fraction(x.domain.lower, x.domain.unit))
-        return x.distance, Reading(shift=x.centre, each=Fraction(x.lost), void=x.spread == 0)
+            return x.above, Decoding(Fraction(1, x.domain.unit), Fraction(x.domain.lower, x.domain.unit))
+        return x.distance, Decoding(shift=x.centre, each=Fraction(x.lost), void=x.spread == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,21 @@ class Power(Moment):
         (domain,) = arguments
         return Exact((1 + self.degree % 2) * _reach(domain) ** self.degree) if domain.is_exact else Real(reach=1.0)
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         (x,) = arguments
         return self._of_integers(x) if x.domain.is_exact else self._of_doubles(x)
 
-    def _of_integers(self, x: Operand) -> tuple[Words, Reading]:
-        farthest, (sizes, below) = _reach(x.domain), _apart(x)
+    def _of_integers(self, x: Operand) -> tuple[Words, Decoding]:
+        farthest, (sizes, below) = _reach(x.domain), _distances(x)
         squares, unit = columns.multiply(sizes, sizes, farthest, farthest), Fraction(1, x.domain.unit**self.degree)
         if self.degree == 2:
-            return squares, Reading(unit)
+            return squares, Decoding(unit)
         if self.degree == 4:
-            return columns.multiply(squares, squares, farthest**2, farthest**2), Reading(unit)
+            return columns.multiply(squares, squares, farthest**2, farthest**2), Decoding(unit)
         cubes = columns.multiply(squares, sizes, farthest**2, farthest)
-        return x.zeroed(columns.above(cubes, below, farthest**3)), Reading(unit, shift=-(farthest**3) * unit)
+        return x.zeroed(columns.above(cubes, below, farthest**3)), Decoding(unit, shift=-(farthest**3) * unit)
 
-    def _of_doubles(self, x: Operand) -> tuple[Doubles, Reading]:
+    def _of_doubles(self, x: Operand) -> tuple[Doubles, Decoding]:
         exponent = math.frexp(x.spread)[1]
         scaled = np.ldexp(x.distance, -exponent)
         unit = Fraction(2**self.degree) ** exponent if x.spread else Fraction(0)
@@ -90,12 +90,12 @@ class Power(Moment):
             # two roundings of at most 1, and a difference off by `lost` three times; signs differ, so no share of the
             # total
             each = 3 * UNIT + 4 * lost + _UNDERFLOW
-            return squares * scaled, Reading(unit, each=unit * each, void=void)
+            return squares * scaled, Decoding(unit, each=unit * each, void=void)
         # of a square one rounding, of a fourth power three, that of the square counting twice; a difference that is off
         # by up to 1 unit of itself counts as often as the degree
         share = (2 if x.lost else 1) * self.degree * UNIT
         column = squares if self.degree == 2 else np.square(squares)
-        return column, Reading(unit, each=unit * _UNDERFLOW, share=share, void=void)
+        return column, Decoding(unit, each=unit * _UNDERFLOW, share=share, void=void)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +114,19 @@ class Cross(Moment):
         x, y = arguments
         return Exact(2 * _reach(x) * _reach(y)) if x.is_exact and y.is_exact else Real(reach=1.0)
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         x, y = arguments
         if x.domain.is_exact and y.domain.is_exact:
-            (sizes, below), (others, others_below) = _apart(x), _apart(y)
+            (sizes, below), (others, others_below) = _distances(x), _distances(y)
             limit = _reach(x.domain) * _reach(y.domain)
             products = columns.multiply(sizes, others, _reach(x.domain), _reach(y.domain))
             unit = Fraction(1, x.domain.unit * y.domain.unit)
-            return x.zeroed(columns.above(products, below ^ others_below, limit)), Reading(unit, shift=-limit * unit)
+            return x.zeroed(columns.above(products, below ^ others_below, limit)), Decoding(unit, shift=-limit * unit)
         (one, lost, scale), (other, other_lost, other_scale) = _doubles(x), _doubles(y)
         unit = scale * other_scale
         # each factor is at most 1 and off by what it lost; the product is rounded once
         each = UNIT + lost + other_lost + lost * other_lost + _UNDERFLOW
-        return one * other, Reading(unit, each=unit * each, void=not unit)
+        return one * other, Decoding(unit, each=unit * each, void=not unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Log(Moment):
     def column(self, arguments: Sequence[Domain]) -> Column:  # noqa: ARG002 - the same for every domain
         return Real(reach=_FARTHEST_LOG)
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         (x,) = arguments
         if x.domain.is_exact:
             apart, _ = _from_zero(x)
@@ -152,7 +152,7 @@ class Log(Moment):
         largest = float(np.abs(logs).max(initial=0.0))
         # |ln(1 + r)| <= 2r; the exact logarithm may be larger than the rounded one by its error
         each = LOGARITHM * 2 * Fraction(largest) + 2 * rounded
-        return logs, Reading(each=each, void=largest == 0)
+        return logs, Decoding(each=each, void=largest == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ class Negative(Moment):
         (domain,) = arguments
         return None if domain.is_exact and domain.lower >= 0 else Exact(1)
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         (x,) = arguments
-        return x.counted(_from_zero(x)[1] if x.domain.is_exact else x.values < 0), Reading()
+        return x.counted(_from_zero(x)[1] if x.domain.is_exact else x.values < 0), Decoding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ class Zero(Moment):
         (domain,) = arguments
         return None if domain.is_exact and not domain.lower <= 0 <= domain.upper else Exact(1)
 
-    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Reading]:
+    def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
         (x,) = arguments
-        return x.counted(~_from_zero(x)[0].any(axis=0) if x.domain.is_exact else np.logical_not(x.values)), Reading()
+        return x.counted(~_from_zero(x)[0].any(axis=0) if x.domain.is_exact else np.logical_not(x.values)), Decoding()
 
 
 def _reach(domain: Domain) -> int:
@@ -192,7 +192,7 @@ def _reach(domain: Domain) -> int:
     return domain.upper - domain.middle
 
 
-def _apart(x: Operand) -> tuple[Words, Flags]:
+def _distances(x: Operand) -> tuple[Words, Flags]:
     """|x - c| of exact values, c the middle of their domain, and where x < c; 0 and False in rows that do not count."""
     sizes, below = columns.distance(x.above, x.domain.middle - x.domain.lower)
     if x.present is not None:
@@ -212,7 +212,7 @@ def _from_zero(x: Operand) -> tuple[Words, Flags]:
 def _doubles(x: Operand) -> tuple[Doubles, Fraction, Fraction]:
     """(x - c) / scale, of at most 1 in magnitude; how far each is off; and the scale, 0 where x is c everywhere."""
     if x.domain.is_exact:
-        sizes, below = _apart(x)
+        sizes, below = _distances(x)
         distance = columns.doubles(sizes)
         np.negative(distance, out=distance, where=below)
         spread = float(np.abs(distance).max(initial=0.0))

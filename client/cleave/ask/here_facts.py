@@ -106,7 +106,7 @@ def _encrypted(
 ) -> Iterator[EncryptedColumn]:
     noise = SIGMAS * math.sqrt(FRESH_VARIANCE * int(packing.placement.terms().sum()))
     for name, type_, place, scale, size, reading in zip(
-        columns.names, columns.types, packing.layout.places, scales, _bytes(packing), columns.readings, strict=True
+        columns.names, columns.types, packing.layout.places, scales, _bytes(packing), columns.decodings, strict=True
     ):
         arguments = [plan.arguments[number] for number in name.arguments]
         exact = isinstance(type_, Exact)

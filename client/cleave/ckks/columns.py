@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from cleave.aggregates.base import Estimate, Facts, Figure, Moment, Reading
+from cleave.aggregates.base import Decoding, Estimate, Facts, Figure, Moment
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
 from cleave.aggregates.declared import AVG, COUNT, SUM
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
@@ -58,7 +58,7 @@ class Linear:
     kind: Kind
     flags: int | None
     column: int
-    reading: Reading
+    decoding: Decoding
     decimals: int
 
 
@@ -89,7 +89,7 @@ class Columns:
                     names.append(Name(key.arguments, moment.name))
         self.types = tuple(types)
         self.names = tuple(names)
-        self.readings: list[Reading] = [Reading()] * len(types)
+        self.decodings: list[Decoding] = [Decoding()] * len(types)
         self._facts: dict[tuple[int, frozenset[int]], Facts] = {}
 
     def _presence(self, encrypted: EncryptedAggregate) -> frozenset[int]:
@@ -123,7 +123,7 @@ class Columns:
             for key in keys:
                 moment, column = self._columns[key]
                 if column is not None:
-                    out[column], self.readings[column] = moment.encode([operands[place] for place in key.arguments])
+                    out[column], self.decodings[column] = moment.encode([operands[place] for place in key.arguments])
         return out
 
     def linear(self, number: int) -> Linear | None:
@@ -135,15 +135,15 @@ class Columns:
         if kind is None:
             return None
         if kind == "count":
-            return Linear(kind, flags, -1, Reading(), 0)
+            return Linear(kind, flags, -1, Decoding(), 0)
         (moment,) = encrypted.aggregate.moments
         _, column = self._columns[self._key(encrypted, moment)]
         domain = self._domains[encrypted.arguments[0]]
-        if column is None or (reading := self.readings[column]).void or reading.share:
+        if column is None or (decoding := self.decodings[column]).void or decoding.share:
             return None
         if domain.is_exact != isinstance(self.types[column], Exact):
             return None
-        return Linear(kind, flags, column, reading, domain.decimals or 0)
+        return Linear(kind, flags, column, decoding, domain.decimals or 0)
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""
@@ -158,7 +158,7 @@ class Columns:
                 estimates[key] = Estimate(Fraction(0))
             else:
                 count = counts[key.presence] if key.presence else rows
-                estimates[key] = self.readings[column].estimate(totals[column], count)
+                estimates[key] = self.decodings[column].estimate(totals[column], count)
         return Moments(rows, counts, estimates)
 
     def added(self, parts: Sequence[Moments]) -> Moments:

@@ -127,23 +127,23 @@ class Figures:
         return self._summed[number]
 
     def _sums_of(self, linear: Linear, every: Totals) -> _Sums | None:
-        """Sums of all groups, as `Reading.estimate` makes them."""
-        whole, reading = every.whole(linear.column), linear.reading
+        """Sums of all groups, as `Decoding.estimate` makes them."""
+        whole, decoding = every.whole(linear.column), linear.decoding
         totals, counts = self._chosen(whole.totals), self._counts(linear, every)
         if whole.bound is None:
-            if reading.each:
+            if decoding.each:
                 return None
-            below = math.lcm(reading.unit.denominator, reading.shift.denominator)
-            each, shift = int(reading.unit * below), int(reading.shift * below)
+            below = math.lcm(decoding.unit.denominator, decoding.shift.denominator)
+            each, shift = int(decoding.unit * below), int(decoding.shift * below)
             return _Sums([each * total + shift * n for total, n in zip(totals, counts, strict=True)], below, None)
         terms = self._chosen(every.terms)
-        snaps = {each: _Snap.of(whole.bound(each), whole.exponent) for each in dict.fromkeys(terms)}
-        steps = {each: snap.unit * reading.unit for each, snap in snaps.items()}
-        below = math.lcm(reading.shift.denominator, *(step.denominator for step in steps.values()))
-        times, shift = {each: int(step * below) for each, step in steps.items()}, int(reading.shift * below)
-        kinds = list(zip(terms, counts if reading.each else [0] * len(terms), strict=True))
+        snaps = {each: _Snap.for_bound(whole.bound(each), whole.exponent) for each in dict.fromkeys(terms)}
+        steps = {each: snap.unit * decoding.unit for each, snap in snaps.items()}
+        below = math.lcm(decoding.shift.denominator, *(step.denominator for step in steps.values()))
+        times, shift = {each: int(step * below) for each, step in steps.items()}, int(decoding.shift * below)
+        kinds = list(zip(terms, counts if decoding.each else [0] * len(terms), strict=True))
         radii = {
-            (each, n): arb(rational(reading.unit * snaps[each].bound + n * reading.each))
+            (each, n): arb(rational(decoding.unit * snaps[each].bound + n * decoding.each))
             for each, n in dict.fromkeys(kinds)
         }
         return _Sums(
@@ -165,7 +165,7 @@ class _Snap:
     bits: int  # the unit is 2^bits of those a total is counted in
 
     @classmethod
-    def of(cls, bound: Fraction, exponent: int) -> _Snap:
+    def for_bound(cls, bound: Fraction, exponent: int) -> _Snap:
         unit = grid(bound)
         return cls(unit, bound + unit / 2, unit.numerator.bit_length() - unit.denominator.bit_length() + exponent)
 

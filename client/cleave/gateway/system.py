@@ -25,7 +25,7 @@ from cleave.gateway.dialect import (
     system_tables,
     translated,
 )
-from cleave.sql.allowed import named as require_allowed
+from cleave.sql.allowed import mentioned_in as require_allowed
 from cleave.sql.catalog import selects_of
 from cleave.sql.read import read_statement
 from cleave.table.duck import identifier, private

@@ -32,7 +32,7 @@ _ONLY = "only SELECT is supported"
 
 
 @dataclass
-class Named:
+class Mentioned:
     """Names in a statement: tables in lower case, columns likewise; all columns are read of the tables `whole`."""
 
     tables: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Named:
     whole: set[str] = field(default_factory=set)
 
 
-def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Named:
+def mentioned_in(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Mentioned:
     """Return the names in the statement of `tree` (of json_serialize_sql); `tables`: those there are, and their
     columns.
 
@@ -60,8 +60,8 @@ def named(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Nam
 
 
 def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
-    """The tables that statements name, as they spell them, and columns, in lower case. Raises QueryRefused as `named`
-    does, but for their names.
+    """The tables that statements name, as they spell them, and columns, in lower case. Raises QueryRefused as
+    `mentioned_in` does, but for their names.
     """
     walk = _Walk(None, {word.lower() for word in _given(tree["statements"])})
     walk.node([each["node"] for each in tree["statements"]], frozenset())
@@ -80,7 +80,7 @@ def _given(statements: Any) -> Iterator[str]:
 class _Walk:
     def __init__(self, tables: Iterable[str] | None, names: set[str]) -> None:
         """`tables` None: of any name."""
-        self.mentioned = Named()
+        self.mentioned = Mentioned()
         self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
         self._tables = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())

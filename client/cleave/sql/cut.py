@@ -14,9 +14,9 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import APPROXIMATE, ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
-from cleave.sql.nodes import Call, Column, Constant, Node, Ordered, Place, write
+from cleave.sql.nodes import Call, Column, Constant, GroupColumn, Node, Ordered, write
 from cleave.sql.order import ORDERED
-from cleave.sql.parse import Question, conditions_of
+from cleave.sql.parse import Select, conditions_of
 from cleave.sql.plain import is_exact, mean, witnesses
 from cleave.sql.plan import (
     Argument,
@@ -52,7 +52,7 @@ class Cutter:
 
     def __init__(
         self,
-        question: Question,
+        select: Select,
         schema: Schema,
         catalog: Catalog,
         *,
@@ -60,19 +60,19 @@ class Cutter:
         divided: bool = False,
         sums: HasSums | None = None,
     ) -> None:
-        """`question`: with its names resolved."""
-        self._question = question
+        """`select`: with its names resolved."""
+        self._select = select
         self._sums = sums
         self._cloud_only = cloud_only
         self._schema = schema
         self._catalog = catalog
-        self._judge = Judge(question, schema, catalog, sums, divided=divided)
+        self._judge = Judge(select, schema, catalog, sums, divided=divided)
 
         # a constant stays one, unless a set leaves it out: some functions take nothing else
         def stays_key(key: Node) -> bool:
-            return key.has(Column) or question.sets is not None
+            return key.has(Column) or select.sets is not None
 
-        self._keys = {write(key): f"k{i}" for i, key in enumerate(question.grouped) if stays_key(key)}
+        self._keys = {write(key): f"k{i}" for i, key in enumerate(select.grouped) if stays_key(key)}
         # what the services compute, by identity and in the order of its places
         self._arguments: dict[str, Argument] = {}
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments)
@@ -82,25 +82,25 @@ class Cutter:
         self._here: dict[str, tuple[Node, OnlyHere]] = {}  # by the SQL computed here, what it is made of, and why
 
     def plan(self) -> QueryPlan:
-        question = self._question
+        select = self._select
         self._refuse_rows()
-        for key in question.grouped:
+        for key in select.grouped:
             _refuse_aggregate(key, "GROUP BY", "group by columns")
-        if question.where is not None:
-            _refuse_aggregate(question.where, "WHERE", "HAVING filters groups by their aggregates")
+        if select.where is not None:
+            _refuse_aggregate(select.where, "WHERE", "HAVING filters groups by their aggregates")
         self._judge.require_allowed()
-        items = [self._final(item.expression) for item in question.items]
-        having = self._final(question.having) if question.having is not None else None
-        order_by = [self._ordering(each) for each in question.orderings if not self._orders_nothing(each.expression)]
+        items = [self._final(item.expression) for item in select.items]
+        having = self._final(select.having) if select.having is not None else None
+        order_by = [self._ordering(each) for each in select.orderings if not self._orders_nothing(each.expression)]
 
-        described = self._catalog.describe(question.statement.sql)
-        key_types = self._catalog.types([write(key) for key in question.grouped])
+        described = self._catalog.describe(select.statement.sql)
+        key_types = self._catalog.types([write(key) for key in select.grouped])
         keys = tuple(
             write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
-            for key, type_ in zip(question.grouped, key_types, strict=True)
+            for key, type_ in zip(select.grouped, key_types, strict=True)
         )
         arguments, encrypted = self._typed_arguments(), self._typed_encrypted()
-        plain, local = self._typed_plain(), self._typed_local(grouped_by(keys, question.sets))
+        plain, local = self._typed_plain(), self._typed_local(grouped_by(keys, select.sets))
         columns = [*((f"k{i}", type_) for i, type_ in enumerate(key_types)), ("n", "BIGINT")]
         columns += [(f"g{i}", "BIGINT") for i in range(len(self._groupings))]
         columns += [(f"p{i}", each.type) for i, each in enumerate(plain)]
@@ -117,9 +117,9 @@ class Cutter:
             for (name, _), final, item in zip(described, finals, items, strict=True)
         )
         plan = QueryPlan(
-            statement=question.statement,
-            table=question.table,
-            where=write(question.where) if question.where is not None else None,
+            statement=select.statement,
+            table=select.table,
+            where=write(select.where) if select.where is not None else None,
             keys=keys,
             key_types=key_types,
             selecting=self._judge.names(self._judge.selecting),
@@ -131,11 +131,11 @@ class Cutter:
             finals=finals,
             having=write(having) if having is not None else None,
             order_by=tuple(order_by),
-            limit=question.limit,
-            offset=question.offset,
-            sets=question.sets,
+            limit=select.limit,
+            offset=select.offset,
+            sets=select.sets,
             groupings=tuple(self._groupings),
-            conditions=tuple(conditions_of(question.where)) if question.where is not None else (),
+            conditions=tuple(conditions_of(select.where)) if select.where is not None else (),
             local=local,
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
@@ -166,11 +166,11 @@ class Cutter:
     # what is refused before anything else
 
     def _refuse_rows(self) -> None:
-        question = self._question
-        nodes = [item.expression for item in question.items] + [each.expression for each in question.orderings]
-        if question.having is not None:
-            nodes.append(question.having)
-        if question.is_grouped or any(has_aggregate(node) for node in nodes):
+        select = self._select
+        nodes = [item.expression for item in select.items] + [each.expression for each in select.orderings]
+        if select.having is not None:
+            nodes.append(select.having)
+        if select.is_grouped or any(has_aggregate(node) for node in nodes):
             return
         for node in nodes:
             if name := self._judge.encrypted_in(node):
@@ -196,7 +196,7 @@ class Cutter:
             raise reason
         sql = here or write(node)
         self._here.setdefault(sql, (node, reason))
-        return Place((f"l{list(self._here).index(sql)}",))
+        return GroupColumn((f"l{list(self._here).index(sql)}",))
 
     def _aggregates(self, node: Node) -> Iterator[Call]:
         """Aggregates of `node` outside of keys. Raises QueryRefused for a column that is in neither."""
@@ -222,7 +222,7 @@ class Cutter:
             place = self._service_column(node)
         if place is None and is_grouping(node):
             place = self._grouping(node)
-        return Place((place,)) if place is not None else None
+        return GroupColumn((place,)) if place is not None else None
 
     def _service_column(self, call: Call) -> str:
         """Return the column of an aggregate that a service computes."""
@@ -249,13 +249,13 @@ class Cutter:
     def _grouping(self, node: Node) -> str:
         """GROUPING(a, b): which of these keys a row's set leaves out, the last as the lowest bit; none named: all."""
         named = tuple(self._place_of_key(argument) for argument in node.operands)
-        named = named or tuple(range(len(self._question.grouped)))
+        named = named or tuple(range(len(self._select.grouped)))
         if named not in self._groupings:
             self._groupings.append(named)
         return f"g{self._groupings.index(named)}"
 
     def _place_of_key(self, node: Node) -> int:
-        for place, key in enumerate(self._question.grouped):
+        for place, key in enumerate(self._select.grouped):
             if write(key) == write(node):
                 return place
         raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")

@@ -13,7 +13,7 @@ from cleave.sql.bounds import bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.nodes import NULL, Call, Case, Node, integer, shown, write
-from cleave.sql.parse import Question
+from cleave.sql.parse import Select
 from cleave.sql.plain import Decomposition, decompose
 from cleave.sql.plan import Argument, Source
 from cleave.sql.ranges import Range
@@ -62,7 +62,7 @@ class Judge:
 
     def __init__(
         self,
-        question: Question,
+        select: Select,
         schema: Schema,
         catalog: Catalog,
         sums: HasSums | None = None,
@@ -73,8 +73,8 @@ class Judge:
         self._catalog = catalog
         self._sums = sums
         self._divided = divided
-        self._sets = question.sets
-        self.selecting = [*question.grouped, *([question.where] if question.where is not None else [])]
+        self._sets = select.sets
+        self.selecting = [*select.grouped, *([select.where] if select.where is not None else [])]
         # the column that tells which rows are meant and is not plain, if there is one: the plain service must not know
         read = (column for node in self.selecting for column in columns_of(node, schema))
         self.hidden = next((column for column in read if column.kind != Kind.PLAIN), None)

@@ -27,8 +27,8 @@ class Node:
     def operands(self) -> tuple[Node, ...]:
         return ()
 
-    def of(self, operands: Sequence[Node]) -> Node:
-        """Return the same node with other operands, as many."""
+    def with_operands(self, operands: Sequence[Node]) -> Node:
+        """Return the same node with as many other operands."""
         assert not operands  # noqa: S101 - a leaf
         return self
 
@@ -54,7 +54,7 @@ class Node:
         others = [each.replaced(replacement) for each in operands]
         if all(one is other for one, other in zip(operands, others, strict=True)):
             return self
-        return self.of(others)
+        return self.with_operands(others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Column(Node):
         return self.path[-1]
 
 
-class Place(Column):
+class GroupColumn(Column):
     """A column of the table of groups: k0, e0, n, ..."""
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class Call(Node):
         filter_ = () if self.filter is None else (self.filter,)
         return (*self.arguments, *(each.expression for each in self.order), *filter_)
 
-    def of(self, operands: Sequence[Node]) -> Call:
+    def with_operands(self, operands: Sequence[Node]) -> Call:
         given, ordered = len(self.arguments), len(self.arguments) + len(self.order)
         order = [replace(one, expression=two) for one, two in zip(self.order, operands[given:ordered], strict=True)]
         filter_ = operands[ordered] if self.filter is not None else None
@@ -148,7 +148,7 @@ class Operation(Node):
     def operands(self) -> tuple[Node, ...]:
         return self.terms
 
-    def of(self, operands: Sequence[Node]) -> Operation:
+    def with_operands(self, operands: Sequence[Node]) -> Operation:
         return Operation(self.name, tuple(operands))
 
 
@@ -163,7 +163,7 @@ class Case(Node):
     def operands(self) -> tuple[Node, ...]:
         return (*chain.from_iterable(self.branches), self.default)
 
-    def of(self, operands: Sequence[Node]) -> Case:
+    def with_operands(self, operands: Sequence[Node]) -> Case:
         return Case(tuple(zip(operands[:-1:2], operands[1:-1:2], strict=True)), operands[-1])
 
 
@@ -177,7 +177,7 @@ class Cast(Node):
     def operands(self) -> tuple[Node, ...]:
         return (self.operand,)
 
-    def of(self, operands: Sequence[Node]) -> Cast:
+    def with_operands(self, operands: Sequence[Node]) -> Cast:
         (operand,) = operands
         return replace(self, operand=operand)
 
@@ -193,7 +193,7 @@ class Other(Node):
     def operands(self) -> tuple[Node, ...]:
         return self.terms
 
-    def of(self, operands: Sequence[Node]) -> Other:
+    def with_operands(self, operands: Sequence[Node]) -> Other:
         return Other(self.pieces, tuple(operands))
 
 
@@ -205,7 +205,7 @@ def write(node: Node) -> str:
     """One line of SQL; operands in brackets."""
     match node:
         case Column():
-            return node.name if isinstance(node, Place) else ".".join(map(identifier, node.path))
+            return node.name if isinstance(node, GroupColumn) else ".".join(map(identifier, node.path))
         case Constant():
             return _constant(node)
         case Call():
@@ -226,7 +226,7 @@ def write(node: Node) -> str:
 
 def shown(node: Node) -> str:
     """Return `node` as a message may show it: without constants, which may be values of parameters."""
-    return write(node.replaced(lambda each: Place(("...",)) if isinstance(each, Constant) else None))
+    return write(node.replaced(lambda each: GroupColumn(("...",)) if isinstance(each, Constant) else None))
 
 
 def write_ordered(term: Ordered) -> str:

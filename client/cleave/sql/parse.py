@@ -32,7 +32,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Select:
     """The clauses of one SELECT. `keys` None: GROUP BY ALL. `orders_all`: how ORDER BY ALL orders every item.
 
     `sets`: by place in `keys`, those of each set of GROUPING SETS, ROLLUP and CUBE; None where there is none of them.
@@ -65,7 +65,7 @@ class Question:
         return [*self.grouped, *single, *terms]
 
 
-def parse(statement: Statement, table: str) -> Question:
+def parse(statement: Statement, table: str) -> Select:
     """Read one SELECT over `table`.
 
     Raises QueryRefused, with the position of a syntax error, and the reason and the alternative for anything else.
@@ -78,7 +78,7 @@ def parse(statement: Statement, table: str) -> Question:
         _refuse_function(name)
         for each in by_text:
             require_by_text(each)
-    return _Clauses(statement, table, alias, select).question()
+    return _Clauses(statement, table, alias, select).read()
 
 
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
@@ -136,7 +136,7 @@ class _Clauses:
         self._nodes.append(node)
         return node
 
-    def question(self) -> Question:
+    def read(self) -> Select:
         select = self._select
         by_all = select["aggregate_handling"] == "FORCE_AGGREGATES"
         trees = select["group_expressions"]
@@ -145,7 +145,7 @@ class _Clauses:
         orders = modifiers.get("ORDER_MODIFIER", {"orders": []})["orders"]
         all_ = next((each for each in orders if each["expression"]["class"] == "STAR"), None)
         limit = modifiers.get("LIMIT_MODIFIER", {"limit": None, "offset": None, "limit_type": "ROW_COUNT"})
-        question = Question(
+        parsed = Select(
             statement=self._statement,
             table=self._table,
             alias=self._alias,
@@ -161,7 +161,7 @@ class _Clauses:
             offset=_number(self._read.node(limit["offset"]), "OFFSET") if limit["offset"] else 0,
         )
         require_faithful(self._trees, self._nodes)
-        return question
+        return parsed
 
     def _condition(self, clause: str) -> Node | None:
         return self._node(self._select[clause]) if self._select[clause] else None

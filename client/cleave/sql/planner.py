@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from cleave.sql.allowed import Named, named, names_of
+from cleave.sql.allowed import Mentioned, mentioned_in, names_of
 from cleave.sql.catalog import Catalog, Described, selects_of
 from cleave.sql.cut import Cutter
 from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
-from cleave.sql.parse import Question, conditions_of_select, parse
+from cleave.sql.parse import Select, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import Uncut, stays_here, too_deep
@@ -85,10 +85,10 @@ class Planner:
         """`plan` where services answer a part at least. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read
-        question = self._read
-        cutter = partial(Cutter, question, self._schema, self._catalog)
+        select = self._read
+        cutter = partial(Cutter, select, self._schema, self._catalog)
         if cloud_only and sums is None:
-            self._require_sent(question)
+            self._require_sent(select)
         plan = cutter(cloud_only=cloud_only, sums=sums).plan()
         if cloud_only or sums is not None or all(each.decomposable for each in plan.plain):
             return plan
@@ -97,16 +97,16 @@ class Planner:
         return plan
 
     @cached_property
-    def _read(self) -> Question | QueryRefused:
+    def _read(self) -> Select | QueryRefused:
         """Return the clauses of the query with names resolved, or why it has none."""
         try:
             return resolve(parse(self._statement, self._table), self._schema, self._catalog.settle)
         except QueryRefused as error:
             return error
 
-    def _require_sent(self, question: Question) -> None:
+    def _require_sent(self, select: Select) -> None:
         """Raise OnlyHere for the first column read that is never sent."""
-        for node in question.nodes:
+        for node in select.nodes:
             for column in columns_of(node, self._schema):
                 if column.kind in (Kind.SEALED, Kind.LOCAL):
                     raise stays_here(column)
@@ -140,7 +140,7 @@ class Planner:
             outputs = zip(each.outputs, each.finals, strict=True)
             self._catalog.create(name, [(output.name, final.type) for output, final in outputs])
         tables = {name: each.names for name, each in self._tables.items()}
-        mentioned = named(over_inner.tree, tables | dict.fromkeys(inner, ()))
+        mentioned = mentioned_in(over_inner.tree, tables | dict.fromkeys(inner, ()))
         try:
             types = tuple(type_ for _, type_ in self._catalog.describe(over_inner.sql))
         except QueryRefused:
@@ -153,20 +153,20 @@ class Planner:
     def _tables(self) -> dict[str, Schema]:
         return {self._table: self._schema, **self._others}
 
-    def _reads(self, mentioned: Named) -> dict[str, tuple[str, ...]]:
+    def _reads(self, mentioned: Mentioned) -> dict[str, tuple[str, ...]]:
         """Return by name the columns of each table that a statement may read."""
         named = {name: each for name, each in self._tables.items() if name.lower() in mentioned.tables}
         read = {name: _read_of(name, each, mentioned) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
-    def _named(self) -> tuple[Named, Described, tuple[Node, ...]] | QueryRefused:
+    def _named(self) -> tuple[Mentioned, Described, tuple[Node, ...]] | QueryRefused:
         """Return the names in the query, its outputs and conditions; or why DuckDB does not answer it here."""
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
             tree = selects_of(self._statement)
-            mentioned = named(tree, {name: each.names for name, each in self._tables.items()})
+            mentioned = mentioned_in(tree, {name: each.names for name, each in self._tables.items()})
             described = self._catalog.describe(self._statement.sql)
             return mentioned, described, conditions_of_select(self._statement, self._table)
         except QueryRefused as error:
@@ -180,7 +180,7 @@ def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
     return names_of(selects_of(statement))
 
 
-def _read_of(name: str, schema: Schema, mentioned: Named) -> tuple[str, ...]:
+def _read_of(name: str, schema: Schema, mentioned: Mentioned) -> tuple[str, ...]:
     """Return the columns of a table that a query may read."""
     behind = (each.columns for each in schema.derived if each.name.lower() in mentioned.columns)
     read = mentioned.columns | {name.lower() for names in behind for name in names}
@@ -206,7 +206,7 @@ def taken_out(
         for select, each in tables:
             if same(select, node):
                 return each
-        answer, name = answered(source["table_name"], statement.of(node)), f"totals {len(answers)}"
+        answer, name = answered(source["table_name"], statement.with_select(node)), f"totals {len(answers)}"
         if answer is None or name in statement.text.lower():
             return None
         outputs = tuple(replace(each, name=f"{name}.{place}") for place, each in enumerate(answer.outputs))
@@ -219,7 +219,7 @@ def taken_out(
 
     (whole,) = tree["statements"]
     node = {key: _replaced(value, table_of) for key, value in whole["node"].items()}
-    return statement.of(node), answers
+    return statement.with_select(node), answers
 
 
 def _replaced(tree: Any, table_of: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:

@@ -79,8 +79,8 @@ class Statement:
             raise QueryRefused(_UNSUPPORTED, hint="write it in a simpler form")
         return text
 
-    def of(self, node: Tree) -> Statement:
-        """The statement of one SELECT inside this one."""
+    def with_select(self, node: Tree) -> Statement:
+        """Return the statement of one SELECT inside this one."""
         return Statement(self.text, {**self.tree, "statements": [{**self.tree["statements"][0], "node": node}]})
 
 
@@ -288,7 +288,7 @@ def _canonical(node: Node) -> Node:
     operands = [_canonical(each) for each in node.operands]
     if isinstance(node, Call | Operation) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
         operands.sort(key=write)
-    return node.of(operands) if operands else node
+    return node.with_operands(operands) if operands else node
 
 
 def split_statements(text: str) -> tuple[list[str], str]:

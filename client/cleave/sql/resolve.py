@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
 from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer, write
-from cleave.sql.parse import MAIN, Item, Question, parse, unsteady
+from cleave.sql.parse import MAIN, Item, Select, parse, unsteady
 from cleave.sql.read import read_statement
 from cleave.sql.refusals import no_service
 from cleave.table import schema as of_schema
@@ -22,14 +22,14 @@ from cleave_shared.errors import QueryRefused
 _NAMED = 20  # columns a hint names at most
 
 
-def resolve(question: Question, schema: Schema, settle: Callable[[str], Node]) -> Question:
+def resolve(select: Select, schema: Schema, settle: Callable[[str], Node]) -> Select:
     """Return the query with every name a column of the schema, quoted and spelled as there, and with all keys and
     ORDER BY terms written out.
 
     `settle` gives the literal for a name such as current_date. A derived column is replaced by its expression.
     Raises QueryRefused for unknown names.
     """
-    return _Resolver(question, schema, settle).resolve()
+    return _Resolver(select, schema, settle).resolve()
 
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
@@ -50,38 +50,38 @@ def is_grouping(node: Node) -> bool:
 
 
 class _Resolver:
-    def __init__(self, question: Question, schema: Schema, settle: Callable[[str], Node]) -> None:
+    def __init__(self, select: Select, schema: Schema, settle: Callable[[str], Node]) -> None:
         self._schema = schema
         self._names = schema.names
-        self._question = question
+        self._select = select
         self._settle = settle
         self._columns = {each.name.lower(): each for each in schema.columns}
-        table = (question.alias or question.table).lower()
-        self._qualifiers = ([], [table]) if question.alias else ([], [table], [MAIN, table])  # before a column's name
+        table = (select.alias or select.table).lower()
+        self._qualifiers = ([], [table]) if select.alias else ([], [table], [MAIN, table])  # before a column's name
         self._items: list[Item] = []
         self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
 
-    def resolve(self) -> Question:
-        question = self._question
-        for item in question.items:
+    def resolve(self) -> Select:
+        select = self._select
+        for item in select.items:
             expression = self._expand(item.expression, self._column_first)
             self._items.append(Item(expression, item.name))
             if item.name is not None:
                 self._aliases.setdefault(item.name.lower(), expression)
-        where = self._expand(question.where, self._column_first) if question.where else None
+        where = self._expand(select.where, self._column_first) if select.where else None
         keys, sets = self._group_keys()
         self._keys = frozenset(write(key) for key in keys)
-        having = self._expand(question.having, self._key_first) if question.having else None
-        if question.orders_all is not None:
-            orderings = tuple(replace(question.orders_all, expression=item.expression) for item in self._items)
+        having = self._expand(select.having, self._key_first) if select.having else None
+        if select.orders_all is not None:
+            orderings = tuple(replace(select.orders_all, expression=item.expression) for item in self._items)
         else:
-            orderings = tuple(self._ordering(term) for term in question.orderings)
-        resolved = replace(question, items=tuple(self._items), where=where, keys=keys, sets=sets, having=having)
+            orderings = tuple(self._ordering(term) for term in select.orderings)
+        resolved = replace(select, items=tuple(self._items), where=where, keys=keys, sets=sets, having=having)
         return replace(resolved, orderings=orderings, orders_all=None)
 
     def _group_keys(self) -> tuple[tuple[Node, ...], tuple[tuple[int, ...], ...] | None]:
-        written = self._question.keys
+        written = self._select.keys
         if written is None:
             keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
             if len(keys) < len(self._items) and not any(key.has(Column) for key in keys):
@@ -89,12 +89,12 @@ class _Resolver:
         else:
             keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
         different = {write(key): key for key in keys}
-        if self._question.sets is None:
+        if self._select.sets is None:
             return tuple(different.values()), None
         if len(different) < len(keys):  # `a` and `1`, which is `a`: in each set DuckDB shows only one of the two
             raise no_service("sets of keys in which one key is written in two ways", "write it the same way throughout")
         places = {name: place for place, name in enumerate(different)}
-        sets = tuple(tuple(sorted({places[write(keys[i])] for i in each})) for each in self._question.sets)
+        sets = tuple(tuple(sorted({places[write(keys[i])] for i in each})) for each in self._select.sets)
         return tuple(different.values()), None if sets == (tuple(range(len(different))),) else sets
 
     def _ordering(self, term: Ordered) -> Ordered:
@@ -157,10 +157,10 @@ class _Resolver:
         if derived is None:
             return None
         try:
-            question = parse(read_statement(f"SELECT {derived.sql} FROM t"), "t")
+            select = parse(read_statement(f"SELECT {derived.sql} FROM t"), "t")
         except QueryRefused as error:
             raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
-        return question.items[0].expression.replaced(
+        return select.items[0].expression.replaced(
             lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
         )
 

@@ -14,7 +14,7 @@ import duckdb
 from cleave.store.manifest import ROW, Segment
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
-from cleave.store.slices import digest_of, show
+from cleave.store.slices import digest_of, expose
 from cleave.store.tables import Tables
 from cleave.table.batches import RowBatch, joined
 from cleave.table.duck import identifier
@@ -70,7 +70,7 @@ class Keys:
             for segment in segments:
                 with stored.table(columns, segments=[segment]) as table:
                     new = table.join("keys", schema)
-                    show(new, rows)
+                    expose(new, rows)
                     pairs = f"{table.relation} AS old JOIN {new.relation} AS new USING ({self._names})"
                     (differing,) = table.connection.execute(f"SELECT {differ} FROM {pairs}").fetchall()
                 moved |= {name: None for name, differs in zip(others, differing, strict=True) if differs}
@@ -93,7 +93,7 @@ class Keys:
     def _beside(self, table: Table) -> str:
         """The relation of these keys in the database of `table`."""
         keys = table.join("keys", self.schema)
-        show(keys, self.rows)
+        expose(keys, self.rows)
         return keys.relation
 
 
@@ -111,7 +111,7 @@ def keys_of(
     names, rows = ", ".join(map(identifier, columns)), joined(parts)
     problem = ""
     with no_table("keys", schema) as table:
-        show(table, rows)
+        expose(table, rows)
         numbered = f"(SELECT *, row_number() OVER () - 1 AS {_NUMBER} FROM {table.relation})"
         nulls = " OR ".join(f"{identifier(each)} IS NULL" for each in columns)
         twice = f"(SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY {_NUMBER}) AS nth FROM {numbered})"

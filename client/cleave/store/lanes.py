@@ -43,7 +43,7 @@ class Lanes:
     def count(self) -> int:
         return self.layout.lanes
 
-    def of(self, column: int) -> tuple[int, ...]:
+    def holding(self, column: int) -> tuple[int, ...]:
         """The lanes that hold a part of `column`."""
         return tuple(sorted({field.lane for field in self._place(column).fields}))
 
@@ -71,7 +71,7 @@ class Lanes:
         Raises CheckFailed where one is no integer or beyond its bounds.
         """
         fields = {
-            number: values for lane in self.of(column) for number, values in self.fields(lane, lanes[lane], terms)
+            number: values for lane in self.holding(column) for number, values in self.fields(lane, lanes[lane], terms)
         }
         return self.combine(column, fields, terms)
 

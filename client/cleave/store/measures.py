@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.base import Facts, Moment, Reading
+from cleave.aggregates.base import Decoding, Facts, Moment
 from cleave.aggregates.columns import Domain, Exact, Values, Words
 from cleave.aggregates.moments import Power, Sum
 from cleave.aggregates.operand import operand
@@ -240,19 +240,19 @@ def combined(terms: Sequence[tuple[Words, int]], constant: int, counts: NDArray[
     return np.stack([sums[place] | (sums[place + 1] << np.uint64(32)) for place in range(0, places, 2)])
 
 
-def reading(measure: Measure, part: str) -> Reading:
+def decoding(measure: Measure, part: str) -> Decoding:
     """Return how a total of `part` becomes the moment of the same name."""
     domain = domain_of(measure)
     if domain.is_exact:
         if part == "sum":
-            return Reading(Fraction(1, domain.unit), Fraction(domain.lower, domain.unit))
-        return Reading(Fraction(1, domain.unit**2))
+            return Decoding(Fraction(1, domain.unit), Fraction(domain.lower, domain.unit))
+        return Decoding(Fraction(1, domain.unit**2))
     if part == "sum":
         unit = Fraction(2) ** -measure.exponent
         # the difference x - centre is a double, at most 2^52 units: rounded by half a unit, and then to a unit
-        return Reading(unit, Fraction(measure.centre) - unit * (1 << BITS), each=unit)
+        return Decoding(unit, Fraction(measure.centre) - unit * (1 << BITS), each=unit)
     unit = Fraction(4) ** -measure.exponent * (1 << BITS)
-    return Reading(unit, each=unit / 2, share=4 * _ULP)
+    return Decoding(unit, each=unit / 2, share=4 * _ULP)
 
 
 def facts(measure: Measure) -> Facts:

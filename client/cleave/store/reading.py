@@ -130,7 +130,7 @@ class Reading:
     def rows(self) -> int:
         return sum(each.rows for each in self._runs)
 
-    def show(self, table: Table, *, now: bool = False) -> None:
+    def expose(self, table: Table, *, now: bool = False) -> None:
         """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered, or to
         be read `now`.
         """
@@ -148,7 +148,7 @@ class Reading:
             order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
             table.fill(stream, opened, f"{selected} FROM {stream}{order}")
         else:
-            table.show(stream, opened, f"{selected} FROM temp.main.{stream}")
+            table.expose(stream, opened, f"{selected} FROM temp.main.{stream}")
 
     def skip(self) -> None:
         """Make no request: its rows are there."""

@@ -204,7 +204,7 @@ class Rows:
         table = self.new_table(reading.schema, home) if beside is None else beside.join(name, reading.schema)
         try:
             if resident is None:
-                reading.show(table)
+                reading.expose(table)
             else:
                 reading.skip()
                 table.rows = resident.rows
@@ -245,7 +245,7 @@ class Rows:
         table = engine.table(self._manifest.table, self.schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
-            whole.show(table, now=True)
+            whole.expose(table, now=True)
         except BaseException:
             self._may_stay = False  # streaming takes less time and memory
             table.__exit__(None, None, None)

@@ -45,7 +45,7 @@ class Slices:
 
     def table(self, rows: RowBatch) -> Table:
         """Return a table that reads the arrays of `rows` where they are; valid until the next call."""
-        show(self._table, rows)
+        expose(self._table, rows)
         return self._table
 
     def __enter__(self) -> Slices:
@@ -55,12 +55,12 @@ class Slices:
         self._table.__exit__()
 
 
-def show(table: Table, rows: RowBatch) -> None:
+def expose(table: Table, rows: RowBatch) -> None:
     """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
     columns = [
         f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns
     ]
-    table.show(_SLICE, rows, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
+    table.expose(_SLICE, rows, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
     table.rows = rows.rows
 
 
@@ -70,7 +70,7 @@ def sort(table: Table, by: Sequence[Column]) -> None:
     order = ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), number])
     rows = f"(SELECT *, row_number() OVER () - 1 AS {number} FROM {table.relation})"
     selected = ", ".join([*map(portable, table.schema.columns), number])
-    show(table, joined(list(batches(table.connection, f"SELECT {selected} FROM {rows} ORDER BY {order}"))))
+    expose(table, joined(list(batches(table.connection, f"SELECT {selected} FROM {rows} ORDER BY {order}"))))
 
 
 def digest_of(table: Table) -> str:

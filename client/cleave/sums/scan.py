@@ -254,7 +254,7 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
 
 def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
     """The lanes of rows that hold what `plan` adds up."""
-    return {lane for part in plan.parts for lane in stored.row_lanes.of(stored.row_columns[part])}
+    return {lane for part in plan.parts for lane in stored.row_lanes.holding(stored.row_columns[part])}
 
 
 def parts_by_filter(plan: StoredPlan) -> dict[str | None, list[Part]]:
@@ -291,7 +291,7 @@ class Scan:
         for number, segment in enumerate(self._stored.manifest.segments):
             order = None  # megabytes, for which nothing is read where no row is selected
             for place, (filter_, parts) in enumerate(self._wanted.items()):
-                needed = sorted({lane for part in parts for lane in lanes.of(columns[part])})
+                needed = sorted({lane for part in parts for lane in lanes.holding(columns[part])})
                 numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue

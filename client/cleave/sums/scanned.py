@@ -123,7 +123,7 @@ class Scanned:
         """Return the total of `column` of the lanes over all `rows` rows of a group. Raises CheckFailed for what is no
         sum of these.
         """
-        parts = self._lanes.of(column)
+        parts = self._lanes.holding(column)
         if not parts:
             return 0
         total = left = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.aggregates.base import Estimate, Facts, Moment, Reading
+from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
 from cleave.sql.judge import Types
 from cleave.sql.nodes import NULL, Call, Case, Constant, Node, write
@@ -67,7 +67,7 @@ class Source:
             terms = tuple(
                 (
                     (number, part),
-                    of_measures.reading(measures[number], part),
+                    of_measures.decoding(measures[number], part),
                     factor if part == "sum" else factor**2,
                 )
                 for number, factor in self.terms
@@ -81,14 +81,14 @@ class Source:
 class _Reading:
     """Reading of one moment: totals, how each is read and what it is multiplied with; `constant` of each value."""
 
-    terms: tuple[tuple[Part, Reading, Fraction], ...]
+    terms: tuple[tuple[Part, Decoding, Fraction], ...]
     constant: Fraction
 
     def estimate(self, total: Mapping[Part, int], count: int) -> Estimate:
         """Fractions are slow, and most of these are 1 or 0."""
         value = bound = Fraction(0)
-        for place, (part, reading, scale) in enumerate(self.terms):
-            taken = reading.estimate(Estimate(Fraction(total[part])), count)
+        for place, (part, decoding, scale) in enumerate(self.terms):
+            taken = decoding.estimate(Estimate(Fraction(total[part])), count)
             if scale != 1:
                 taken = Estimate(scale * taken.value, abs(scale) * taken.bound)
             value, bound = (value + taken.value, bound + taken.bound) if place else (taken.value, taken.bound)

@@ -84,7 +84,7 @@ class TotalsReader:
             planes = self._opened(run, waiting) if len(run.segments) > 1 else self._read(run)
             for at, column in enumerate(run.columns):
                 if (column.measure, column.part) in parts:
-                    of = {lane: planes[lane] for lane in run.lanes.of(at)}
+                    of = {lane: planes[lane] for lane in run.lanes.holding(at)}
                     if of:  # else its limit is 0, and so is it
                         result[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.segments))
         return result
@@ -115,7 +115,7 @@ class TotalsReader:
             if any(len(totals.lanes) != lanes.count for _, totals in segments):
                 raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
             wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
-            needed = sorted({lane for at in wanted for lane in lanes.of(at)})
+            needed = sorted({lane for at in wanted for lane in lanes.holding(at)})
             if not needed:
                 continue
             largest = [

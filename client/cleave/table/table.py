@@ -198,7 +198,7 @@ class Table:
         os.pwrite(self.engine.taken, content, 0)
         return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def show(self, name: str, stream: ArrowRows, view: str) -> None:
+    def expose(self, name: str, stream: ArrowRows, view: str) -> None:
         """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
         self._streams[name] = stream
         self._views[self.relation] = name, view
