@@ -1,3 +1,3 @@
 """The release that the wheel, `cleave --version` and reports name; stated nowhere else."""
 
-VERSION = "1.0.0"
+VERSION = "1.1.0.dev0"

@@ -137,7 +137,7 @@ class Envelope(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     version: Literal[3] = 3
-    release: Release = RELEASE
+    release: Release = Field(default_factory=lambda: RELEASE)  # so that no document names it
 
 
 class Problem(BaseModel):

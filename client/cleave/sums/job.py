@@ -63,10 +63,12 @@ class _Batch(StoredModel):
 
 
 class _State(StoredModel):
-    """`execution`: its name. `content`: what it is started with. `counts`: rows of each group. `shape`: of the answer
-    of all. `results`: where it may be; none where batches are not added up further. `objects`: all there is of the job.
+    """`wire`: version of the questions and answers. `execution`: its name. `content`: what it is started with.
+    `counts`: rows of each group. `shape`: of the answer of all. `results`: where it may be; none where batches are not
+    added up further. `objects`: all there is of the job.
     """
 
+    wire: int = wire.PREVIOUS  # release 1.0.0 did not write it
     execution: str
     content: dict[str, Any]
     counts: tuple[int, ...]
@@ -133,6 +135,8 @@ class Job:
         where the groups differ from those of the stored job, CheckFailed for answers that are not the job's.
         """
         state = self._load() or self._begin(calls(), counts, window, key)
+        if state.wire != wire.VERSION:
+            raise _of_another_release()
         if list(state.counts) != list(counts):
             raise InputError(
                 "the job was started for other groups", hint="end it with --stop-job and run the query again"
@@ -166,7 +170,7 @@ class Job:
         try:
             return _State.model_validate_json(self._vault.open("job", self._state_name, sealed))
         except ValidationError:
-            raise InputError("the job was started by another release", hint="end it with --stop-job") from None
+            raise _of_another_release() from None
 
     def _begin(self, calls: Iterable[ScanCall], counts: Sequence[int], window: int, key: tuple[str, str]) -> _State:
         self._warn_of_early_end()
@@ -222,6 +226,7 @@ class Job:
             final = self._reduce(0, [each.results for each in batches], "reduced", terms, key, written)
         batches_name = self._write(json.dumps(listed).encode(), written)
         return _State(
+            wire=wire.VERSION,
             execution=f"{self._name}-{new_id()[:8]}",
             content={"batches": self._bucket.key(batches_name), "reduce": final[0]},
             counts=tuple(counts),
@@ -322,6 +327,10 @@ class Job:
         """Delete the state last: after a crash in between, the next call finds what is left and deletes it."""
         self._storage.delete(state.objects)
         self._storage.delete([self._state_name])
+
+
+def _of_another_release() -> InputError:
+    return InputError("the job was started by another release", hint="end it with --stop-job, or use that release")
 
 
 @dataclass(frozen=True, slots=True)
