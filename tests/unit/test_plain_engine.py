@@ -25,7 +25,7 @@ from cleave_shared.errors import WireError
 from cleave_shared.fork_server import ForkServer
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
-from tests.unit import forked
+from tests.unit import forked_duckdb
 
 CANARY = "canary-4711-secret"
 
@@ -400,7 +400,7 @@ def test_what_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_process_of_a_question_may_start_nothing_and_write_little() -> None:
-    found = contained.run(forked.answer_with_what_it_may, (None,), forked.WhatItMay, lambda **_: None)
+    found = contained.run(forked_duckdb.answer_with_what_it_may, (None,), forked_duckdb.WhatItMay, lambda **_: None)
     most = contained._bounds(1.0).memory
     assert found.limits == {"RLIMIT_NPROC": (0, 0), "RLIMIT_FSIZE": (most, most), "RLIMIT_CORE": (0, 0)}
     assert contained._bounds(1.0).confined
@@ -505,7 +505,7 @@ def server() -> Iterator[ForkServer]:
 def test_it_is_opened_before_the_fork_by_a_process_that_keeps_one_thread(server: ForkServer) -> None:
     for _ in range(2):
         with server.fork() as child:
-            child.call(forked.tell_of_duckdb)
+            child.call(forked_duckdb.tell_of_duckdb)
             assert child.receive(120) == [b"1", b"1"]
 
 
@@ -518,7 +518,7 @@ def test_none_is_kept_where_it_starts_threads(monkeypatch: pytest.MonkeyPatch) -
 def test_no_request_sees_what_another_left(server: ForkServer) -> None:
     for _ in range(2):
         with server.fork() as child:
-            child.call(forked.leave_a_table)
+            child.call(forked_duckdb.leave_a_table)
             assert child.receive(120) == [b"[]", b"3", b"[('kept',), ('rows',)]"]
 
 
@@ -531,5 +531,5 @@ def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch)
             contained.run(engine.aggregate, (request, [], limits.MAX_JSON_BYTES), PlainResponse, lambda **_: None)
     crew.end()
     with server.fork() as child:
-        child.call(forked.reach_out, ("/etc/passwd",))
+        child.call(forked_duckdb.reach_out, ("/etc/passwd",))
         assert child.receive(120) == [b"refused"] * 4
