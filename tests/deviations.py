@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import flint
-from flint import arb, fmpq
+from flint import arb
 
 from cleave.aggregates.base import Figure
+from tests.oracle import over_one, rational
 
 REGRESSION = ("AVGX", "AVGY", "COUNT", "INTERCEPT", "R2", "SLOPE", "SXX", "SXY", "SYY")
 PAIRS = ("COVAR_SAMP", "COVAR_POP", "CORR", *(f"REGR_{each}" for each in REGRESSION))
@@ -20,10 +21,6 @@ SINGLES = ("SKEWNESS", "KURTOSIS", "KURTOSIS_POP", "SEM", "GEOMEAN", "FSUM", "FA
 Column = Sequence[Fraction | None]
 NAN = "NaN"  # of the oracle; None is NULL
 DIGITS = 500
-
-
-def rational(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
 
 
 def truth(name: str, ys: Column, xs: Column) -> arb | str | None:
@@ -35,9 +32,16 @@ def truth(name: str, ys: Column, xs: Column) -> arb | str | None:
         return _of_one(name, [y for y in ys if y is not None])
 
 
-def _about(values: Sequence[Fraction]) -> list[Fraction]:
-    mean = sum(values, Fraction(0)) / len(values)
-    return [value - mean for value in values]
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    whole, common = over_one(values)
+    return Fraction(sum(whole), common * len(values))
+
+
+def _about(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Deviations from the mean, over one denominator."""
+    whole, common = over_one(values)
+    n, total = len(values), sum(whole)
+    return [n * each - total for each in whole], n * common
 
 
 def _of_pairs(name: str, ys: Sequence[Fraction], xs: Sequence[Fraction]) -> arb | str | None:
@@ -46,10 +50,10 @@ def _of_pairs(name: str, ys: Sequence[Fraction], xs: Sequence[Fraction]) -> arb 
         return arb(n)
     if n < 1 + (name == "COVAR_SAMP"):
         return None
-    dy, dx = _about(ys), _about(xs)
-    xx, yy = sum(d * d for d in dx), sum(d * d for d in dy)
-    xy = sum(a * b for a, b in zip(dx, dy, strict=True))
-    mean_y, mean_x = sum(ys, Fraction(0)) / n, sum(xs, Fraction(0)) / n
+    (dy, of_y), (dx, of_x) = _about(ys), _about(xs)
+    xx, yy = Fraction(sum(d * d for d in dx), of_x**2), Fraction(sum(d * d for d in dy), of_y**2)
+    xy = Fraction(sum(a * b for a, b in zip(dx, dy, strict=True)), of_x * of_y)
+    mean_y, mean_x = _mean(ys), _mean(xs)
     simple: dict[str, Callable[[], Fraction]] = {
         "COVAR_SAMP": lambda: xy / (n - 1),
         "COVAR_POP": lambda: xy / n,
@@ -60,13 +64,13 @@ def _of_pairs(name: str, ys: Sequence[Fraction], xs: Sequence[Fraction]) -> arb 
         "REGR_SXY": lambda: xy,
     }
     if name in simple:
-        return rational(Fraction(simple[name]()))
+        return rational(simple[name]())
     if name == "CORR":
-        return rational(Fraction(xy)) / rational(Fraction(xx * yy)).sqrt() if xx and yy else NAN
+        return rational(xy) / rational(xx * yy).sqrt() if xx and yy else NAN
     if not xx:
         return NAN if name == "REGR_SLOPE" else None
     if name == "REGR_R2":
-        return rational(Fraction(xy**2, 1) / (xx * yy)) if yy else arb(1)
+        return rational(xy**2 / (xx * yy)) if yy else arb(1)
     return rational(xy / xx if name == "REGR_SLOPE" else mean_y - xy / xx * mean_x)
 
 
@@ -75,14 +79,14 @@ def _of_one(name: str, values: Sequence[Fraction]) -> arb | str | None:
     if not n:
         return None
     if name in ("FSUM", "KAHAN_SUM", "FAVG"):
-        return rational(sum(values, Fraction(0)) / (n if name == "FAVG" else 1))
+        return rational(_mean(values) * (1 if name == "FAVG" else n))
     if name == "GEOMEAN":
         if min(values) <= 0:
             return NAN if min(values) < 0 else arb(0)
         with flint.ctx.workprec(DIGITS + 64 * n):
             return (sum((rational(value).log() for value in values), arb(0)) / n).exp()
-    apart = _about(values)
-    m2, m3, m4 = (sum(d**power for d in apart) / n for power in (2, 3, 4))
+    apart, of = _about(values)
+    m2, m3, m4 = (Fraction(sum(d**power for d in apart), n * of**power) for power in (2, 3, 4))
     if name == "SEM":
         return rational(m2 / n).sqrt()
     least = {"SKEWNESS": 3, "KURTOSIS": 4, "KURTOSIS_POP": 2}[name]

@@ -30,10 +30,15 @@ def fraction(value: Any) -> Fraction:
     return Fraction(int(value)) if isinstance(value, bool) else Fraction(value)
 
 
-def _sums(values: Values) -> tuple[Fraction, Fraction]:
-    """Sum of x and of x^2, over one denominator: many times faster than adding fractions."""
+def over_one(values: Values) -> tuple[list[int], int]:
+    """Numerators over one denominator, and that: many times faster than adding fractions."""
     common = math.lcm(*{value.denominator for value in values})
-    whole = [value.numerator * (common // value.denominator) for value in values]
+    return [value.numerator * (common // value.denominator) for value in values], common
+
+
+def _sums(values: Values) -> tuple[Fraction, Fraction]:
+    """Sum of x and of x^2."""
+    whole, common = over_one(values)
     return Fraction(sum(whole), common), Fraction(sum(value * value for value in whole), common**2)
 
 

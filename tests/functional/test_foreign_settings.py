@@ -112,9 +112,8 @@ def test_python_raises_an_error_that_names_the_setting(
     assert "canary" not in said
 
 
-@pytest.mark.parametrize(
-    "case", [GATEWAY[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GATEWAY[1:])], ids=named
-)
+@pytest.mark.parametrize("case", GATEWAY, ids=named)
+@pytest.mark.slow  # `test_a_command_names_the_setting`: the same words, before it serves
 def test_the_gateway_does_not_start(
     case: dict[str, Any], setup: Callable[[dict[str, Any]], list[object]], tmp_path: Path
 ) -> None:

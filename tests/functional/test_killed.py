@@ -97,13 +97,18 @@ def session(**asking: object) -> Iterator[tuple[int, Callable[[str], Texts]]]:
 
 
 @pytest.mark.parametrize("rounds", sampled(1, 2, 40))
-def test_services_and_encrypting_workers_of_a_process(folder: Path, rounds: int) -> None:
-    """Of a file's, and of a store's, at whose end nothing is left."""
+def test_services_of_a_process(folder: Path, rounds: int) -> None:
     stored = [truth(folder, sql) for sql in STORED]
     with session(store=folder / "store", key=folder / "key.json") as (pid, ask):
         for seed in range(rounds):
             found = kill_each(pid, lambda: [ask(sql) for sql in STORED], stored, seed, FailedError)
             assert found > 2
+    assert not descendants(pid)
+
+
+@pytest.mark.parametrize("rounds", sampled(1, 2, 40))
+@pytest.mark.slow  # the test above has the same servers of processes
+def test_encrypting_workers_of_a_process(folder: Path, rounds: int) -> None:
     with session(data=folder / "t.csv", key=folder / "key.json") as (pid, ask):
         for seed in range(rounds):
             assert kill_each(pid, lambda: ask(FILE), truth(folder, FILE), seed, FailedError) > 2
@@ -111,6 +116,7 @@ def test_services_and_encrypting_workers_of_a_process(folder: Path, rounds: int)
 
 
 @pytest.mark.parametrize("rounds", sampled(1, 2, 40))
+@pytest.mark.slow  # tests/functional/test_serve.py kills all at once
 def test_serve(folder: Path, rounds: int) -> None:
     with (
         served("--quiet", "--store", str(folder / "store")) as (url, process),
@@ -122,6 +128,7 @@ def test_serve(folder: Path, rounds: int) -> None:
         assert process.poll() is None
 
 
+@pytest.mark.slow  # its services are those of the first test
 def test_the_shell(folder: Path) -> None:
     """Between statements: the first error would end it."""
     given = (*("shell", "--store", folder / "store", "--key", folder / "key.json", "--quiet"),)

@@ -69,7 +69,7 @@ def read(path: Path, schema: Schema) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("start", range(0, 400 * FACTOR, 50))
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_every_record_is_read(tmp_path: Path, start: int) -> None:
     for seed in range(start, start + 50):
         written = Written(seed)
