@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.store import schemas
+from cleave.table import duck
 from cleave_shared.params import DEFAULT_PROFILE
 from tests.budgets import Budgets
 
@@ -178,6 +179,14 @@ def descriptions_of_aws_read_once() -> Iterator[None]:
     """What S3 and its endpoints are takes botocore 40 ms to read, for each of its sessions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "create_loader", cache(loaders.create_loader))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_parsed_once() -> Iterator[None]:
+    """DuckDB's tree of a statement takes 0.7 ms; a test of a store needs ten, most of them those of other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duck, "_parsed", lru_cache(20_000)(duck._parsed))
         yield
 
 

@@ -18,7 +18,6 @@ from cleave.objects import s3
 from cleave.objects.retention import end_of, of_bucket
 from cleave_shared.errors import CleaveWarning, ServiceError, UsageError
 
-PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 VECTOR = Path(__file__).parents[1] / "vectors" / "deletion-1.json"
 ERASURE = Path(__file__).parents[2] / "docs" / "erasure.md"
 
@@ -93,7 +92,11 @@ def test_a_record_states_what_was_read_or_said_and_which(
     bucket: Any, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = {"store": "s3://kept/studies", "key": key_file}
-    wards = iter(["Cardiology", "Geriatrics", "Maternity", "Oncology", "Paediatrics", "Surgery"])
+    (rows := tmp_path / "trial.csv").write_text("ward,age\nA,61\nB,47\nC,33\nD,52\nE,8\nF,19\n")
+    (schema := tmp_path / "schema.toml").write_text(
+        '[columns]\nward = {kind = "plain", type = "VARCHAR"}\nage = {kind = "encrypted", type = "BIGINT"}\n'
+    )
+    wards = iter("ABCDEF")
 
     def delete(**options: Any) -> dict[str, Any]:
         path = tmp_path / "erased.json"
@@ -109,7 +112,7 @@ def test_a_record_states_what_was_read_or_said_and_which(
         later = datetime.fromisoformat(record["restorable_until"]) - datetime.fromisoformat(record["at"])
         return later // timedelta(days=1), record["restorable_source"]
 
-    cleave.put(PATIENTS, "trial", by=["ward"], **place)
+    cleave.put(rows, "trial", schema=schema, by=["ward"], **place)
     assert end() == (0, "store"), "without versions"
     bucket.put_bucket_versioning(Bucket="kept", VersioningConfiguration={"Status": "Enabled"})
     with pytest.warns(CleaveWarning, match="for ever"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ ROWS: list[Row] = [
     ("A", 33, Decimal("7.25"), "Cy"),
 ]
 PREFIX = "wrong"
-SQL = "SELECT ward, age, bill, name FROM trial ORDER BY ALL"
+NAMES = ("ward", "age", "bill", "name")
+SQL = f"SELECT {', '.join(NAMES)} FROM trial ORDER BY ALL"
 SUMS = "SELECT ward, COUNT(*), SUM(bill), AVG(age) FROM trial GROUP BY ward ORDER BY ward"
 EXPECTED: dict[str, list[Row] | None] = {  # None: no table
     "put": ROWS,
@@ -116,7 +118,7 @@ WRONGS: dict[str, tuple[Wrong, dict[str, str]]] = {
     "reads are refused without an end": (Wrong("get", "endless error"), ends(REFUSED, REFUSED, REFUSED)),
 }
 CASES = [
-    pytest.param(name, command, marks=() if place == at % len(told) else pytest.mark.slow)
+    pytest.param(name, command, marks=() if place == at % len(told) and at % 2 == 0 else pytest.mark.slow)
     for at, (name, (_, how)) in enumerate(WRONGS.items())
     for told in ([command for command, end in how.items() if end] or [*how],)
     for place, command in enumerate(told + [each for each in how if each not in told])
@@ -194,8 +196,9 @@ class World:
             opened = None  # a drop that is not finished
         if opened is None:
             return None
-        assert verify(Stored(tables, opened), Silent()) == []
-        return [tuple(row) for row in self.ask(SQL)]  # type: ignore[misc]
+        with closing(Stored(tables, opened)) as stored, stored.rows.table(list(NAMES)) as rows:
+            assert verify(stored, Silent()) == []
+            return rows.connection.execute(f"SELECT {', '.join(NAMES)} FROM {rows.relation} ORDER BY ALL").fetchall()
 
 
 @pytest.fixture(scope="module")
