@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 import cleave
-from tests.campaign import sampled
+from tests.campaign import FULL
 from tests.functional.killing import kill_each
 from tests.functional.processes import HANGS, descendants, have_ended
 from tests.gateway.conftest import PASSWORD, Gateway, started, stop
@@ -58,7 +58,8 @@ def asked(address: str) -> Answers:
     return answers
 
 
-@pytest.mark.parametrize("rounds", sampled(1, 2, 40))
+@pytest.mark.slow  # quick: one of them, below
+@pytest.mark.parametrize("rounds", [40 if FULL else 2])
 @pytest.mark.usefixtures("place")
 def test_each_process_is_killed_once(gateway: Gateway, rounds: int) -> None:
     truth = append(gateway, 100)

@@ -507,10 +507,10 @@ def lives(stage: Stage, seed: int, steps: int) -> None:
 
 
 def test_a_life(stage: Stage) -> None:
-    lives(stage, 1, STEPS)
+    lives(stage, 1, STEPS // 2)
 
 
 @pytest.mark.slow  # the life above is quick
-@pytest.mark.parametrize("seed", range(2, 2 + FACTOR))
+@pytest.mark.parametrize("seed", range(1, 2 + FACTOR))
 def test_any_life(stage: Stage, seed: int) -> None:
     lives(stage, seed, STEPS)

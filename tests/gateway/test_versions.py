@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -123,14 +124,14 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[]
 CHANGES = ("append", "delete", "update", "rename", "put", "compact", "drop")
 
 
-@pytest.mark.parametrize("seeds", sampled(1, 3, 60))
-def test_each_statement_is_over_the_newest_version(life: Life, seeds: int) -> None:
-    """Each change once for each seed, in any order."""
+@pytest.mark.parametrize("changes", sampled(2, 21, 420))
+def test_each_statement_is_over_the_newest_version(life: Life, changes: int) -> None:
+    """Each kind of change once in seven, in any order."""
     life.check("the first put")
-    for seed in range(seeds):
-        for change in random.Random(seed).sample(CHANGES, len(CHANGES)):
-            getattr(life, change)()
-            life.check(f"{change}, seed {seed}")
+    orders = [random.Random(seed).sample(CHANGES, len(CHANGES)) for seed in range(-(-changes // len(CHANGES)))]
+    for number, change in enumerate(list(chain(*orders))[:changes]):
+        getattr(life, change)()
+        life.check(f"{change}, change {number}")
 
 
 def test_an_older_state_is_refused_in_an_open_session(life: Life) -> None:

@@ -52,6 +52,7 @@ def sizes(world: World) -> Counter[int]:
     return Counter(path.stat().st_size for path in objects if str(path.relative_to(world.root / "s")) not in totals)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cells", [1, 2], ids=["600 rows", "1200 rows"])
 def test_no_object_shows_whether_values_are_alike(tmp_path: Path, key_file: Path, cells: int) -> None:
     every = []
