@@ -16,7 +16,7 @@ import pytest
 from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 
 from cleave.cli.answer import Format, answer_bytes
-from cleave.table import inputs
+from cleave.table import converted
 from cleave.table.inputs import open_inputs, table_name
 from cleave_shared.errors import InputError
 from tests.report.answers import CASES, answer, certain, key, table
@@ -76,7 +76,7 @@ def test_json_that_is_no_table(tmp_path: Path, content: bytes, where: str, probl
 
 
 def test_a_long_array_is_refused_and_lines_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "MOST_BYTES", 20)
+    monkeypatch.setattr(converted, "MOST_BYTES", 20)
     with pytest.raises(InputError, match="an array of more than"):
         text_of(tmp_path / "t.json", b'[{"a": 1}, {"a": 2222}]')
     assert text_of(tmp_path / "t.ndjson", b'{"a": 1}\n' * 9) == '"a"\n' + '"1"\n' * 9
@@ -182,7 +182,7 @@ def test_a_workbook_that_unpacks_to_too_much_or_is_damaged(tmp_path: Path, monke
         text_of(tmp_path / "t.xlsx", packed.getvalue())
     with pytest.raises(InputError, match="cannot be read as an Excel file"):
         text_of(tmp_path / "t.xlsx", b"not even packed")
-    monkeypatch.setattr(inputs, "MOST_BYTES", 4999)
+    monkeypatch.setattr(converted, "MOST_BYTES", 4999)
     with pytest.raises(InputError, match="unpacked"):
         text_of(tmp_path / "t.xlsx", packed.getvalue())
 

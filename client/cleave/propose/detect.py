@@ -239,11 +239,12 @@ class Topic:
     words: frozenset[str]
 
 
-def _topic(label: str, listed: str, number: str = "sealed", text: str = "sealed") -> Topic:
-    return Topic(label, Kind(number), Kind(text), words(listed))
-
-
-TOPICS = {name: _topic(**each) for name, each in LISTS["topics"].items()}
+TOPICS = {
+    name: Topic(
+        each["label"], Kind(each.get("number", "sealed")), Kind(each.get("text", "sealed")), words(each["listed"])
+    )
+    for name, each in LISTS["topics"].items()
+}
 FREE_TEXT, IDENTIFIER, PERSON, NAME = (
     words(LISTS["parts"][each]) for each in ("free_text", "identifier", "person", "name")
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,18 @@ from cleave.table.types import is_number
 class Violation:
     """Fault of a column, and SQL of the row (over `field` and `place`) where it is."""
 
+    column: Column
     problem: str
     which: str
     null: bool = False
+
+    def row_in(self, connection: duckdb.DuckDBPyConnection, rows: str) -> int:
+        """The row (from 0) of `rows`, SQL with the column among others, where the fault is."""
+        fields = f"SELECT {identifier(self.column.name)} AS field FROM {rows}"
+        # not rowid: a column of the file may be called that
+        numbered = f"SELECT field, row_number() OVER () - 1 AS place FROM ({fields})"
+        (row,) = connection.execute(f"SELECT {self.which} FROM ({numbered})").fetchall()[0]
+        return int(row)
 
 
 def constrained(schema: Schema) -> list[Column]:
@@ -39,20 +49,19 @@ def figures_of(column: Column) -> str:
 def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Violation | None:
     """Return the fault of the column under the schema, None where there is none."""
     if nulls and not column.nullable:
-        return Violation("is NULL, which the schema rules out", "min(place) FILTER (WHERE field IS NULL)", null=True)
+        first = "min(place) FILTER (WHERE field IS NULL)"
+        return Violation(column, "is NULL, which the schema rules out", first, null=True)
     as_stored = float if isinstance(least, float) else lambda bound: bound
     # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
     if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
-        return Violation(f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
+        return Violation(column, f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
     if column.upper is not None and most is not None and not most <= as_stored(column.upper):
-        return Violation(f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
+        return Violation(column, f"the value is above upper = {column.upper:f}", "arg_max(place, field)")
     return None
 
 
-def row_of(connection: duckdb.DuckDBPyConnection, column: Column, rows: str, broken: Violation) -> int:
-    """The row (from 0) of `rows`, SQL with the column among others, where the fault is."""
-    fields = f"SELECT {identifier(column.name)} AS field FROM {rows}"
-    # not rowid: a column of the file may be called that
-    numbered = f"SELECT field, row_number() OVER () - 1 AS place FROM ({fields})"
-    (row,) = connection.execute(f"SELECT {broken.which} FROM ({numbered})").fetchall()[0]
-    return int(row)
+def violations(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[Violation]:
+    """The faults of `columns` of `rows` rows, by their `figures_of`."""
+    for column, filled, least, most in zip(columns, figures[::3], figures[1::3], figures[2::3], strict=True):
+        if broken := broken_by(column, rows - filled, least, most):
+            yield broken

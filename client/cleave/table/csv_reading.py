@@ -8,7 +8,6 @@ import itertools
 import os
 import sys
 import threading
-import typing
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +65,7 @@ def open_text(source: Input, dialect: CsvDialect) -> TextIO:
         for _ in range(dialect.skip):
             text.readline()
         if dialect.skip_footer:
-            return typing.cast(TextIO, _WithoutFooter(text, dialect.skip_footer))
+            return _WithoutFooter(text, dialect.skip_footer)  # type: ignore[return-value] # typeshed has it of bytes
     except BaseException:
         text.close()
         raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from cleave.table.cast import accounting_pattern, number_pattern, unit_pattern
+from cleave.table.constraints import Violation
 from cleave.table.schema import Column, CsvDialect
 from cleave.table.types import INTEGERS, digits_of
 from cleave_shared.errors import InputError
@@ -76,12 +77,12 @@ def mixed_ends(place: str, end: str, usual: str) -> InputError:
     )
 
 
-def outside(place: str, column: Column, problem: str, *, null: bool) -> InputError:
+def ruled_out(place: str, broken: Violation) -> InputError:
     """The error for a value, or a NULL, that the schema rules out."""
     return InputError(
-        f"{place}, column {column.name!r}: {problem}",
+        f"{place}, column {broken.column.name!r}: {broken.problem}",
         hint="fill the field, or set nullable = true in the schema"
-        if null
+        if broken.null
         else "correct the value, or widen the bound: in the schema, or with `cleave alter NAME --widen` for a table "
         "that is stored",
     )

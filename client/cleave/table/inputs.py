@@ -1,203 +1,27 @@
-"""Sources of a table: files (CSV, JSON, Excel or Parquet) by name or pattern, standard input, or a frame.
-
-JSON and Excel files become CSV text in memory: numbers keep their digits, NULL and an empty text stay apart. The first
-line of the text names the columns, so line 2 of a message is the first object, or row 2 of the sheet.
-"""
+"""Sources of a table: files (CSV, JSON, Excel or Parquet) by name or pattern, standard input, or a frame."""
 
 from __future__ import annotations
 
-import datetime
 import glob
 import gzip
 import hashlib
-import json
 import os
-import re
 import stat
 import sys
-import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from cleave.files import names_file
-from cleave_shared.errors import InputError, extra
+from cleave.table.converted import json_text, workbook_text
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 JSON_ENDINGS = (".json", ".ndjson", ".jsonl")
-MOST_BYTES = 256 << 20  # of an array, or of a workbook unpacked: both are read as a whole
-# Of a character in a workbook's text (ECMA-376, Part 1, 22.9.2.19), but for half of a surrogate pair
-_ESCAPE = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
-
-Row = Sequence[Any]
-
-
-def json_text(open_file: Callable[[], BinaryIO], shown: str) -> Path:
-    """A memory file of CSV text: the objects of a JSON array, or of a file with one object a line.
-
-    Raises InputError naming the object that is no flat object, or the line that is no JSON.
-    """
-    with open_file() as file:
-        array = None if _is_lines(file) else _of_array(open_file, shown)
-
-    def objects() -> Iterable[dict[str, Any]]:
-        return _of_lines(open_file, shown) if array is None else array
-
-    names = dict.fromkeys(chain.from_iterable(objects()))
-    if not names:
-        raise InputError(f"{shown}: holds no object with a member", hint='as in [{"age": 61}, {"age": 48}]')
-    rows = ([each.get(name) for name in names] for each in objects())
-    return _written(list(names), rows)
-
-
-def workbook_text(path: Path, shown: str) -> Path:
-    """A memory file of CSV text: the first sheet of an .xlsx file, whose first row names the columns.
-
-    Raises InputError for a damaged or too large workbook, and for one without rows.
-    """
-    with extra("excel", "Excel files"):
-        from openpyxl import load_workbook  # noqa: PLC0415 - 0.2 s
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(each.file_size for each in archive.infolist())
-        if size > MOST_BYTES:
-            raise InputError(f"{shown}: is larger than {MOST_BYTES >> 20} MB unpacked", hint="save it as CSV")
-        sheet, formulas = (load_workbook(path, read_only=True, data_only=only).worksheets[0] for only in (True, False))
-        rows = _computed(shown, _values(shown, sheet), formulas.iter_rows(values_only=True))
-        header = next(rows, ())
-        names = [_cell(each) for each in header]
-        if not any(names):
-            raise InputError(f"{shown}: is empty", hint="the first row of the first sheet must name the columns")
-        return _written(names, (row for row in rows if any(each is not None for each in row)))
-    except InputError:
-        raise
-    except Exception:  # noqa: BLE001 - openpyxl raises what its XML reader raises; a message may quote cells
-        problem = InputError(f"{shown}: cannot be read as an Excel file", hint="save it as .xlsx or as CSV")
-    raise problem
-
-
-def _values(shown: str, sheet: Any) -> Iterator[Row]:
-    """The rows of a sheet. Raises InputError for a date that does not exist."""
-    from openpyxl.utils.datetime import CALENDAR_MAC_1904  # noqa: PLC0415 - as above
-
-    from cleave.table.serials import kind_of, moment  # noqa: PLC0415 - as above
-
-    book = sheet.parent
-    from_1904 = book.epoch == CALENDAR_MAC_1904
-    book._date_formats = book._timedelta_formats = frozenset()  # else it makes dates: the first days wrong ones
-
-    def value(cell: Any) -> Any:
-        if isinstance(cell.value, str):
-            return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), cell.value)
-        if type(cell.value) not in (int, float) or (kind := kind_of(cell.number_format)) == "number":
-            return cell.value
-        try:
-            return moment(cell.value, kind, from_1904=from_1904)
-        except ValueError:
-            hint = "Excel shows a day 0 and a 29 February 1900; correct the cell, or format it as a number"
-            raise InputError(f"{shown}, cell {cell.coordinate}: has a date that does not exist", hint=hint) from None
-
-    for row in sheet.iter_rows():
-        yield [value(cell) for cell in row]
-
-
-def _computed(shown: str, values: Iterator[Row], formulas: Iterator[Row]) -> Iterator[Row]:
-    """The rows of `values`. A formula that was never computed has no value, which would be read as NULL."""
-    for number, (row, written) in enumerate(zip(values, formulas, strict=True), start=1):
-        if any(value is None and text is not None for value, text in zip(row, written, strict=True)):
-            hint = "open it in Excel or LibreOffice and save it, so that it holds the results"
-            raise InputError(f"{shown}, row {number}: holds a formula without its result", hint=hint)
-        yield row
-
-
-def _is_lines(file: BinaryIO) -> bool:
-    while (byte := file.read(1)) in (b" ", b"\t", b"\r", b"\n", b"\xef", b"\xbb", b"\xbf"):
-        pass
-    return byte != b"["
-
-
-def _of_lines(open_file: Callable[[], BinaryIO], shown: str) -> Iterator[dict[str, Any]]:
-    with open_file() as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _flat(_parsed(line, f"{shown}, line {number}"), f"{shown}, line {number}")
-
-
-def _of_array(open_file: Callable[[], BinaryIO], shown: str) -> Sequence[dict[str, Any]]:
-    with open_file() as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        hint = "write one object a line (.ndjson): such a file may be of any size"
-        raise InputError(f"{shown}: an array of more than {MOST_BYTES >> 20} MB", hint=hint)
-    return [_flat(each, f"{shown}, object {number}") for number, each in enumerate(_parsed(content, shown), start=1)]
-
-
-def _parsed(content: bytes, where: str) -> Any:
-    try:
-        return json.loads(
-            content.decode("utf-8-sig"),
-            parse_float=str,
-            parse_int=str,
-            parse_constant=_refused,
-            object_pairs_hook=_object,
-        )
-    except (ValueError, RecursionError):
-        problem = InputError(f"{where}: is not JSON", hint="an array of objects, or one object a line, in UTF-8")
-    raise problem
-
-
-def _refused(_: str) -> Any:
-    raise ValueError
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(members := dict(pairs)) < len(pairs):
-        raise ValueError
-    return members
-
-
-def _flat(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: is not an object", hint='as in {"age": 61, "ward": "A"}')
-    for name, each in value.items():
-        if isinstance(each, dict | list):
-            raise InputError(f"{where}, member {name!r}: holds a list or an object", hint="flatten it first")
-    return value
-
-
-def _written(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-    memory = os.memfd_create("table")  # it lives as long as this process
-    try:
-        with os.fdopen(os.dup(memory), "w", encoding="utf-8", newline="") as file:
-            for row in chain([names], rows):
-                file.write(",".join("" if each is None else _quoted(_cell(each)) for each in row[: len(names)]) + "\n")
-    except BaseException:
-        os.close(memory)
-        raise
-    return Path(f"/proc/self/fd/{memory}")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _cell(value: Any) -> str:
-    """The text of a value as the schema's types read it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime.datetime):
-        midnight = value.time() == datetime.time()
-        return value.date().isoformat() if midnight else value.isoformat(" ")
-    return str(value)
-
-
 STDIN = "-"
 _STDIN_SHOWN = "standard input"
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"

@@ -16,7 +16,7 @@ import duckdb
 
 from cleave.table import faults
 from cleave.table.cast import FieldCast
-from cleave.table.constraints import Violation, broken_by, constrained, figures_of, row_of
+from cleave.table.constraints import constrained, figures_of, violations
 from cleave.table.csv_reading import CsvReading
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.inputs import Frame, Names, open_inputs, table_name
@@ -107,7 +107,10 @@ class Stream:
             )
             if not figures_row[0] and (error := reading.unread()) is not None:
                 raise error
-            self._check_constraints(reading, stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)])
+            for broken in violations(stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)]):
+                find = lambda sql, broken=broken: broken.row_in(self.connection, f"({sql})")  # noqa: E731
+                row = self._run(reading, [broken.column], find)
+                raise faults.ruled_out(reading.place(row), broken)
             rows += figures_row[0]
             size += figures_row[1]
             rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
@@ -131,11 +134,11 @@ class Stream:
         stated = constrained(self.schema)
         for batch in (stated[start : start + _BATCH] for start in range(0, len(stated), _BATCH)):
             figures = self.query(f"SELECT {', '.join(map(figures_of, batch))} FROM {Table.relation}")[0]
-            for column, broken in _broken(batch, rows, figures):
-                row = row_of(connection, column, Table.relation, broken)
+            for broken in violations(batch, rows, figures):
+                row = broken.row_in(connection, Table.relation)
                 for reading, count in zip(self._readings, counts, strict=True):
                     if row < count:
-                        raise faults.outside(reading.place(row), column, broken.problem, null=broken.null)
+                        raise faults.ruled_out(reading.place(row), broken)
                     row -= count
         return rows
 
@@ -220,28 +223,10 @@ class Stream:
                 problem = type(error)
         raise _fault(reading, problem)
 
-    def _check_constraints(
-        self, reading: SourceReading, stated: Sequence[Column], rows: int, figures: Sequence[Any]
-    ) -> None:
-        for column, broken in _broken(stated, rows, figures):
-            row = self._run(
-                reading,
-                [column],
-                lambda sql: row_of(self.connection, column, f"({sql})", broken),  # noqa: B023 - now
-            )
-            raise faults.outside(reading.place(row), column, broken.problem, null=broken.null)
-
 
 def _fault(reading: SourceReading, problem: type[Exception]) -> InputError:
     too_large = issubclass(problem, duckdb.OutOfMemoryException)
     return faults.TooLargeError(reading.source) if too_large else reading.fault()
-
-
-def _broken(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[tuple[Column, Violation]]:
-    """Columns that are not as the schema states, by their `figures_of`."""
-    for column, filled, least, most in zip(columns, figures[::3], figures[1::3], figures[2::3], strict=True):
-        if broken := broken_by(column, rows - filled, least, most):
-            yield column, broken
 
 
 def open_table(
