@@ -13,7 +13,7 @@ import cleave
 from cleave.ask.options import Place as PlaceOptions
 from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
-from cleave.maintain.work import CONTINUES, Work
+from cleave.maintain.task import CONTINUES, Task
 from cleave.table.csv_reading import CsvReading
 from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
@@ -100,9 +100,9 @@ def test_what_is_stopped_says_where_and_how_to_go_on(error: BaseException, is_sa
     said: list[str] = []
 
     def stopped() -> None:
-        with Work(complete(PlaceOptions, {"say": said.append}), after=CONTINUES) as work:
-            work.progress.stage("read", 10, "rows")(10)
-            work.progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
+        with Task(complete(PlaceOptions, {"say": said.append}), after=CONTINUES) as task:
+            task.progress.stage("read", 10, "rows")(10)
+            task.progress.stage("encrypt and store", 6_000_000, "rows")(3_000_000)
             raise error
 
     with pytest.raises(type(error)):

@@ -12,7 +12,7 @@ from typing import Any
 from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
 from cleave.ask.source import Result, Usage
 from cleave.finish import ResultTable
-from cleave.report.page import Facts
+from cleave.report.page import PageFacts
 from cleave.sql.plan import Output, Source
 
 Cell = tuple[Any, float | None, bool | None]
@@ -70,8 +70,8 @@ def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = T
 
 def facts(
     sql: str = "SELECT ward, AVG(age), SUM(bill)\nFROM patients\nGROUP BY ward", table: str = "patients"
-) -> Facts:
-    return Facts(sql, table, datetime(2026, 11, 21, 16, 30, tzinfo=UTC), 0.61)
+) -> PageFacts:
+    return PageFacts(sql, table, datetime(2026, 11, 21, 16, 30, tzinfo=UTC), 0.61)
 
 
 def description(name: str = "ward") -> Description:
@@ -236,7 +236,7 @@ def _whole() -> ResultTable:
 
 
 EMPTY = table(NUMBERS, [])
-CASES: dict[str, tuple[Result, Facts, Description | None]] = {
+CASES: dict[str, tuple[Result, PageFacts, Description | None]] = {
     "few": (answer(_few()), facts(), description()),
     "one group": (answer(_groups(1)), facts(), description()),
     "thirty groups": (answer(_groups(30)), facts(), description()),

@@ -18,7 +18,7 @@ from cleave.cli.answer_text import footer
 from cleave.cli.plan import plan_json, plan_text
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import Folder
-from cleave.report.page import Facts, page
+from cleave.report.page import PageFacts, page
 from tests.store.asking import ask, planned
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
 from tests.store.trial import World
@@ -57,7 +57,7 @@ def test_every_format_has_a_mark(scanned: Result, tmp_path: Path) -> None:
 
 def test_so_have_the_footer_the_report_and_python(world: World, scanned: Result) -> None:
     assert TRUST in footer(scanned, 1.0).splitlines()
-    html = page(scanned, Facts(SQL, "trial", datetime.now(UTC), 1.0), None)
+    html = page(scanned, PageFacts(SQL, "trial", datetime.now(UTC), 1.0), None)
     assert f"<p>{TRUST}</p>" in html
     assert html.count("</span> scanned <span") == 1
     shown = Shown(scan_plan(world.stored(), SQL), 1.0, scanned)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.source import Result
     from cleave.finish.result import Records
-    from cleave.report.page import Facts
+    from cleave.report.page import PageFacts
 
 
 # What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.
@@ -102,7 +102,7 @@ def print_content(content: bytes, written: Format) -> None:
 
 
 def write_page(
-    path: Path, answer: Result, description: Description | None, facts: Facts, *, force: bool = False
+    path: Path, answer: Result, description: Description | None, facts: PageFacts, *, force: bool = False
 ) -> None:
     """Raises InputError if the file is there, unless `force` is set, or cannot be written."""
     from cleave.report.page import page  # noqa: PLC0415 - templates

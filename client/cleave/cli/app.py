@@ -214,9 +214,9 @@ def query(
         description = session.describe(question, options) if report is not None else None
     content = answer_bytes(answer, chosen)
     if report is not None:
-        from cleave.report.page import Facts  # noqa: PLC0415 - templates
+        from cleave.report.page import PageFacts  # noqa: PLC0415 - templates
 
-        facts = Facts(sql, question.table, datetime.now(UTC), seconds, title, author)
+        facts = PageFacts(sql, question.table, datetime.now(UTC), seconds, title, author)
         write_page(report, answer, description, facts, force=force)
     if output is not None:
         write_atomically(output, content, error=InputError, overwrite=force)

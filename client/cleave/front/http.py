@@ -1,8 +1,8 @@
 """HTTP of this machine's servers, by uvicorn and h11: what reaches an application, and when a connection ends.
 
 `Server` takes connections by `cleave.front.admission`. `Limits` checks the head of each request, takes the connection
-for a user, and counts the body. `Connection` ends what is silent. h11 refuses what is no HTTP (400), and a head over
-64 KB unless it arrives at once.
+for a user, and counts the body. `TimedConnection` ends what is silent. h11 refuses what is no HTTP (400), and a head
+over 64 KB unless it arrives at once.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def admitted_of(scope: Scope) -> Admitted:
     return admitted
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """Ends a connection on which the head of a request, or what follows an answer, does not come in time, or whose
     client takes nothing of an answer for that long.
 
@@ -225,7 +225,7 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             application,
-            http=Connection,
+            http=TimedConnection,
             ws="none",
             workers=1,  # whatever WEB_CONCURRENCY says
             log_config=None,
@@ -266,7 +266,7 @@ class Server(uvicorn.Server):
     async def _serve_one(self, accepted: socket.socket, admitted: Admitted) -> None:
         context = self._context()
         transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            partial(Connection, admitted, self.config, self),
+            partial(TimedConnection, admitted, self.config, self),
             accepted,
             ssl=context,
             ssl_handshake_timeout=limits.SERVE_ARRIVAL_SECONDS if context else None,

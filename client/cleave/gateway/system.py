@@ -70,7 +70,7 @@ _TYPES: Final = {
 _DECIMAL: Final = ("HUGEINT", "UHUGEINT", "UBIGINT")
 
 
-Tables = Callable[[], Mapping[str, Sequence[Column]]]
+Catalog = Callable[[], Mapping[str, Sequence[Column]]]
 """Columns by table, read when a statement needs them."""
 
 
@@ -159,7 +159,7 @@ _LISTS["SCHEMAS"] = _LISTS["DATABASES"]
 _NOT_VARIABLES: Final = frozenset({"database", "user", "connection_id"})
 
 
-def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables: Variables) -> Records | None:
+def answer(sql: str, parameters: Sequence[Parameter], tables: Catalog, variables: Variables) -> Records | None:
     """Answer a statement that reads system tables alone, or none, in texts; None for any other. Raises QueryRefused."""
     if _IS_SHOW.match(sql):
         if parameters:
@@ -179,7 +179,7 @@ def answer(sql: str, parameters: Sequence[Parameter], tables: Tables, variables:
     return _run(tree, named, tables, variables)
 
 
-def _shown(sql: str, tables: Tables, variables: Variables) -> Records | None:
+def _shown(sql: str, tables: Catalog, variables: Variables) -> Records | None:
     if described := _DESCRIBE.fullmatch(sql):
         names = [_unquoted(each) for each in _NAME.findall(described[1])]
         return _columns(names[-1], tables, variables)
@@ -249,7 +249,7 @@ def _is(column: str, value: str) -> exp.Expr:
 
 
 def _listed(
-    select: exp.Select, like: str | None, condition: exp.Expr | None, tables: Tables, variables: Variables
+    select: exp.Select, like: str | None, condition: exp.Expr | None, tables: Catalog, variables: Variables
 ) -> Records:
     """Rows of `select` that SHOW's condition holds for, or whose first column its LIKE matches."""
     named = system_tables(select, None) or set()
@@ -280,7 +280,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _columns(
     table: str,
-    tables: Tables,
+    tables: Catalog,
     variables: Variables,
     *,
     full: bool = False,
@@ -299,7 +299,7 @@ def _columns(
     return _listed(select.where(named), like, condition, tables, variables)
 
 
-def _create(table: str, tables: Tables) -> Records:
+def _create(table: str, tables: Catalog) -> Records:
     schemas = tables()
     name = next((each for each in schemas if each.lower() == table.lower()), None)
     if name is None:
@@ -313,7 +313,7 @@ def _create(table: str, tables: Tables) -> Records:
     return _texts(["Table", "Create Table"], [name, sql])
 
 
-def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Tables, variables: Variables) -> Records:
+def _run(tree: exp.Expr, named: set[tuple[str, str]], tables: Catalog, variables: Variables) -> Records:
     """Answer a SELECT over the system tables `named`. Raises QueryRefused for what a SELECT over tables may not have,
     and for what DuckDB refuses.
     """
@@ -355,7 +355,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _rows(table: str, tables: Tables, variables: Variables) -> list[dict[str, Any]]:
+def _rows(table: str, tables: Catalog, variables: Variables) -> list[dict[str, Any]]:
     """The rows of a system table."""
     of = {"table_catalog": "def", "table_schema": DATABASE}
     match table:

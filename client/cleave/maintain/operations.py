@@ -29,7 +29,7 @@ from cleave.ask.options import (
 )
 from cleave.files import names_file, write_atomically
 from cleave.maintain.facts import Changed, Pulled, StoredTable, TableFacts, facts_of, stored_table
-from cleave.maintain.work import CONTINUES, Work, change, operation
+from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave_shared.errors import CleaveWarning, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _SECONDS = 600.0  # to list or show tables
 
 
 @change(Putting, after=CONTINUES)
-def put(work: Work, data: Data, name: str, **options: Unpack[Putting]) -> Opened:
+def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Opened:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
     `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
@@ -61,20 +61,20 @@ def put(work: Work, data: Data, name: str, **options: Unpack[Putting]) -> Opened
     """
     from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
 
-    tables = work.tables
+    tables = task.tables
     with lazy(data, options["schema"], name).stream() as rows:
         return store(
-            *(tables, rows, name, _columns(options["by"]), work.progress),
+            *(tables, rows, name, _columns(options["by"]), task.progress),
             key=_columns(options["key_columns"]) or (),
             scan=options["scan"],
             replace=options["replace"],
             drop_contributors=options["drop_contributors"],
-            say=work.say,
+            say=task.say,
         )
 
 
 @change(Appending, after=CONTINUES)
-def append(work: Work, data: Data, name: str, **options: Unpack[Appending]) -> Opened:
+def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> Opened:
     """Add rows to a stored table. Otherwise as `put`.
 
     Without a schema file beside the data they have the table's schema. `batch`: names the rows; where the table has a
@@ -97,14 +97,14 @@ def append(work: Work, data: Data, name: str, **options: Unpack[Appending]) -> O
             "again cannot be combined with batches", hint="give the batch another name to add its rows twice"
         )
     how = {"again": options["again"], "upsert": options["upsert"], "yes": options["yes"]}
-    tables = work.tables
+    tables = task.tables
     table = tables.open(name)
     for part, batch in parts:
-        if batch is not None and putting.has_batch(table.manifest, batch, work.warn):
+        if batch is not None and putting.has_batch(table.manifest, batch, task.warn):
             continue
         tables.sweep(table)  # after the batch before
         with lazy(part, _schema_of(part, options["schema"], table), name).stream() as rows:
-            table = putting.append(tables, rows, name, work.progress, batch=batch, say=work.warn, **how)
+            table = putting.append(tables, rows, name, task.progress, batch=batch, say=task.warn, **how)
     return table
 
 
@@ -146,19 +146,19 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 
 
 @operation(Place, seconds=_SECONDS)
-def ls(work: Work, **_: Unpack[Place]) -> list[StoredTable]:
+def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
     """List the tables that the key has in a store, by name."""
-    return [stored_table(each.manifest) for each in work.tables.all()]
+    return [stored_table(each.manifest) for each in task.tables.all()]
 
 
 @operation(Place, seconds=_SECONDS)
-def show(work: Work, name: str, **_: Unpack[Place]) -> TableFacts:
+def show(task: Task, name: str, **_: Unpack[Place]) -> TableFacts:
     """Describe a stored table: its columns, and what each party can see of it."""
-    return facts_of(work.tables, work.tables.open(name))
+    return facts_of(task.tables, task.tables.open(name))
 
 
 @operation(Pulling)
-def pull(work: Work, name: str, output: str | Path | None = None, **options: Unpack[Pulling]) -> Pulled | None:
+def pull(task: Task, name: str, output: str | Path | None = None, **options: Unpack[Pulling]) -> Pulled | None:
     """Decrypt all rows of a stored table, in the order they were put.
 
     They are written to a new file `output` (.csv or .parquet), a segment at a time. Without one, the table is returned,
@@ -183,7 +183,7 @@ def pull(work: Work, name: str, output: str | Path | None = None, **options: Unp
             "a table in memory needs pyarrow, which is not installed",
             hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
         )
-    tables, contributor = work.tables, options["contributor"]
+    tables, contributor = task.tables, options["contributor"]
     table = tables.open(name)
     stored = Stored(tables, table, contributor)
     try:
@@ -195,21 +195,21 @@ def pull(work: Work, name: str, output: str | Path | None = None, **options: Unp
             f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
         )
     if output is None:
-        return Pulled(pull_arrow(stored, work.progress))
-    pull_into(stored, Path(output), work.progress)
+        return Pulled(pull_arrow(stored, task.progress))
+    pull_into(stored, Path(output), task.progress)
     return None
 
 
 @change(Place, after=CONTINUES)
-def derive(work: Work, name: str, expression: str, alias: str, **_: Unpack[Place]) -> Opened:
+def derive(task: Task, name: str, expression: str, alias: str, **_: Unpack[Place]) -> Opened:
     """Store totals of `expression` too, as column `alias`: questions over it then need no rows."""
     from cleave.maintain.derive import derive as make  # noqa: PLC0415 - as above
 
-    return make(work.tables, name, expression, alias, work.progress)
+    return make(task.tables, name, expression, alias, task.progress)
 
 
 @operation(Deleting, after=CONTINUES)
-def delete(work: Work, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
+def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
 
     `where`: an expression over the row, of columns of any kind. `dry_run`: change nothing. `yes`: required where the
@@ -229,24 +229,24 @@ def delete(work: Work, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     days = options["old_version_days"]
     if days is not None and not 0 <= days <= _MOST_DAYS:
         raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
-    tables = work.tables
+    tables = task.tables
     # read before anything is changed
     old_versions = None if path is None else changes.OldVersions.of(tables.stores, days)
     how = {"dry_run": options["dry_run"], "yes": options["yes"]}
-    changed, before, done = changes.delete(tables, name, where, work.progress, **how)
+    changed, before, done = changes.delete(tables, name, where, task.progress, **how)
     if path is not None and done is not None and old_versions is not None:
         tables.delete_older(before, done)  # a record says what is gone
         record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)
         write_atomically(path, record, error=InputError)
         if unsure:
-            work.warn(f"{path}: {unsure}")
+            task.warn(f"{path}: {unsure}")
     if done is not None:  # deletes the manifest before, by which a stopped call is repeated for its record
         tables.sweep(done)
     return changed
 
 
 @operation(Updating, after=CONTINUES)
-def update(work: Work, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
+def update(task: Task, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
     """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
 
     `values`: column -> SQL over the row as it was. `where`: "TRUE" means all rows, and requires `yes`. A call that
@@ -260,14 +260,14 @@ def update(work: Work, name: str, values: Mapping[str, str], where: str, **optio
     from cleave.maintain.changes import update as change_rows  # noqa: PLC0415 - as above
 
     how = {"dry_run": options["dry_run"], "yes": options["yes"], "again": options["again"]}
-    changed, _, done = change_rows(work.tables, name, values, where, work.progress, **how)
+    changed, _, done = change_rows(task.tables, name, values, where, task.progress, **how)
     if done is not None:
-        work.tables.sweep(done)
+        task.tables.sweep(done)
     return changed
 
 
 @change(Altering, after=CONTINUES)
-def alter(work: Work, name: str, **options: Unpack[Altering]) -> Opened:
+def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
     """Change the columns of a stored table, all changes in one step.
 
     `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
@@ -287,19 +287,19 @@ def alter(work: Work, name: str, **options: Unpack[Altering]) -> Opened:
         drop=options["drop"] or (),
         by=_columns(options["by"]),
     )
-    return altering.alter(work.tables, name, wanted, work.progress)
+    return altering.alter(task.tables, name, wanted, task.progress)
 
 
 @change(Place, after=CONTINUES)
-def compact(work: Work, name: str, **_: Unpack[Place]) -> Opened:
+def compact(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Merge small segments of a stored table, as appends do beyond 64 of them."""
     from cleave.maintain.changes import compact as merge  # noqa: PLC0415 - as above
 
-    return merge(work.tables, name, work.progress)
+    return merge(task.tables, name, task.progress)
 
 
 @operation(Place, seconds=_SECONDS)
-def log(work: Work, name: str, **_: Unpack[Place]) -> list[dict[str, Any]]:
+def log(task: Task, name: str, **_: Unpack[Place]) -> list[dict[str, Any]]:
     """Return the audit log of a stored table: each change and each export, with its time, key and user.
 
     Raises CheckFailed where a record was removed, moved or changed.
@@ -309,35 +309,35 @@ def log(work: Work, name: str, **_: Unpack[Place]) -> list[dict[str, Any]]:
     >>> [(each["number"], each["what"], each["rows"]) for each in cleave.log("logged", store="tables")]
     [(1, 'put', 600)]
     """
-    return [each.facts() for each in work.tables.log(work.tables.open(name))]
+    return [each.facts() for each in task.tables.log(task.tables.open(name))]
 
 
 @operation(Place, seconds=LONGEST_TIMEOUT)
-def verify(work: Work, name: str, **_: Unpack[Place]) -> list[Damage]:
+def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
     """Read and check every object of a stored table, and its log. Returns what is lost or damaged: nothing, if all is
     well.
     """
     from cleave.maintain.pull import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
-    return check(Stored(work.tables, work.tables.open(name)), work.progress)
+    return check(Stored(task.tables, task.tables.open(name)), task.progress)
 
 
 @operation(Dropping, seconds=LONGEST_TIMEOUT)
-def drop(work: Work, name: str, **options: Unpack[Dropping]) -> None:
+def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
     This machine, and copies of the key file made later, refuse the table if somebody puts it or an older version back.
     `forget`: delete nothing, but accept what the store has.
     """
     if options["forget"]:
-        work.tables.forget(name)
+        task.tables.forget(name)
     else:
-        work.tables.drop(name, work.progress)
+        task.tables.drop(name, task.progress)
 
 
 @operation(Rotating, after=CONTINUES)
-def rotate(work: Work, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
+def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
     """Move a stored table to another key: all of it is sealed again.
 
     Until that is done queries use the old key. The same call continues a rotation that was stopped.
@@ -349,23 +349,23 @@ def rotate(work: Work, name: str, new_key: str | Path, **options: Unpack[Rotatin
 
     target = key_file(new_key)
     describe_key(target)  # a missing one is reported before the prompt for a passphrase
-    tables = work.tables
+    tables = task.tables
     other = open_key(target, passphrase_of(options["new_passphrase"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
-    return stored_table(put_under(tables, new, name, work.progress).manifest)
+    return stored_table(put_under(tables, new, name, task.progress).manifest)
 
 
 @change(Place, after=CONTINUES)
-def add_scan(work: Work, name: str, **_: Unpack[Place]) -> Opened:
+def add_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
     from cleave.maintain.derive import add_scan as encrypt  # noqa: PLC0415 - as above
 
-    return encrypt(work.tables, name, work.progress)
+    return encrypt(task.tables, name, task.progress)
 
 
 @change(Place)
-def drop_scan(work: Work, name: str, **_: Unpack[Place]) -> Opened:
+def drop_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Delete the rows for scans of a stored table; it keeps everything else."""
     from cleave.maintain.derive import drop_scan as forget  # noqa: PLC0415 - as above
 
-    return forget(work.tables, name)
+    return forget(task.tables, name)

@@ -12,7 +12,7 @@ from cleave.ask.opening import lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
 from cleave.files import expanded
 from cleave.maintain.facts import Contribution
-from cleave.maintain.work import CONTINUES, Work, change, operation
+from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @operation(Contributing, after=CONTINUES)
-def contribute(work: Work, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
+def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
     """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
 
     Only its owner can read them, and takes them in with `collect`. `identity`: the file that `cleave key contributor`
@@ -40,36 +40,36 @@ def contribute(work: Work, data: Data, name: str, **options: Unpack[Contributing
     who = Path(options["identity"] or os.environ.get(IDENTITY_VARIABLE) or config_folder() / "contributor.pem")
     invited = read_invited(name, Path(options["public_key"]), who, options["fingerprint"])
     unread = lazy(data, invited.schema if options["schema"] is None else options["schema"], name)
-    work.say(invited.consent)
+    task.say(invited.consent)
     with closing(open_place(options)) as stores, unread.stream() as rows:
-        contributions = Contributions(stores, invited, work.warn)
-        head, count = contributions.put(rows, work.progress, replace=options["replace"], again=options["again"])
+        contributions = Contributions(stores, invited, task.warn)
+        head, count = contributions.put(rows, task.progress, replace=options["replace"], again=options["again"])
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
 
 
 @operation(Place)
-def add_contributor(work: Work, name: str, contributor: str, contributor_key: Path, **_: Unpack[Place]) -> str:
+def add_contributor(task: Task, name: str, contributor: str, contributor_key: Path, **_: Unpack[Place]) -> str:
     """Register a contributor by the public half of its identity. Returns the folder that it writes to."""
     from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
     from cleave.store.contributors import register  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
 
     public = read_contributor_key(contributor_key)
-    done = register(work.tables, name, contributor, public)
-    work.tables.sweep(done)
+    done = register(task.tables, name, contributor, public)
+    task.tables.sweep(done)
     return folder_of(done.manifest.table_id, public)
 
 
 @change(Place)
-def remove_contributor(work: Work, name: str, contributor: str, **_: Unpack[Place]) -> Opened:
+def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Place]) -> Opened:
     """Remove a contributor and its rows from a table."""
     from cleave.store.contributors import remove  # noqa: PLC0415 - as above
 
-    return remove(work.tables, name, contributor)
+    return remove(task.tables, name, contributor)
 
 
 @change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)
-def collect(work: Work, name: str, *contributors: str, **_: Unpack[Place]) -> Opened:
+def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Opened:
     """Take in what `contributors` (none named: all) have put, as `cleave contributor collect` does.
 
     Returns the table as it is then. A contributor that is refused stops no other; the first refusal is raised at the
@@ -77,15 +77,15 @@ def collect(work: Work, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     """
     from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
 
-    done, collected = take(work.tables, name, work.progress, contributors)
+    done, collected = take(task.tables, name, task.progress, contributors)
     for each in collected:
         parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
-        work.say(f"{each.contributor.name}: {parts}")
+        task.say(f"{each.contributor.name}: {parts}")
     return done
 
 
 @operation(Releasing)
-def release(work: Work, name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
+def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
 
     `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
@@ -97,15 +97,15 @@ def release(work: Work, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     to = options["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
     analysts = releases.read_analysts([expanded(each) for each in words])
-    return releases.release(work.tables, name, analysts, options["min_cell"])
+    return releases.release(task.tables, name, analysts, options["min_cell"])
 
 
 @operation(Place)
-def revoke(work: Work, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | None:
+def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | None:
     """Make a release under a new key for all analysts of a table but `analyst`, a name or a fingerprint.
 
     None where that was done before. Releases that the analyst has copied stay readable to them.
     """
     from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
 
-    return take_back(work.tables, name, analyst)
+    return take_back(task.tables, name, analyst)

@@ -51,7 +51,7 @@ _PARTS = ("plain", "sensitive")  # of `ask`
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PageFacts:
     """Facts that a page states beside the answer. `seconds`: from question to answer. `title` "": the table's name."""
 
     sql: str
@@ -62,7 +62,7 @@ class Facts:
     author: str = ""
 
 
-def page(answer: Result, facts: Facts, description: Description | None) -> str:
+def page(answer: Result, facts: PageFacts, description: Description | None) -> str:
     """The page, UTF-8 when written. `description` is of the same question; None where nothing was to be sent."""
     charts = charts_of(answer.result)
     scripts = [asset(name) for name in DRAWING] if charts else []
@@ -101,7 +101,7 @@ def page(answer: Result, facts: Facts, description: Description | None) -> str:
     )
 
 
-def _statement(answer: Result, facts: Facts, description: Description | None) -> str:
+def _statement(answer: Result, facts: PageFacts, description: Description | None) -> str:
     """Sentence on what left this machine, which a person can sign."""
     usage = answer.usage
     if usage.objects_read is not None:
@@ -132,7 +132,7 @@ def _order(stage: str) -> int:
     return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
 
 
-def _tiles(answer: Result, facts: Facts) -> list[tuple[str, str, str]]:
+def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
     """Figure, what it is, and what stands below."""
     usage = answer.usage
     passed = sum(1 for outcome in answer.checks.values() if outcome == "passed")

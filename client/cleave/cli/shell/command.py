@@ -24,13 +24,13 @@ NoHistory = Annotated[
     bool,
     flag("--no-history", "Keep no history of queries, which may hold values.", envvar="CLEAVE_NO_HISTORY"),
 ]
-Tables = Annotated[
+TableWords = Annotated[
     list[str] | None,
     argument("[FILE... | NAME]", "Files as in `cleave query`, or a stored table. With --store it can be left out."),
 ]
 
 
-def shell(ctx: typer.Context, asking: Asking, files: Tables = None, no_history: NoHistory = False) -> None:
+def shell(ctx: typer.Context, asking: Asking, files: TableWords = None, no_history: NoHistory = False) -> None:
     """Run one query after another.
 
     Files are read once, and the key is opened once. Each query reads the newest version of a stored table.

@@ -126,9 +126,9 @@ class Shell:
         if last is None:
             raise InputError("there is no answer yet to report on", hint="run a query first")
         description = self._do(lambda: self._session.describe(last.plan, self._options))
-        from cleave.report.page import Facts  # noqa: PLC0415 - templates
+        from cleave.report.page import PageFacts  # noqa: PLC0415 - templates
 
-        facts = Facts(last.sql, last.plan.table, datetime.now(UTC), last.seconds)
+        facts = PageFacts(last.sql, last.plan.table, datetime.now(UTC), last.seconds)
         write_page(path, last.answer, description, facts)
         console.say(f"wrote {printable(str(path))}")
 

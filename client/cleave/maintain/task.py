@@ -1,4 +1,4 @@
-"""Operation on stored tables: a function over `Work`, its options stated once.
+"""Operation on stored tables: a function over `Task`, its options stated once.
 
 `operation` and `change` open the store that the options name, and close it at the end.
 """
@@ -30,7 +30,7 @@ AGAIN = "run it again"
 CONTINUES = "run it again to continue from there"
 
 
-class Work:
+class Task:
     """An operation under way: the tables it works on, opened when first used, and its progress.
 
     `seconds`: time for all calls to the store if the place names none. `after`: what `say` advises if it is stopped.
@@ -61,7 +61,7 @@ class Work:
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
         self.say(text)
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> Task:
         return self
 
     def __exit__(
@@ -95,10 +95,10 @@ class _Noted:
 
 def operation(
     options: type, *, seconds: float | None = None, after: str = AGAIN
-) -> Callable[[Callable[Concatenate[Work, P], R]], Callable[P, R]]:
-    """Give a function its `Work`, and all keyword arguments of `options`, defaults included."""
+) -> Callable[[Callable[Concatenate[Task, P], R]], Callable[P, R]]:
+    """Give a function its `Task`, and all keyword arguments of `options`, defaults included."""
 
-    def decorate(function: Callable[Concatenate[Work, P], R]) -> Callable[P, R]:
+    def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
         _, *own = signature(function).parameters.values()
         names = {each.name for each in own[:-1]}
 
@@ -106,8 +106,8 @@ def operation(
         def call(*args: Any, **given: Any) -> R:
             named = {name: given.pop(name) for name in names & given.keys()}
             settings = complete(options, given)
-            with Work(cast("Place", settings), seconds, after) as work:
-                return function(work, *args, **named, **settings)
+            with Task(cast("Place", settings), seconds, after) as task:
+                return function(task, *args, **named, **settings)
 
         call.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
         return cast("Callable[P, R]", stated(options)(call))
@@ -117,14 +117,14 @@ def operation(
 
 def change(
     options: type, *, seconds: float | None = None, after: str = AGAIN
-) -> Callable[[Callable[Concatenate[Work, P], Opened]], Callable[P, StoredTable]]:
+) -> Callable[[Callable[Concatenate[Task, P], Opened]], Callable[P, StoredTable]]:
     """Make an operation of a function that changes a table: objects the table no longer names are deleted."""
 
-    def decorate(function: Callable[Concatenate[Work, P], Opened]) -> Callable[P, StoredTable]:
+    def decorate(function: Callable[Concatenate[Task, P], Opened]) -> Callable[P, StoredTable]:
         @wraps(function)
-        def changed(work: Work, /, *args: P.args, **given: P.kwargs) -> StoredTable:
-            done = function(work, *args, **given)
-            work.tables.sweep(done)
+        def changed(task: Task, /, *args: P.args, **given: P.kwargs) -> StoredTable:
+            done = function(task, *args, **given)
+            task.tables.sweep(done)
             return stored_table(done.manifest)
 
         shown = signature(function).replace(return_annotation="StoredTable")
