@@ -442,6 +442,13 @@ try:
     pass
 except (cleave.OperationalError, cleave.ServiceError, cleave.Warning) as error:
     print(error)
+stored: cleave.StoredTable = cleave.put("a.csv", "t", store="s", by=["ward"], scan=True)
+stored = cleave.collect("t", "west", "north", store="s")
+pulled: cleave.Pulled | None = cleave.pull("t", output="t.parquet", contributor="west")
+changed: cleave.Changed = cleave.delete("t", "age > 90", yes=True)
+cleave.put("a.csv", "t", bi=["ward"])  # E
+cleave.put("a.csv")  # E
+cleave.alter("t", yes=True)  # E
 cleave.query(7, "SELECT 1")  # E: 7 is no table
 cleave.query("a.csv", "SELECT 1", timeout="long")  # E
 cleave.example  # E
@@ -460,6 +467,33 @@ def test_what_is_public_has_types() -> None:
         given = [parameter for name, parameter in signature.parameters.items() if name != "self"]
         assert all(parameter.annotation is not parameter.empty for parameter in given), each
         assert signature.return_annotation is not signature.empty, each
+
+
+def test_an_operation_shows_what_its_caller_gives_and_gets() -> None:
+    shown = inspect.signature(cleave.put)
+    assert list(shown.parameters)[:3] == ["data", "name", "store"]
+    assert {"by", "scan", "timeout"} <= shown.parameters.keys()
+    assert shown.return_annotation == "StoredTable"
+    assert list(inspect.signature(cleave.collect).parameters)[:2] == ["name", "contributors"]
+    assert str(inspect.signature(cleave.pull)).endswith("-> 'Pulled | None'")
+
+
+def test_wrong_arguments_of_an_operation_are_refused_before_a_store_is_opened(tmp_path: Path) -> None:
+    given = {"store": tmp_path / "store", "key": tmp_path / "no key"}
+    there = tmp_path / "there.csv"
+    there.touch()
+    for call in (
+        lambda: cleave.put("a.csv", **given),  # type: ignore[call-arg]
+        lambda: cleave.put("a.csv", "t", "more", **given),  # type: ignore[call-arg]
+        lambda: cleave.put("a.csv", "t", bi=["ward"], **given),  # type: ignore[call-arg]
+        lambda: cleave.collect("t", contributors="west", **given),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(cleave.InputError, match="already exists"):
+        cleave.pull("t", there, **given)
+    with pytest.raises(cleave.KeyFileError):
+        cleave.ls(**given)
 
 
 def test_the_stub_names_each_public_name_where_it_comes_from() -> None:

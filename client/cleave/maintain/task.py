@@ -100,7 +100,7 @@ def operation(
 
     def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
         _, *own = signature(function).parameters.values()
-        names = {each.name for each in own[:-1]}
+        names = {each.name for each in own if each.kind is each.POSITIONAL_OR_KEYWORD}
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
