@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from cleave.ask.session import Session
 from cleave.ask.source import Result
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
@@ -41,7 +42,7 @@ from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
-from tests.store.asking import ask
+from tests.store.asking import ask, session_of
 from tests.store.made import filled
 
 SCHEMA = """
@@ -139,6 +140,10 @@ class World:
     def stored(self) -> Stored:
         tables, _ = self.tables()
         return Stored(tables, tables.open(self.name))
+
+    def session(self, **options: Any) -> Session:
+        """Of the owner. `options`: of `session_of`."""
+        return session_of(self.stores(), self.key_file, SeenVersions(self.root / "owner.json"), self.name, **options)
 
     def ask(self, sql: str) -> Result:
         with closing(self.stored()) as stored:  # the next takes over its DuckDB

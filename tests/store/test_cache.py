@@ -29,6 +29,7 @@ from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
+from tests.store.asking import session_of
 from tests.store.made import filled
 
 BLOCK = 64
@@ -90,9 +91,7 @@ class World:
 
     def ask(self, sql: str = QUESTION, *, cache: bool = True) -> tuple[list[list[object]], int]:
         """The answer, and how many objects of the store were read for it."""
-        access = Access(self.key_file, no_passphrase)
-        source = StoredSource("t", self.stores, access, memory=self.memory, embedded=embedded_services, cache=cache)
-        with Session(source) as session:
+        with session_of(self.stores, self.key_file, self.memory, "t", cache=cache) as session:
             answer = session.ask(session.plan(sql))
         read = answer.usage.objects_read
         assert read is not None

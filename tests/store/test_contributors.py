@@ -9,10 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.options import Access
-from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
@@ -22,7 +19,6 @@ from cleave.store import contributors
 from cleave.store import put as putting
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
-from cleave.store.seen_versions import SeenVersions
 from cleave.sums.stored import Stored
 from cleave.table.csv_reading import CsvReading
 from cleave.table.progress import Silent
@@ -30,7 +26,6 @@ from cleave.table.schema import Column, Kind, load_schema
 from cleave.table.stream import open_stream, open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
-from tests.conftest import no_passphrase
 from tests.store.asking import ask
 from tests.store.contributing import HEADER, World, kept
 from tests.unit.test_line_ends import nothing_read
@@ -301,22 +296,11 @@ def test_a_file_of_which_no_row_is_read_is_refused(world: World, monkeypatch: py
     assert world.collect() == []
 
 
-def session(world: World) -> Session:
-    return Session(
-        StoredSource(
-            "trial",
-            world.stores(),
-            Access(world.key_file, no_passphrase),
-            memory=SeenVersions(world.root / "owner.json"),
-        )
-    )
-
-
 def test_small_groups_are_left_out_by_default(world: World) -> None:
     world.contribute("north", NORTH * 3)
     world.collect()
     sql = "SELECT ward, COUNT(*), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
-    with session(world) as asked:
+    with world.session(services=False) as asked:
         plan = asked.plan(sql)
         assert [row[0] for row in asked.ask(plan).result.rows] == ["A"]
         assert asked.ask(plan).usage.min_group == 5
@@ -329,7 +313,7 @@ def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
     """ROLLUP would give all wards' total: less the wards that are shown it is that of a ward that is not."""
     world.contribute("north", NORTH * 3 + "D,f,1,1.00,1.0,Ivy\n" * 9)
     world.collect()
-    with session(world) as asked:
+    with world.session(services=False) as asked:
         plan = asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ROLLUP (ward)")
         shown = {ward for ward, _ in asked.ask(plan).result.rows}
     assert shown in ({"A", "D"}, {"D", None}, {"A", None})
@@ -338,7 +322,7 @@ def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
 def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file: Path) -> None:
     world = World(tmp_path / "world", key_file)
     world.put(OWN)
-    with session(world) as asked:
+    with world.session(services=False) as asked:
         assert asked.source.min_group(asked.plan("SELECT COUNT(*) FROM trial")) == 0
         assert len(asked.ask(asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ward")).result.rows) == 2
 

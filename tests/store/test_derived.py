@@ -13,13 +13,11 @@ import pytest
 from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
 from cleave.maintain.derive import derive
 from cleave.objects.storage import ConflictError
 from cleave.sql.read import canonical, expression_of
 from cleave.store.schemas import stored_schema
-from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind, dump_schema, load_schema, read_schema
@@ -130,8 +128,7 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
     world.put("ward", "admitted", schema=schema_file)
-    memory = SeenVersions(tmp_path / "tables.json")
-    with Session(StoredSource("trial", world.stores, Access(key_file, no_passphrase), memory=memory)) as session:
+    with world.session(key_file, services=False) as session:
         agree(session.ask(session.plan(sql)).result.rows, told(schema_file, sql))
 
 

@@ -25,10 +25,9 @@ from aws.translate import source
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource, open_tables
+from cleave.ask.stored import open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.processes.deadline import Deadline, OutOfTime
@@ -56,6 +55,7 @@ from cleave_shared.requests import ScanObject, ScanRequest
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 from tests.store import test_scan_session
+from tests.store.asking import session_of
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
 from tests.store.contributing import World, kept
 from tests.store.scanning import SEGMENT, Rows
@@ -542,19 +542,9 @@ def store(key_file: Path, s3_endpoint: str, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def asked(cloud: Cloud, store: Bucket, key_file: Path, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     """Sessions over a table in S3, with a machine that runs its scans or without."""
+    memory = SeenVersions(tmp_path / "tables.json")
     with ExitStack() as stack:
-        access = Access(key_file, no_passphrase)
-        stores = Stores(store, store)
-        memory = SeenVersions(tmp_path / "tables.json")
-
-        def session(machine: Machine | None) -> Session:
-            return stack.enter_context(
-                Session(
-                    StoredSource("trial", stores, access, memory=memory, embedded=embedded_services, machine=machine)
-                )
-            )
-
-        yield session
+        yield lambda machine: stack.enter_context(session_of(Stores(store, store), key_file, memory, machine=machine))
 
 
 @pytest.mark.parametrize("sql", [QUESTIONS[0], pytest.param(QUESTIONS[1], marks=pytest.mark.slow)])
@@ -628,15 +618,7 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
 
 
 def _by_job(cloud: Cloud, world: World, key_file: Path) -> list[list[object]]:
-    memory = SeenVersions(world.root / "owner.json")
-    with Session(
-        StoredSource(
-            *("trial", world.stores(), Access(key_file, no_passphrase)),
-            memory=memory,
-            embedded=embedded_services,
-            machine=cloud.machine,
-        )
-    ) as session:
+    with world.session(machine=cloud.machine) as session:
         return session.ask(session.plan(OF_ALL), Options(min_group=1)).result.rows
 
 

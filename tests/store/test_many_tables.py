@@ -14,24 +14,19 @@ import pytest
 import cleave
 from cleave.ask import choice
 from cleave.ask.choice import FETCH_LIMIT
-from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource
 from cleave.cli.plan import plan_lines
-from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
 from cleave.store.columns import Batches
-from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.table import LEAST_MEMORY, Engine, Table, no_table
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.cli.runner import Cli
-from tests.conftest import no_passphrase
 from tests.store.made import filled
 from tests.store.trial import World, check, copied
 
@@ -92,15 +87,7 @@ class Place:
         return of_files([path], name=name)
 
     def session(self, name: str | None = None, *others: LazyTable, limit: int = FETCH_LIMIT) -> Session:
-        access, memory = Access(self.key_file, no_passphrase), SeenVersions(self.folder / "tables.json")
-        return Session(
-            StoredSource(
-                *(name, self.world.stores, access, others),
-                memory=memory,
-                embedded=embedded_services,
-                fetch_limit=limit,
-            )
-        )
+        return self.world.session(self.key_file, *others, name=name, fetch_limit=limit)
 
 
 @pytest.fixture

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import pytest
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.locate import Folder, Stores
+from cleave.objects.locate import Folder
 from cleave.processes.deadline import Deadline
-from cleave.store import put, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
+from cleave.store import sealed
 from cleave.store.rows import ResidentTables, Rows
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
-from cleave.table.lazy import of_files
-from cleave.table.progress import Silent
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, QueryRefused
+from tests.store.trial import World
 
 ROWS, BLOCK, SEGMENTS = 1_500, 128, 2
 WHOLE = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"]
@@ -46,43 +42,33 @@ def summed(names: Sequence[str], relation: str) -> str:
     return f"SELECT count(*), {hashes} FROM {relation}"
 
 
-class World:
+class EveryType(World):
+    name = "t"
+
     def __init__(self, key: OwnerKey, folder: Path) -> None:
-        store = Folder(folder / "store")
-        self.tables = Tables(Stores(store, store), key, SeenVersions(folder / "tables.json"))
-        truth = duckdb.connect()
+        super().__init__(Folder(folder / "store"), key, folder)
         columns = [
             f"CASE WHEN i % {place + 3} THEN ({value})::{type_} END AS c{place}"
             for place, (type_, value) in enumerate(VALUES.items())
         ]
-        truth.execute(f"CREATE TABLE t AS SELECT {', '.join(columns)}, i AS s FROM range({ROWS}) r(i)")
-        truth.execute(f"COPY t TO '{folder / 't.parquet'}'")
         kinds = [
             *((name, "plain", type_) for name, type_ in zip(NAMES, VALUES, strict=True)),
             ("s", "sealed", "BIGINT"),
         ]
         text = "".join(f'[columns.{name}]\nkind = "{kind}"\ntype = "{type_}"\n' for name, kind, type_ in kinds)
-        (folder / "t.schema.toml").write_text(text)
+        made = self.make(f"SELECT {', '.join(columns)}, i AS s FROM range({ROWS}) r(i)", text)
         for number in range(SEGMENTS):
-            with of_files([folder / "t.parquet"], name="t").read(None) as table:
-                if number:
-                    put.append(self.tables, table, "t", Silent(), again=True)
-                else:
-                    put.put(self.tables, table, "t", (), Silent())
-        self.opened = self.tables.open("t")
-        self.folder, self.truth, self.truths = folder, truth, SEGMENTS
+            self.opened = self.write(made, append=number > 0)
+        self.truths = SEGMENTS
 
     def wanted(self, names: Sequence[str]) -> list[tuple[object, ...]]:
-        return self.truth.execute(summed(names, f"({' UNION ALL '.join(['FROM t'] * self.truths)})")).fetchall()
-
-    def session(self, most: int) -> Session:
-        return Session(self, most)
+        return self.oracle.execute(summed(names, f"({' UNION ALL '.join(['FROM t'] * self.truths)})")).fetchall()
 
 
 class Session:
     """Rows that are read as queries of one session read them."""
 
-    def __init__(self, world: World, most: int) -> None:
+    def __init__(self, world: EveryType, most: int) -> None:
         self.world, self.kept = world, ResidentTables(1 << 28, most)
         self.rows = Rows(world.tables, world.opened, self.kept)
 
@@ -103,16 +89,16 @@ class Session:
 
 
 @pytest.fixture(scope="module")
-def world(key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryType]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (of_reading, of_rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
-        yield World(key, tmp_path_factory.mktemp("kept"))
+        yield EveryType(key, tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture
-def session(world: World) -> Iterator[Session]:
-    session = world.session(1 << 28)
+def session(world: EveryType) -> Iterator[Session]:
+    session = Session(world, 1 << 28)
     yield session
     session.close()
 
@@ -141,8 +127,8 @@ def test_a_part_of_the_rows_keeps_nothing(session: Session) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 20_000, 60_000])
-def test_there_is_no_more_than_there_is_room_for(world: World, most: int) -> None:
-    session = world.session(most)
+def test_there_is_no_more_than_there_is_room_for(world: EveryType, most: int) -> None:
+    session = Session(world, most)
     for names in (ALL, ["s"], ["s"], ALL, ["c1", "c2"], ["c1", "c2"]):
         session.read(names)
         assert session.kept.bytes <= most
@@ -150,9 +136,9 @@ def test_there_is_no_more_than_there_is_room_for(world: World, most: int) -> Non
     session.close()
 
 
-def test_what_does_not_fit_although_it_should_is_streamed(world: World) -> None:
+def test_what_does_not_fit_although_it_should_is_streamed(world: EveryType) -> None:
     """Texts that unpack to more than was reckoned with: the memory is DuckDB's to limit."""
-    session = world.session(1 << 28)
+    session = Session(world, 1 << 28)
     session.read(ALL)
 
     def refused(*_: object) -> None:
@@ -167,8 +153,8 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: World) -> None:
     session.close()
 
 
-def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(world: World) -> None:
-    session = world.session(1 << 28)
+def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(world: EveryType) -> None:
+    session = Session(world, 1 << 28)
     for _ in range(2):
         session.read(["s"])
     (first, kept) = session.kept.home(["t"]), session.kept.bytes
@@ -187,10 +173,10 @@ def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(worl
     session.close()
 
 
-def test_damage_is_told_and_nothing_of_it_kept(world: World) -> None:
-    session = world.session(1 << 28)
+def test_damage_is_told_and_nothing_of_it_kept(world: EveryType) -> None:
+    session = Session(world, 1 << 28)
     session.read(["s"])
-    path = world.folder / "store" / world.opened.manifest.segments[-1].columns[0].object.name
+    path = world.root / "store" / world.opened.manifest.segments[-1].columns[0].object.name
     content = path.read_bytes()
     try:
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -203,9 +189,9 @@ def test_damage_is_told_and_nothing_of_it_kept(world: World) -> None:
     session.close()
 
 
-def test_queries_of_a_session_over_kept_tables(world: World, key_file: Path) -> None:
+def test_queries_of_a_session_over_kept_tables(world: EveryType, key_file: Path) -> None:
     """A join, a window, the order of rows."""
-    place = str(world.folder / "store")
+    place = str(world.root / "store")
     sql = "SELECT a.s, count(*), first(b.c3) FROM t a JOIN t b ON a.s = b.s GROUP BY ALL ORDER BY 1 LIMIT 3"
     listed = "SELECT s, row_number() OVER () FROM t LIMIT 5"
     with cleave.connect(store=place, key=key_file) as connection:

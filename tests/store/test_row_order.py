@@ -11,21 +11,17 @@ import duckdb
 import pytest
 
 from cleave.ask.here import HereSource
-from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.sql.order import follows_order
 from cleave.store import columns
 from cleave.store import put as putting
-from cleave.store.seen_versions import SeenVersions
 from cleave.table.batches import open_stream
 from cleave.table.duck import tree_of
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from tests.conftest import no_passphrase
 from tests.store.trial import World
 from tests.unit.simulate import number
 
@@ -86,8 +82,7 @@ def session(
     by = ["g"] if "by" in request.param else []
     with lazy.stream() as stream:
         putting.put(world.tables, stream, "t", by, Silent(), segment_rows=SEGMENT)
-    access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(folder / "tables.json"))) as opened:
+    with world.session(key_file, name="t", services=False) as opened:
         yield opened
 
 
@@ -118,8 +113,7 @@ def test_one_thread_takes_all_batches(
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     with of_files([tmp_path / "t.csv"], SCHEMA).stream() as stream:
         putting.put(world.tables, stream, "t", [], Silent(), segment_rows=1_000)
-    access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(tmp_path / "tables.json"))) as opened:
+    with world.session(key_file, name="t", services=False) as opened:
         for sql in ("SELECT FIRST(k) FROM t", "SELECT g, LIST(s) FROM t GROUP BY g", "SELECT LAST(tie) OVER () FROM t"):
             threads.clear()
             opened.ask(opened.plan(sql))

@@ -7,30 +7,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.locate import Folder, Stores
+from cleave.objects.locate import Folder
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
-from cleave.store import put, reading, rows, sealed
+from cleave.store import reading, rows, sealed
 from cleave.store.cells import Index
-from cleave.store.reader import Opened
 from cleave.store.rows import ResidentTables, Rows
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
-from cleave.table.stream import open_table
 from cleave.table.table import LEAST_MEMORY, Table, run_select
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.functional.processes import HANGS
+from tests.store.trial import World
 
 ROWS, BLOCK = 2_400, 64
 NAMES = ["ward", "day", "bill", "x", "big", "flag", "note"]
@@ -67,37 +62,29 @@ type = "VARCHAR"
 """
 
 
-class World:
-    """A table of two segments, stored by ward and day, and the same in DuckDB."""
+class TwoSegments(World):
+    """A table of two segments, stored by ward and day; `twice`: its rows in DuckDB."""
+
+    name = "t"
 
     def __init__(self, key: OwnerKey, folder: Path) -> None:
-        self.key = key
-        self.truth = duckdb.connect()
-        self.truth.execute(
-            f"""CREATE TABLE t AS SELECT
+        self.storage = Folder(folder / "store")
+        super().__init__(self.storage, key, folder)
+        made = self.make(
+            f"""SELECT
             CASE WHEN i % 7 < 6 THEN 'w' || i % 7 END AS ward, DATE '2024-02-27' + (hash(i) % 40)::INT AS day,
             CASE WHEN i % 11 THEN ((hash(i + 1) % 2000000) / 100 - 5000)::DECIMAL(12,2) END AS bill,
             CASE WHEN i % 13 THEN sqrt(i) * (i % 3 - 1) END AS x,
             CASE i % 5 WHEN 0 THEN 9223372036854775807 WHEN 1 THEN -9223372036854775808 WHEN 2 THEN i END AS big,
-            i % 2 = 0 AS flag, CASE WHEN i % 3 THEN 'note ' || i END AS note FROM range({ROWS}) r(i)"""
+            i % 2 = 0 AS flag, CASE WHEN i % 3 THEN 'note ' || i END AS note FROM range({ROWS}) r(i)""",
+            SCHEMA,
         )
-        self.storage = Folder(folder / "store")
-        self.stores = Stores(self.storage, self.storage)
-        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
-        (folder / "t.schema.toml").write_text(SCHEMA)
-        self.truth.execute(f"COPY t TO '{folder / 't.parquet'}'")
-        schema = load_schema(folder / "t.schema.toml")
-        for append in (False, True):
-            with open_table([folder / "t.parquet"], schema) as table:
-                if append:
-                    put.append(self.tables, table, "t", Silent())
-                else:
-                    put.put(self.tables, table, "t", ("ward", "day"), Silent())
-        self.opened: Opened = self.tables.open("t")
-        self.truth.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
-        keys = Stored(self.tables, self.opened).cells.keys
+        self.write(made, "ward", "day")
+        self.opened = self.write(made, append=True)
+        self.oracle.execute("CREATE TABLE twice AS FROM t; INSERT INTO twice FROM t")
+        keys = self.stored().cells.keys
         self.cells = len(keys)
-        self.truth.execute(
+        self.oracle.execute(
             "CREATE TABLE cells AS SELECT unnest(?::BIGINT[]) c, unnest(?::VARCHAR[]) ward, unnest(?::DATE[]) AS day",
             [list(range(self.cells)), *map(list, zip(*keys, strict=True))],
         )
@@ -108,7 +95,7 @@ class World:
     def select(self, where: str) -> np.ndarray:
         """The cells whose keys `where` holds for."""
         found = np.zeros(self.cells, np.bool_)
-        found[[c for (c,) in self.truth.execute(f"SELECT c FROM cells WHERE {where}").fetchall()]] = True
+        found[[c for (c,) in self.oracle.execute(f"SELECT c FROM cells WHERE {where}").fetchall()]] = True
         return found
 
 
@@ -121,8 +108,8 @@ def small_blocks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def world(small_blocks: None, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(key, tmp_path_factory.mktemp("rows"))
+def world(small_blocks: None, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> TwoSegments:
+    return TwoSegments(key, tmp_path_factory.mktemp("rows"))
 
 
 SELECTIONS = ["ward = 'w5'", "ward IS NULL", "ward IN ('w0', 'w3')", "false", "true"]
@@ -131,7 +118,7 @@ COLUMNS = [NAMES, ["bill"], ["x", "big"], ["ward", "bill"], ["day", "note"], ["f
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=" ".join)
 @pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
+def test_all_rows(world: TwoSegments, columns: list[str], ordered: bool) -> None:
     with world.rows().table(columns, ordered=ordered) as table:
         assert table.rows == 2 * ROWS
         if columns:
@@ -142,7 +129,7 @@ def test_all_rows(world: World, columns: list[str], ordered: bool) -> None:
 @pytest.mark.parametrize("where", SELECTIONS)
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("columns", [NAMES, ["bill", "x"], ["ward"]], ids=" ".join)
-def test_rows_of_selected_cells(world: World, where: str, columns: list[str], ordered: bool) -> None:
+def test_rows_of_selected_cells(world: TwoSegments, where: str, columns: list[str], ordered: bool) -> None:
     """At least these, and of others only what is in their blocks."""
     rows = world.rows()
     with rows.open(rows.reading(columns, ordered=ordered, cells=world.select(where))) as table:
@@ -152,7 +139,7 @@ def test_rows_of_selected_cells(world: World, where: str, columns: list[str], or
             found = table.connection.execute(f"SELECT * FROM {table.relation} WHERE {where}").fetchall()
             same(world, found, columns, where, ordered=ordered)
         else:
-            ((wanted,),) = world.truth.execute(f"SELECT count(*) FROM twice WHERE {where}").fetchall()
+            ((wanted,),) = world.oracle.execute(f"SELECT count(*) FROM twice WHERE {where}").fetchall()
             assert wanted <= table.rows <= wanted + 8 * BLOCK  # two ends of two runs in two segments
 
 
@@ -161,19 +148,19 @@ def read_all(table: Table) -> None:
         table.connection.execute(f"SELECT * FROM {table.relation}").fetchall()
 
 
-def compare(world: World, table: Table, columns: list[str], where: str, *, ordered: bool) -> None:
+def compare(world: TwoSegments, table: Table, columns: list[str], where: str, *, ordered: bool) -> None:
     same(world, table.connection.execute(f"SELECT * FROM {table.relation}").fetchall(), columns, where, ordered=ordered)
 
 
-def same(world: World, found: list[tuple[object, ...]], columns: list[str], where: str, *, ordered: bool) -> None:
-    wanted = world.truth.execute(f"SELECT {', '.join(columns)} FROM twice WHERE {where}").fetchall()
+def same(world: TwoSegments, found: list[tuple[object, ...]], columns: list[str], where: str, *, ordered: bool) -> None:
+    wanted = world.oracle.execute(f"SELECT {', '.join(columns)} FROM twice WHERE {where}").fetchall()
     if not ordered:
         assert Counter(found) == Counter(wanted)
     else:
         assert found == wanted
 
 
-def test_a_piece_for_each_segment(world: World) -> None:
+def test_a_piece_for_each_segment(world: TwoSegments) -> None:
     pieces = [
         piece.connection.execute(f"SELECT * FROM {piece.relation}").fetchall()
         for piece in world.rows().tables(NAMES, ordered=True)
@@ -182,7 +169,7 @@ def test_a_piece_for_each_segment(world: World) -> None:
     same(world, [row for piece in pieces for row in piece], NAMES, "true", ordered=True)
 
 
-def test_what_is_read_is_what_was_said(world: World) -> None:
+def test_what_is_read_is_what_was_said(world: TwoSegments) -> None:
     rows = world.rows()
     needed = rows.needed(["bill", "ward"])
     for cells in (None, world.select("ward = 'w3'")):
@@ -199,7 +186,7 @@ def test_what_is_read_is_what_was_said(world: World) -> None:
     assert sum(each.bytes for each in wanted) < 0.5 * sum(each.bytes for each in rows.reads(needed))
 
 
-def test_progress_comes_to_its_end(world: World) -> None:
+def test_progress_comes_to_its_end(world: TwoSegments) -> None:
     class Counting(Silent):
         total = done = 0
 
@@ -221,7 +208,7 @@ def test_progress_comes_to_its_end(world: World) -> None:
 # Memory
 
 
-def stored(world: World, memory: int | None = None) -> Stored:
+def stored(world: TwoSegments, memory: int | None = None) -> Stored:
     return Stored(world.tables, world.opened, None, ResidentTables(memory, 0) if memory else None)
 
 
@@ -229,13 +216,13 @@ def select(table: Table, sql: str, columns: int) -> list[list[object]]:
     return run_select(table, "t", sql, ["BIGINT"] * columns, lambda: 60.0, ordered=False)
 
 
-def read_for(world: World, work: Callable[[], object]) -> tuple[int, int]:
+def read_for(world: TwoSegments, work: Callable[[], object]) -> tuple[int, int]:
     before = world.tables.objects_read, world.tables.bytes_read
     work()
     return world.tables.objects_read - before[0], world.tables.bytes_read - before[1]
 
 
-def test_rows_are_read_while_they_are_asked_for(world: World) -> None:
+def test_rows_are_read_while_they_are_asked_for(world: TwoSegments) -> None:
     """What a question does not come to is not read, and nothing is before it asks."""
     rows = world.rows()
     wanted = rows.reads(rows.needed(["big"]))
@@ -246,12 +233,12 @@ def test_rows_are_read_while_they_are_asked_for(world: World) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, LEAST_MEMORY])
-def test_rows_that_are_read_twice_are_opened_once(world: World, memory: int | None) -> None:
+def test_rows_that_are_read_twice_are_opened_once(world: TwoSegments, memory: int | None) -> None:
     rows = stored(world, memory).rows
     sql = "SELECT (SELECT count(big) FROM t), (SELECT count(DISTINCT big) FROM t WHERE big > 7)"
     with rows.table(["big"]) as table:
         assert read_for(world, lambda: select(table, sql, 2))[0] == len(rows.reads(rows.needed(["big"])))
-        wanted = world.truth.execute(sql.replace("FROM t", "FROM twice")).fetchall()
+        wanted = world.oracle.execute(sql.replace("FROM t", "FROM twice")).fetchall()
         assert select(table, sql, 2) == [list(row) for row in wanted]
         halved = table.connection.execute("SELECT current_setting('memory_limit')").fetchall()
     with rows.table(["big"]) as table:
@@ -265,7 +252,7 @@ def refused(work: Callable[[], object]) -> None:
     assert "--memory" in str(found.value.hint)
 
 
-def test_rows_that_would_be_held_and_do_not_fit_are_refused(world: World) -> None:
+def test_rows_that_would_be_held_and_do_not_fit_are_refused(world: TwoSegments) -> None:
     with stored(world, LEAST_MEMORY).rows.table(["note", "big"]) as table:
         table.engine.memory = 30_000
         refused(lambda: select(table, "SELECT count(a.note) FROM t AS a, t AS b WHERE a.big = b.big", 1))
@@ -273,14 +260,14 @@ def test_rows_that_would_be_held_and_do_not_fit_are_refused(world: World) -> Non
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_question_that_needs_more_memory_is_refused(world: World, ordered: bool) -> None:
+def test_a_question_that_needs_more_memory_is_refused(world: TwoSegments, ordered: bool) -> None:
     """Nothing is put on a disk."""
     with stored(world, LEAST_MEMORY).rows.table(["big", "x"], ordered=ordered) as table:
         refused(lambda: select(table, "SELECT list(a.x + b.x) FROM t AS a, t AS b", 1))
         assert select(table, "SELECT count(*) FROM t", 1) == [[2 * ROWS]]
 
 
-def test_groups_that_need_more_memory_are_refused(world: World) -> None:
+def test_groups_that_need_more_memory_are_refused(world: TwoSegments) -> None:
     session = stored(world, LEAST_MEMORY)
     with session.rows.table(["x"]) as table:
         plan = plan_query("SELECT list(repeat('x', 100000) || x) AS l FROM t", session.schema, "t", cloud_only=False)
@@ -290,7 +277,7 @@ def test_groups_that_need_more_memory_are_refused(world: World) -> None:
             refused(lambda: run_select(table, "t", plan.runs, plan.types, lambda: 60.0, ordered=False))
 
 
-def test_too_little_memory_is_told(world: World) -> None:
+def test_too_little_memory_is_told(world: TwoSegments) -> None:
     with pytest.raises(InputError, match="less than 32 MB"):
         stored(world, LEAST_MEMORY - 1).rows.table(["x"])
 
@@ -300,7 +287,7 @@ def test_too_little_memory_is_told(world: World) -> None:
 
 @pytest.mark.parametrize("damage", ["flipped", "exchanged", "short"])
 def test_a_part_of_an_object_that_is_not_what_was_written(
-    world: World, damage: str, monkeypatch: pytest.MonkeyPatch
+    world: TwoSegments, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = world.storage.read
 
@@ -322,7 +309,7 @@ def test_a_part_of_an_object_that_is_not_what_was_written(
     assert ranged
 
 
-def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_hangs_does_not_hold_up_the_end(world: TwoSegments, monkeypatch: pytest.MonkeyPatch) -> None:
     release, late = threading.Event(), threading.Event()
     read = world.storage.read
 
@@ -341,7 +328,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: World, monkeypatch: 
         release.set()
 
 
-def test_pieces_that_are_not_taken_any_more(world: World) -> None:
+def test_pieces_that_are_not_taken_any_more(world: TwoSegments) -> None:
     before = set(threading.enumerate())
     pieces = world.rows().tables(["bill", "x"])
     table = next(pieces)

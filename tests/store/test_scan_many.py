@@ -7,29 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
-from cleave.local.embedded import embedded_services
-from cleave.objects.locate import Folder, Stores
-from cleave.store.put import put
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
+from cleave.objects.locate import Folder
 from cleave.sums import scan as scanning
 from cleave.sums.cellwise import StoredPlan
-from cleave.sums.stored import Stored
-from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
-from cleave.table.stream import open_table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, QueryRefused
-from tests.conftest import no_passphrase
 from tests.store.scan_asking import Harm, Services, ask_by_scan, scan_plan
-from tests.store.trial import check
+from tests.store.trial import World, check
 
 ROWS = 210
 SCHEMA = """
@@ -67,36 +55,16 @@ QUESTIONS = [
 ]
 
 
-class Many:
+class Many(World):
     """A table in `segments`, the first `run` of which the plain service reads for one request."""
 
     def __init__(self, folder: Path, key: OwnerKey, key_file: Path, segments: int, run: int) -> None:
-        self.key, self.key_file, self.folder = key, key_file, folder
-        self.segments, self.run = segments, run
-        self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
-        self.memory = SeenVersions(folder / "tables.json")
-        self.oracle = duckdb.connect()
-        self.oracle.execute(f"CREATE TABLE trial AS {VALUES}")
-        self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")
-        (folder / "trial.schema.toml").write_text(SCHEMA)
-        tables = Tables(self.stores, key, self.memory)
-        with open_table([folder / "trial.parquet"], load_schema(folder / "trial.schema.toml")) as table:
-            put(tables, table, "trial", ["day"], Silent(), scan=True, segment_rows=ROWS // segments)
+        super().__init__(Folder(folder / "s"), key, folder, Folder(folder / "p"))
+        self.key_file, self.segments, self.run = key_file, segments, run
+        self.write(self.make(VALUES, SCHEMA), "day", scan=True, segment_rows=ROWS // segments)
 
-    def stored(self) -> Stored:
-        tables = Tables(self.stores, self.key, self.memory)
-        return Stored(tables, tables.open("trial"))
-
-    def session(self, limit: int = 0) -> Session:
-        return Session(
-            StoredSource(
-                *("trial", Stores(Folder(self.folder / "s"), Folder(self.folder / "p"))),
-                Access(self.key_file, no_passphrase),
-                memory=self.memory,
-                embedded=embedded_services,
-                fetch_limit=limit,
-            )
-        )
+    def asked(self, limit: int = 0) -> Session:
+        return self.session(self.key_file, fetch_limit=limit)
 
     def expected(self, sql: str) -> list[tuple[Any, ...]]:
         return self.oracle.execute(sql).fetchall()
@@ -130,7 +98,7 @@ def test_scans_answer_as_duckdb_does(many: Many, sql: str) -> None:
 
 def test_a_session_scans_it_and_plans_its_requests(many: Many) -> None:
     sql = QUESTIONS[0]
-    with many.session() as session:
+    with many.asked() as session:
         plan = session.plan(sql)
         assert isinstance(plan, StoredPlan)
         assert plan.scans
@@ -160,7 +128,7 @@ def test_requests_have_no_more_objects_and_bytes_than_a_service_reads(many: Many
 
 def test_what_no_parts_give_is_not_scanned(many: Many) -> None:
     """A median of plain values over all segments cannot be put together from two requests."""
-    with many.session() as session, pytest.raises(QueryRefused, match="would fetch"):
+    with many.asked() as session, pytest.raises(QueryRefused, match="would fetch"):
         session.plan("SELECT MEDIAN(day), SUM(bill) FROM trial WHERE ward = 'A'")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from cleave.ask.source import DEFAULTS, Options
@@ -14,21 +13,19 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive
 from cleave.maintain.rotate import rotate
-from cleave.objects.locate import Folder, Stores
-from cleave.store import put as putting
+from cleave.objects.locate import Folder
 from cleave.store.manifest import Segment
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums import scan
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
-from cleave.table.stream import open_table
 from cleave_shared.errors import QueryRefused
-from tests.store.contributing import World, kept
+from tests.store.contributing import World as Parties
+from tests.store.contributing import kept
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
 from tests.store.test_contributors import expected, taken_in
-from tests.store.trial import check
+from tests.store.trial import World, check
 
 ROWS = 9_000  # two ciphertexts of each lane
 SCHEMA = """
@@ -65,31 +62,15 @@ QUESTIONS = [
 ]
 
 
-class Table:
+class Moments(World):
     def __init__(self, folder: Path, key: OwnerKey, **options: bool) -> None:
-        self.stores = Stores(Folder(folder / "s"), Folder(folder / "p"))
-        self.key = key
-        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
-        self.oracle = duckdb.connect()
-        self.oracle.execute(f"CREATE TABLE trial AS {VALUES.format(ROWS)}")
-        self.oracle.execute(f"COPY trial TO '{folder / 'trial.parquet'}' (FORMAT PARQUET)")
-        (folder / "trial.schema.toml").write_text(SCHEMA)
-        self._source = folder / "trial.parquet", folder / "trial.schema.toml"
-        self.put(**options)
-
-    def put(self, **options: bool) -> None:
-        data, schema = self._source
-        with open_table([data], load_schema(schema)) as table:
-            putting.put(self.tables, table, "trial", [], Silent(), replace=True, **options)
+        super().__init__(Folder(folder / "s"), key, folder, Folder(folder / "p"))
+        self.rows = self.make(VALUES.format(ROWS), SCHEMA)
+        self.write(self.rows, **options)
 
     def append(self) -> None:
-        data, schema = self._source
-        with open_table([data], load_schema(schema)) as table:
-            putting.append(self.tables, table, "trial", Silent())
+        self.write(self.rows, append=True)
         self.oracle.execute("INSERT INTO trial FROM trial")
-
-    def stored(self) -> Stored:
-        return Stored(self.tables, self.tables.open("trial"))
 
     def check(self, sql: str) -> None:
         services = Services(self.stores)
@@ -99,20 +80,20 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[Table]:
+def table(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> Iterator[Moments]:
     with ExitStack() as stack:
-        made = Table(tmp_path_factory.mktemp("moments"), key, scan=True)
+        made = Moments(tmp_path_factory.mktemp("moments"), key, scan=True)
         stack.callback(made.oracle.close)
         yield made
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", QUESTIONS)
-def test_squares_and_derived_columns_are_added_up(table: Table, sql: str) -> None:
+def test_squares_and_derived_columns_are_added_up(table: Moments, sql: str) -> None:
     table.check(sql)
 
 
-def test_rows_are_what_they_were(table: Table) -> None:
+def test_rows_are_what_they_were(table: Moments) -> None:
     """What rows hold for sums is not in them when they are fetched."""
     with table.stored().rows.table(["day", "bill", "age", "weight"], ordered=True) as found:
         rows = found.connection.execute(f"SELECT day, bill, age FROM {found.relation}").fetchall()
@@ -121,7 +102,7 @@ def test_rows_are_what_they_were(table: Table) -> None:
 
 @pytest.mark.slow
 def test_what_was_appended_is_in_the_sums_and_what_was_derived_later_is_not(tmp_path: Path, key: OwnerKey) -> None:
-    table = Table(tmp_path, key, scan=True)
+    table = Moments(tmp_path, key, scan=True)
     table.append()
     table.check(QUESTIONS[0])
     table.check(QUESTIONS[1])
@@ -138,8 +119,8 @@ BY_WARD = "SELECT ward, COUNT(*), SUM(bill), AVG(age), VAR_SAMP(bill) FROM trial
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> World:
-    world = World(tmp_path_factory.mktemp("contributed") / "world", key_file)
+def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Parties:
+    world = Parties(tmp_path_factory.mktemp("contributed") / "world", key_file)
     world.put(OWN, (), scan=True)
     for name, rows in (("north", NORTH), ("south", SOUTH)):
         world.register(name)
@@ -148,13 +129,13 @@ def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> World:
     return world
 
 
-def _asked(world: World, sql: str, options: Options = DEFAULTS, contributor: str | None = None) -> list[list[object]]:
+def _asked(world: Parties, sql: str, options: Options = DEFAULTS, contributor: str | None = None) -> list[list[object]]:
     tables, stores = world.tables()
     stored = Stored(tables, tables.open("trial"), contributor)
     return ask_by_scan(stored, Services(stores), sql, options).result.rows
 
 
-def test_rows_of_contributors_are_added_up_with_the_owners(world: World) -> None:
+def test_rows_of_contributors_are_added_up_with_the_owners(world: Parties) -> None:
     for contributor, rows in ((None, OWN + NORTH + SOUTH), ("north", NORTH), ("owner", OWN)):
         found = _asked(world, BY_WARD, contributor=contributor)
         for row, exact in zip(found, expected(world, rows, BY_WARD), strict=True):
@@ -163,7 +144,7 @@ def test_rows_of_contributors_are_added_up_with_the_owners(world: World) -> None
             assert row[4] == (None if exact[4] is None else pytest.approx(exact[4], rel=1e-12))
 
 
-def test_small_groups_are_suppressed_and_cannot_be_had_by_subtraction(world: World) -> None:
+def test_small_groups_are_suppressed_and_cannot_be_had_by_subtraction(world: Parties) -> None:
     assert [row[0] for row in _asked(world, BY_WARD, Options(min_group=5))] == ["A", "B", "C"]  # D is one person
     in_all = "SELECT ward, COUNT(*), SUM(bill) FROM trial GROUP BY ROLLUP (ward) ORDER BY ward"
     assert [row[0] for row in _asked(world, in_all)] == ["A", "B", "C", "D", None]
@@ -172,7 +153,7 @@ def test_small_groups_are_suppressed_and_cannot_be_had_by_subtraction(world: Wor
     assert len(shown) < 4, "D is the total less the wards that are shown"
 
 
-def test_segments_without_a_selected_row_are_not_asked_about(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_without_a_selected_row_are_not_asked_about(world: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a column's least and largest values would rule out, and more: of these neither order nor lanes are read."""
     orders: list[str] = []
     real = scan.order_of
@@ -193,7 +174,7 @@ def test_segments_without_a_selected_row_are_not_asked_about(world: World, monke
 
 
 def test_a_table_without_rows_is_not_scanned(tmp_path: Path, key_file: Path) -> None:
-    world = World(tmp_path / "world", key_file)
+    world = Parties(tmp_path / "world", key_file)
     world.put("", (), scan=True)
     with pytest.raises(QueryRefused, match="no rows"):
         _asked(world, BY_WARD)
@@ -202,7 +183,7 @@ def test_a_table_without_rows_is_not_scanned(tmp_path: Path, key_file: Path) -> 
 @pytest.mark.slow
 def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) -> None:
     """A contributor's too."""
-    world = World(tmp_path / "world", key_file)
+    world = Parties(tmp_path / "world", key_file)
     world.put(OWN, (), scan=True)
     world.register("north")
     world.contribute("north", NORTH)

@@ -15,23 +15,20 @@ from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.maintain.pull import pull_into
-from cleave.objects.locate import Folder, Stores
+from cleave.objects.locate import Folder
 from cleave.store import cells as of_cells
-from cleave.store import put as putting
 from cleave.store import reading, rows, sealed, segment
 from cleave.store.columns import read_columns
 from cleave.store.manifest import Manifest, SealedColumn
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from tests.campaign import sampled
 from tests.conftest import no_passphrase
+from tests.store.trial import World
 
 ROWS, BLOCK = 1200, 64
 TYPES = {
@@ -50,30 +47,24 @@ SQL = """SELECT 'p' || i // 7 % 3 AS p, 'g' || i % 4 AS g, (i * 7 % 391 / 10)::D
     DATE '2024-01-01' + i::INTEGER AS day, CASE WHEN i % 5 THEN 'note ' || i END AS note"""
 
 
-class Place:
+class Place(World):
     """A table made by SQL over the rows i, in stores of a folder."""
 
+    name = "t"
+
     def __init__(self, root: Path, key: OwnerKey) -> None:
-        self.root, self.key = root, key
+        super().__init__(Folder(root / "s"), key, root, Folder(root / "p"))
         self.file = root / "t.parquet"
         self.schema = root / "t.schema.toml"
         root.mkdir(exist_ok=True)
         self.schema.write_text("".join(f'[columns.{n}]\nkind = "{k}"\ntype = "{t}"\n' for n, (k, t) in TYPES.items()))
-        self.stores = Stores(Folder(root / "s"), Folder(root / "p"))
-        self.memory = SeenVersions(root / "tables.json")
-        self.tables = Tables(self.stores, key, self.memory)
 
-    def put(self, made: str | pa.Table, *by: str) -> Stored:
+    def fill(self, made: str | pa.Table, *by: str) -> Stored:
         if isinstance(made, str):
             made = duckdb.sql(f"{made} FROM range({ROWS}) r(i)").to_arrow_table()
         pq.write_table(made, self.file)
-        with of_files([self.file], self.schema, "t").read(None) as table:
-            putting.put(self.tables, table, "t", by, Silent(), segment_rows=800)
-        return Stored(self.tables, self.tables.open("t"))
-
-    def session(self, key_file: Path) -> Session:
-        access = Access(key_file, no_passphrase)
-        return Session(StoredSource("t", self.stores, access, memory=self.memory, embedded=embedded_services))
+        self.write(of_files([self.file], self.schema, "t"), *by, segment_rows=800)
+        return self.stored()
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +126,7 @@ def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
     seen = []
     for number, g in enumerate(("i % 4", "3 - i % 4", "hash(i) % 4", "(i + i // 4) % 4")[::step]):
         place = Place(tmp_path / str(number), key)
-        stored = place.put(SQL.replace("i % 4 AS g", f"({g}) AS g"), "p", "g")
+        stored = place.fill(SQL.replace("i % 4 AS g", f"({g}) AS g"), "p", "g")
         manifest = stored.manifest
         with place.session(key_file) as session:
             asked = [requests.of(lambda sql=sql: session.ask(session.plan(sql))) for sql in QUESTIONS]  # type: ignore[misc]
@@ -157,7 +148,7 @@ def bytes_of(session: Session, where: str, options: Options | None = None) -> in
 @pytest.mark.parametrize("by", [("p", "g"), ("g", "p")])
 def test_only_plain_by_columns_choose_ranges(tmp_path: Path, key: OwnerKey, key_file: Path, by: Sequence[str]) -> None:
     place = Place(tmp_path / "place", key)
-    indexes = sum(each.index.bytes for each in place.put(SQL, *by).manifest.segments)
+    indexes = sum(each.index.bytes for each in place.fill(SQL, *by).manifest.segments)
     with place.session(key_file) as session:
         for g in ("", "g = 'g1' AND ", "g < 'z' AND ", "g = 'none' AND "):
             whole, part = (bytes_of(session, f"WHERE {g}p {p}") for p in ("< 'z'", "= 'p1'"))
@@ -177,7 +168,7 @@ def of_one_shape(tmp_path: Path, key: OwnerKey) -> list[Manifest]:
     for number, i in enumerate(("1", "hash(i) % 1000000", "i")):
         values = SQL.replace("'p' || i // 7 % 3", "'p'").replace("'g' || i % 4", "'g'").replace(" i", f" ({i})")
         values = values.replace("(i ", f"(({i}) ").replace("sqrt(i)", f"sqrt({i})")
-        made.append(Place(tmp_path / str(number), key).put(values).manifest)
+        made.append(Place(tmp_path / str(number), key).fill(values).manifest)
     return made
 
 
@@ -204,7 +195,7 @@ def test_what_is_pulled_is_what_was_put_bit_for_bit(tmp_path: Path, key: OwnerKe
         "CASE i % 6 WHEN 0 THEN '-0.0'::DOUBLE WHEN 1 THEN 'nan' WHEN 2 THEN '-inf' WHEN 3 THEN 5e-324 ELSE sqrt(i) END"
     )
     made = duckdb.sql(f"{SQL.replace('sqrt(i) AS x', f'{odd} AS x')} FROM range({ROWS}) r(i)").to_arrow_table()
-    stored = place.put(made, "p", "g")
+    stored = place.fill(made, "p", "g")
     pull_into(stored, tmp_path / "back.parquet", Silent())
     found, wanted = (duckdb.sql(BITS.format(each)).fetchall() for each in (tmp_path / "back.parquet", place.file))
     assert found == wanted
@@ -213,7 +204,7 @@ def test_what_is_pulled_is_what_was_put_bit_for_bit(tmp_path: Path, key: OwnerKe
 def test_the_same_rows_are_selected_as_over_the_file(tmp_path: Path, key: OwnerKey, key_file: Path) -> None:
     """A double that is equal in the file is equal in the store."""
     place = Place(tmp_path / "place", key)
-    place.put(SQL, "p")
+    place.fill(SQL, "p")
     sql = "SELECT note, weight FROM t WHERE weight = 39.1 - 0.1 OR weight = 0.7 ORDER BY ALL"
     with Session(
         HereSource(of_files([place.file], place.schema, "t"), Access(key_file, no_passphrase), embedded_services)
@@ -235,10 +226,10 @@ def test_columns_of_few_rows_are_read_together(tmp_path: Path, key: OwnerKey, mo
         return read_columns(connection, columns, relation)
 
     monkeypatch.setattr(segment, "read_columns", read)
-    Place(tmp_path / "one", key).put(f"{SQL} FROM range(5) r(i) --")
+    Place(tmp_path / "one", key).fill(f"{SQL} FROM range(5) r(i) --")
     assert sum(statements) == len(TYPES) - 1  # all but the plain one
     assert len(statements) == segment.THREADS
     statements.clear()
     monkeypatch.setattr(segment, "_VALUES_TOGETHER", 5)
-    Place(tmp_path / "other", key).put(f"{SQL} FROM range(5) r(i) --")
+    Place(tmp_path / "other", key).fill(f"{SQL} FROM range(5) r(i) --")
     assert statements == [1] * (len(TYPES) - 1)

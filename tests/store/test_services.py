@@ -13,9 +13,7 @@ from aws.serving import served
 from cleave.ask import choice
 from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
-from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.store.seen_versions import SeenVersions
 from cleave.transport.connect import Target
@@ -24,6 +22,7 @@ from cleave_services.plain import calls as plain_calls
 from cleave_services.sensitive import calls as sensitive_calls
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.conftest import no_passphrase
+from tests.store.asking import session_of
 from tests.store.trial import World, check, truth
 
 SOURCES = {
@@ -72,17 +71,8 @@ def session(key: OwnerKey, key_file: Path, tmp_path: Path) -> Iterator[Callable[
         """`folder`: of the halves, where they are put already."""
         if folder is None:
             Two(key, folder := tmp_path, *by)
-        opened.append(
-            Session(
-                StoredSource(
-                    "trial",
-                    halves(folder),
-                    Access(key_file, no_passphrase, target),
-                    memory=SeenVersions(folder / "tables.json"),
-                    embedded=embedded_services,
-                )
-            )
-        )
+        memory = SeenVersions(folder / "tables.json")
+        opened.append(session_of(halves(folder), Access(key_file, no_passphrase, target), memory))
         return opened[-1]
 
     yield start
@@ -243,12 +233,10 @@ def test_a_remote_answer_that_fails_a_check_is_refused(
 def test_one_segment_asks_nobody_for_totals(
     key: OwnerKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    World(Folder(tmp_path / "store"), key, tmp_path).put("ward")
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward")
     monkeypatch.setattr(sensitive_calls, "answer_sums", None)
-    opened = Stores(Folder(tmp_path / "store"), Folder(tmp_path / "store"))
-    access = Access(key_file, no_passphrase)
-    memory = SeenVersions(tmp_path / "tables.json")
-    with Session(StoredSource("trial", opened, access, memory=memory, embedded=embedded_services)) as asked:
+    with world.session(key_file) as asked:
         answer = asked.ask(asked.plan("SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY 1"))
     check(answer.result.rows, answer.result.bounds, truth("SELECT ward, SUM(bill) FROM trial GROUP BY 1 ORDER BY 1"))
     assert (answer.usage.sensitive_requests, answer.usage.bytes_sent) == (0, 0)

@@ -12,18 +12,12 @@ import duckdb
 import pytest
 
 from cleave.ask.here import HereSource
-from cleave.ask.options import Access
 from cleave.ask.session import Session
-from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder
-from cleave.store import put as putting
-from cleave.store.seen_versions import SeenVersions
 from cleave.table.lazy import LazyTable, of_files
-from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
-from tests.conftest import no_passphrase
 from tests.store.trial import World
 from tests.unit.simulate import number
 
@@ -69,6 +63,10 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+class Terms(World):
+    name = "t"
+
+
 @pytest.fixture(scope="module", params=["file", "stored"])
 def session(
     request: pytest.FixtureRequest,
@@ -83,11 +81,9 @@ def session(
         with Session(HereSource(lazy, embedded=embedded_services)) as opened:
             yield opened
         return
-    world = World(Folder(folder / "store"), key, folder)
-    with lazy.read(None) as table:
-        putting.put(world.tables, table, "t", ["a", "b"], Silent())
-    access = Access(key_file, no_passphrase)
-    with Session(StoredSource("t", world.stores, access, memory=SeenVersions(folder / "tables.json"))) as opened:
+    world = Terms(Folder(folder / "store"), key, folder)
+    world.write(lazy, "a", "b")
+    with world.session(key_file, services=False) as opened:
         yield opened
 
 

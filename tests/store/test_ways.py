@@ -8,20 +8,16 @@ from pathlib import Path
 import pytest
 
 from cleave.ask import choice, works
-from cleave.ask.options import Access
 from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource
 from cleave.ask.works import Work, cost_of
 from cleave.cli.plan import plan_json, plan_lines, plan_text
-from cleave.local.embedded import embedded_services
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement
 from cleave.store import put as putting
 from cleave.store.rows import Read
-from cleave.store.seen_versions import SeenVersions
 from cleave.sums import scan
 from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
@@ -29,7 +25,6 @@ from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
-from tests.conftest import no_passphrase
 from tests.store.asking import chooser_of
 from tests.store.scan_asking import scan_plan
 from tests.store.trial import World
@@ -40,11 +35,7 @@ ITEMS = "SELECT ward, AVG(bill), MEDIAN(bill) FROM trial GROUP BY ward"
 @pytest.fixture
 def session(world: World, key_file: Path, tmp_path: Path) -> Session:
     world.put("ward", "admitted")
-    return Session(
-        StoredSource(
-            "trial", world.stores, Access(key_file, no_passphrase), memory=SeenVersions(tmp_path / "tables.json")
-        )
-    )
+    return world.session(key_file, services=False)
 
 
 def test_each_question_has_its_ways(session: Session) -> None:
@@ -104,9 +95,7 @@ def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.
 def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
     """Beside fetching the rows it reads less."""
     world.put("ward", scan=True)
-    memory = SeenVersions(tmp_path / "tables.json")
-    access = Access(key_file, no_passphrase)
-    with Session(StoredSource("trial", world.stores, access, memory=memory, embedded=embedded_services)) as session:
+    with world.session(key_file) as session:
         sql = "SELECT SUM(bill), AVG(weight) FROM trial WHERE admitted > DATE '2025-02-01'"
         plan = session.plan(sql, cloud_only=True)
         assert isinstance(plan, StoredPlan)
@@ -145,8 +134,7 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
 ) -> None:
     many_cells(world, tmp_path, 2_000)
     sql = "SELECT SUM(x), VAR_POP(x), COUNT(*) FROM trial WHERE id < 9"
-    access = Access(key_file, no_passphrase)
-    with Session(StoredSource("trial", world.stores, access, memory=SeenVersions(tmp_path / "tables.json"))) as session:
+    with world.session(key_file, services=False) as session:
         chooser = chooser_of(session)
         totals, rows = (chooser.work(plan).bytes for plan in session.ways(sql))
         monkeypatch.setattr(choice, "TOTALS_BYTES", totals / rows + 0.01)
@@ -173,20 +161,14 @@ LATE = "SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01'"
 @pytest.mark.parametrize("scans", [False, True])
 def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path, tmp_path: Path, scans: bool) -> None:
     world.put("ward", scan=scans)
-    memory, access = SeenVersions(tmp_path / "tables.json"), Access(key_file, no_passphrase)
-
-    def opened(limit: int) -> Session:
-        embedded = embedded_services
-        return Session(StoredSource("trial", world.stores, access, memory=memory, embedded=embedded, fetch_limit=limit))
-
-    with opened(choice.FETCH_LIMIT) as session:
+    with world.session(key_file) as session:
         plan = session.plan(LATE)
         fetched = works.rows_work(chooser_of(session).tables, plan, pad=False).bytes
         assert choice.name_of(plan) == "rows"
-    with opened(fetched) as session:
+    with world.session(key_file, fetch_limit=fetched) as session:
         assert choice.name_of(session.plan(LATE)) == "rows"
         by_rows = session.ask(session.plan(LATE)).result.rows
-    with opened(fetched - 1) as session:
+    with world.session(key_file, fetch_limit=fetched - 1) as session:
         if scans:
             plan = session.plan(LATE)
             assert choice.name_of(plan) == "scan"
@@ -197,7 +179,7 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
                 session.plan(LATE)
             assert "--fetch-limit" in str(refused.value.hint)
             assert "--scan" in str(refused.value.hint)
-    with opened(0) as session:
+    with world.session(key_file, fetch_limit=0) as session:
         assert choice.name_of(session.plan("SELECT SUM(bill) FROM trial")) == "totals"
         with pytest.raises(QueryRefused, match="it would fetch"):
             session.plan("SELECT MEDIAN(bill) FROM trial")

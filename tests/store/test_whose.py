@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from cleave.ask import choice
-from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import Options
-from cleave.ask.stored import StoredSource
-from cleave.local.embedded import embedded_services
-from cleave.store.seen_versions import SeenVersions
 from cleave.sums.cellwise import StoredPlan
 from cleave_shared.errors import QueryRefused
-from tests.conftest import no_passphrase
 from tests.store.contributing import World, kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH, _oracle, expected, registered, taken_in
 from tests.store.trial import check
@@ -45,20 +40,10 @@ ROWS = [
 ]
 
 
-def session(world: World) -> Session:
-    return Session(
-        StoredSource(
-            *("trial", world.stores(), Access(world.key_file, no_passphrase)),
-            memory=SeenVersions(world.root / "owner.json"),
-            embedded=embedded_services,
-        )
-    )
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[tuple[Session, World]]:
     world = kept(tmp_path_factory.mktemp("whose") / "world", key_file, taken_in)
-    with session(world) as opened:
+    with world.session() as opened:
         yield opened, world
 
 
@@ -103,13 +88,13 @@ def test_only_the_blocks_of_a_contributor_are_read(asked: tuple[Session, World])
 def test_a_table_of_nobody_else_has_no_such_column(tmp_path: Path, key_file: Path) -> None:
     world = World(tmp_path / "world", key_file)
     world.put(OWN)
-    with session(world) as opened, pytest.raises(QueryRefused, match="contributor"):
+    with world.session() as opened, pytest.raises(QueryRefused, match="contributor"):
         opened.plan("SELECT SUM(age) FROM trial WHERE contributor = 'owner'")
 
 
 def test_nothing_was_put_yet(tmp_path: Path, key_file: Path) -> None:
     world = kept(tmp_path / "world", key_file, registered)
-    with session(world) as opened:
+    with world.session() as opened:
         plan = opened.plan("SELECT contributor, COUNT(*) FROM trial GROUP BY contributor")
         assert opened.ask(plan, Options(min_group=1)).result.rows == [["owner", 3]]
         assert "contributor" in opened.schemas["trial"].names
@@ -126,6 +111,6 @@ def test_a_column_of_that_name_comes_first(tmp_path: Path, key_file: Path) -> No
     world = Named(tmp_path / "world", key_file)
     world.put("A,f,61,12.50,70.25,Ada,us\nB,m,47,99.00,81.5,Bo,them\n")
     world.register("north")
-    with session(world) as opened:
+    with world.session() as opened:
         plan = opened.plan("SELECT age, contributor FROM trial WHERE contributor = 'them'")
         assert opened.ask(plan, Options(min_group=1)).result.rows == [[47, "them"]]

@@ -1,26 +1,33 @@
-"""The sample table in a store, and DuckDB over the file itself."""
+"""A table in a store and the same rows in DuckDB: the sample table, or one made by SQL."""
 
 from __future__ import annotations
 
 import shutil
 from contextlib import closing
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
+import duckdb
+
+from cleave.ask.options import Access
+from cleave.ask.session import Session
 from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
+from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
+from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
-from tests.store.asking import ask
+from tests.store.asking import ask, session_of
 from tests.store.made import filled
 
 SAMPLE = Path(__file__).parents[1] / "samples"
@@ -28,12 +35,38 @@ SCHEMA = SAMPLE / "patients.schema.toml"
 
 
 class World:
-    """A table in a store. `plain`: another store, for the plain half."""
+    """A table in a store. `plain`: another store, for the plain half. `oracle`: DuckDB with the rows of `make`."""
 
-    def __init__(self, storage: Storage, key: OwnerKey, tmp_path: Path, plain: Storage | None = None) -> None:
-        self.key = key
+    name = "trial"
+
+    def __init__(self, storage: Storage, key: OwnerKey, root: Path, plain: Storage | None = None) -> None:
+        self.root, self.key = root, key
         self.stores = Stores(storage, plain or storage)
-        self.tables = Tables(self.stores, key, SeenVersions(tmp_path / "tables.json"))
+        self.memory = SeenVersions(root / "tables.json")
+        self.tables = Tables(self.stores, key, self.memory)
+
+    @cached_property
+    def oracle(self) -> duckdb.DuckDBPyConnection:
+        return duckdb.connect()
+
+    def make(self, sql: str, schema: str) -> LazyTable:
+        """Make the table in DuckDB; return it as a file of that schema (TOML)."""
+        file = self.root / f"{self.name}.parquet"
+        file.with_suffix(".schema.toml").write_text(schema)
+        self.oracle.execute(f"CREATE OR REPLACE TABLE {self.name} AS {sql}; COPY {self.name} TO '{file}'")
+        return of_files([file], name=self.name)
+
+    def write(self, rows: LazyTable, *by: str, append: bool = False, **options: Any) -> Opened:
+        """Put or append `rows`. `options`: of `put` and `append`."""
+        with rows.read(None) as table:
+            if append:
+                return putting.append(self.tables, table, self.name, Silent(), again=True, **options)
+            return putting.put(self.tables, table, self.name, by, Silent(), **options)
+
+    def session(self, key: Path | Access, *others: LazyTable, **options: Any) -> Session:
+        """`options`: of `session_of`."""
+        given = {"memory": self.memory, "name": self.name, "others": others}
+        return session_of(self.stores, key, **given | options)
 
     def put(
         self,
@@ -70,7 +103,7 @@ class World:
             putting.put(self.tables, table, "trial", by, Silent(), **options)
 
     def stored(self) -> Stored:
-        return Stored(self.tables, self.tables.open("trial"))
+        return Stored(self.tables, self.tables.open(self.name))
 
     def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
         """`cloud_only`: no row is read for it."""
