@@ -92,7 +92,7 @@ def test_what_was_probably_meant(cli: Cli, words: list[str], near: str) -> None:
 
 
 def test_the_version(cli: Cli) -> None:
-    assert re.fullmatch(r"cleave \d+\.\d+\.\d+\n", cli.run("--version").stdout)
+    assert re.fullmatch(r"cleave \d+\.\d+\.\d+(\.dev\d+)?\n", cli.run("--version").stdout)
 
 
 @pytest.mark.parametrize(

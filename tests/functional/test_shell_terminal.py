@@ -270,15 +270,6 @@ def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], 
     assert have_ended(*processes)
 
 
-def test_a_killed_shell_leaves_no_process(start: Callable[..., Terminal]) -> None:
-    terminal = start()
-    terminal.ask(LONG)
-    assert met(terminal.children)
-    children = descendants(terminal.child.pid)
-    terminal.child.kill(signal.SIGKILL)
-    assert have_ended(*children)
-
-
 @pytest.mark.slow
 def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., Terminal]) -> None:
     """One vector of DuckDB's, which no interrupt reaches."""
@@ -292,3 +283,11 @@ def test_the_table_is_read_once(terminal: Terminal) -> None:
     terminal.state.with_name("patients.csv").unlink()
     terminal.ask("SELECT MEDIAN(age) FROM patients;", "52.0", PROMPT)
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
+
+
+def test_a_killed_shell_leaves_no_process(terminal: Terminal) -> None:
+    terminal.ask(LONG)
+    assert met(terminal.children)
+    children = descendants(terminal.child.pid)
+    terminal.child.kill(signal.SIGKILL)
+    assert have_ended(*children)
