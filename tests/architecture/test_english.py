@@ -44,7 +44,7 @@ def messages(nodes: Iterable[ast.AST]) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _SAY or name.endswith(("Error", "Refused", "Failed", "Uncut", "OnlyHere", "no_service")):
+        if name in _SAY or name.endswith(("Error", "Refused", "Failed", "Uncut", "OnlyLocal", "no_service")):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value

@@ -1,6 +1,6 @@
 """The aggregates that encrypted columns can answer: sums, spread, products, and pairs of arguments (y, x).
 
-A condition is evaluated row by row here and encrypted as 0 or 1; how many are true is then an exact total. Spread is
+A condition is evaluated row by row and encrypted as 0 or 1; how many are true is then an exact total. Spread is
 computed about a centre, so that an offset like 1e6 cannot cancel the digits away (docs/ckks.md section 4). For integers
 and decimals every result is an exact fraction, or the correctly rounded root of one.
 

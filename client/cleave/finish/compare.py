@@ -51,7 +51,7 @@ def comparison(
 
 
 def order_of(one: Atom, other: Atom, *, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Order | None:
-    """Compare two values that are not NULL; None for types that are not compared here."""
+    """Compare two values that are not NULL; None for types that are not compared."""
     if isinstance(one, bool) and isinstance(other, bool):
         return frozenset({one - other})
     if isinstance(one, Text) and isinstance(other, Text):

@@ -1,7 +1,7 @@
 """Evaluates an expression over the table of groups, group by group, on certified numbers.
 
 Every node that reads no encrypted figure, or only exact ones in exact types, is DuckDB's own answer. Arithmetic and
-decisions over everything else are made here on rationals and balls; an unsupported function gives unknown.
+decisions over everything else are made on rationals and balls; an unsupported function gives unknown.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Evaluator:
         return [Value((atom_of(value),), guessed=guessed) for value in values]
 
     def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        """Evaluate a function unknown here: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
+        """Evaluate an unknown function: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
         names = self._shapes.columns(node)
         if self._shapes.type(node) in FLOATS and names:
             return [UNKNOWN] * len(rows)
@@ -103,7 +103,7 @@ class Evaluator:
         values = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
         return [values.get(row, UNKNOWN) for row in rows]
 
-    # what is computed here
+    # what is computed by this module
 
     def _computed(self, node: Node, rows: Sequence[int]) -> list[Value]:
         if not rows:

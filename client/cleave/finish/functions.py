@@ -309,7 +309,7 @@ def in_range(type_: str) -> Callable[[Atom], Result]:
 
 
 def cast(source: str, target: str) -> Callable[..., Result] | None:
-    """None for what is not cast here: text, dates and the like."""
+    """None for what is not cast: text, dates and the like."""
     if not (is_numeric(source) or source == "BOOLEAN"):
         return None
     if target == "BOOLEAN":

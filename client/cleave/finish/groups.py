@@ -1,5 +1,5 @@
 """The table of groups in a private DuckDB: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted
-ones e0.., and expressions computed here l0... Those of other types than numbers and booleans are text.
+ones e0.., and expressions that this machine computes l0... Those of other types than numbers and booleans are text.
 
 DuckDB computes whatever needs no bound: keys, plain figures, text, and arithmetic over exact types.
 """

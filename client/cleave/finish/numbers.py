@@ -28,7 +28,7 @@ class Special(Enum):
     NAN = "NaN"
     UP = "Infinity"
     DOWN = "-Infinity"
-    FAILED = "an error"  # DuckDB raises one here
+    FAILED = "an error"  # DuckDB raises one
     UNKNOWN = "unknown"  # any value of the type, NULL included
 
 

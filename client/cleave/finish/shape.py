@@ -1,4 +1,4 @@
-"""Parts of an expression: which of them are supported here, their types, and the columns they read."""
+"""Parts of an expression: which of them are supported, their types, and the columns they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cleave.finish.functions import ROUNDINGS, UNARY, cast
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
 from cleave.table.types import FLOATS, is_numeric
 
-# DuckDB's function -> (name here, how many arguments it may have)
+# DuckDB's function -> (its name in this room, how many arguments it may have)
 _CALLS: dict[str, tuple[str, tuple[int, ...]]] = {
     **{name: (name, (1,)) for name in (*UNARY, "isnan", "isinf", "isfinite")},
     **{name: (name, (1, 2) if name in ("round", "trunc") else (1,)) for name in ROUNDINGS},
@@ -58,7 +58,7 @@ _SAME_CLASS = ("if", "coalesce", "greatest", "least", "nullif")
 
 
 def name_of(node: Node) -> str:
-    """Return the operation of a node, "" where it is not supported here."""
+    """Return the operation of a node, "" where it is not supported."""
     match node:
         case Operation(name):
             return _OPERATIONS.get(name, "")
@@ -106,7 +106,7 @@ class Shapes:
         return {column.name for column in node.find(Column)}
 
     def is_known(self, node: Node) -> bool:
-        """Return whether it is evaluated here, given that its parts are."""
+        """Return whether it is evaluated, given that its parts are."""
         if isinstance(node, Constant):
             return node.kind in ("BOOLEAN", "NULL_LITERAL") or self.is_number(node)
         name = "if" if isinstance(node, Case) else name_of(node)

@@ -8,7 +8,7 @@ back. Free text stays local: it may hold anything, is of no use to a sum, and it
 quotes a value.
 
 Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
-They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing here (see
+They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing (see
 `harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of
 neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no `age`).
 """

@@ -1,6 +1,6 @@
 """Names allowed in a query that DuckDB answers as a whole: the tables it was given, and functions of their rows.
 
-A walk over DuckDB's own tree of the statement. Anything not listed here is refused, so that a newer DuckDB's grammar
+A walk over DuckDB's own tree of the statement. Anything not listed is refused, so that a newer DuckDB's grammar
 opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.table).
 """
 
@@ -90,7 +90,7 @@ class _Walk:
         self._from: set[str] = set()  # the tables in FROM of the innermost SELECT
 
     def node(self, node: Any, scope: frozenset[str]) -> None:
-        """`scope`: the common table expressions that are seen here, in lower case."""
+        """`scope`: the common table expressions in its scope, in lower case."""
         if isinstance(node, list):
             for each in node:
                 self.node(each, scope)

@@ -1,8 +1,8 @@
 """Facts of an expression that follow from the schema: the range of its values, and whether it can be NULL.
 
-An expression is read from the leaves up. Of what is not known here the type's own range holds, and NULL may occur:
+An expression is read from the leaves up. Of what is not known the type's own range holds, and NULL may occur:
 saying too little costs width in a ciphertext, saying too much would be an overflow. The values are checked against what
-is said here before they are encrypted.
+is said before they are encrypted.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from cleave.sql.plan import (
     Source,
 )
 from cleave.sql.refusals import (
-    OnlyHere,
+    OnlyLocal,
     Uncut,
     single_value,
 )
@@ -44,7 +44,7 @@ GROUPS = "the groups of an answer"  # a table name no file's stem will clash wit
 
 
 class Cutter:
-    """`cloud_only`: refuse what no service can compute, else it is computed here.
+    """`cloud_only`: refuse what no service can compute, else this machine computes it.
 
     `divided`: the plain service sees the rows of a group in several requests.
     `sums`: of a stored table, what answers without its rows; nothing of it is sent to services.
@@ -79,7 +79,7 @@ class Cutter:
         self._plain: dict[str, Call] = {}
         self._mixed: set[str] = set()  # plain aggregates in one expression with encrypted ones
         self._groupings: list[tuple[int, ...]] = []
-        self._here: dict[str, tuple[Node, OnlyHere]] = {}  # by the SQL computed here, what it is made of, and why
+        self._computed: dict[str, tuple[Node, OnlyLocal]] = {}  # on this machine, by its SQL: of what, and why
 
     def plan(self) -> QueryPlan:
         select = self._select
@@ -153,14 +153,14 @@ class Cutter:
     def _asked_over_stored(self, sent: list[Node], local: tuple[LocalAggregate, ...]) -> tuple[list[Node], Source]:
         """Return the plain service's part of a stored table, and the source of numbers of rows.
 
-        Raises OnlyHere where rows are needed and must not be fetched.
+        Raises OnlyLocal where rows are needed and must not be fetched.
         """
         if not self._judge.groups_from_rows:
             return (sent if self._plain else []), self._sums.counts if self._sums else "encrypted"
         if sent and not self._judge.no_plain and not local:
             return sent, "plain"
         if self._cloud_only:
-            raise OnlyHere(self._judge.groups_from_rows)
+            raise OnlyLocal(self._judge.groups_from_rows)
         return (sent if self._plain else []), "local"
 
     # what is refused before anything else
@@ -179,13 +179,13 @@ class Cutter:
 
     # expressions over keys and aggregates
 
-    def _final(self, node: Node, here: str = "") -> Node:
-        """`node` over the table of groups: of the services' aggregates, or as a whole one that is computed here.
+    def _final(self, node: Node, text: str = "") -> Node:
+        """`node` over the table of groups: of the services' aggregates, or as a whole one that this machine computes.
 
-        `here`: the SQL of what is then computed, if not `node` itself.
+        `text`: the SQL of what is then computed, if not `node` itself.
         """
         of_sums = node.replaced(self._mean_of_times)
-        reason = next(filter(None, map(self._judge.why_here, self._aggregates(of_sums))), None)
+        reason = next(filter(None, map(self._judge.why_local, self._aggregates(of_sums))), None)
         if reason is None:
             cut = of_sums.replaced(self._place)
             names = {column.name for column in cut.find(Column)}
@@ -194,9 +194,9 @@ class Cutter:
             return cut
         if self._cloud_only:
             raise reason
-        sql = here or write(node)
-        self._here.setdefault(sql, (node, reason))
-        return GroupColumn((f"l{list(self._here).index(sql)}",))
+        sql = text or write(node)
+        self._computed.setdefault(sql, (node, reason))
+        return GroupColumn((f"l{list(self._computed).index(sql)}",))
 
     def _aggregates(self, node: Node) -> Iterator[Call]:
         """Aggregates of `node` outside of keys. Raises QueryRefused for a column that is in neither."""
@@ -326,10 +326,10 @@ class Cutter:
 
     def _typed_local(self, grouped: str) -> tuple[LocalAggregate, ...]:
         """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
-        types = self._catalog.types(list(self._here), grouped)
+        types = self._catalog.types(list(self._computed), grouped)
         return tuple(
             self._local(sql, type_, node, str(reason))
-            for (sql, (node, reason)), type_ in zip(self._here.items(), types, strict=True)
+            for (sql, (node, reason)), type_ in zip(self._computed.items(), types, strict=True)
         )
 
     def _local(self, sql: str, type_: str, node: Node, reason: str) -> LocalAggregate:

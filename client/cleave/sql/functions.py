@@ -47,7 +47,7 @@ TODAY = {
 CLOCK = frozenset(TODAY) | _names(
     "current_time current_timestamp get_current_time get_current_timestamp localtime now transaction_timestamp"
 )
-"""Those that are constant within one statement, and so within a query answered here as a whole."""
+"""Those that are constant within one statement, and so within a query that this machine answers as a whole."""
 
 ROW_MAKING = _names(
     "generate_series generate_subscripts json_each json_tree range regexp_split_to_table repeat repeat_row unnest"
@@ -84,7 +84,7 @@ COMPARES_VALUES = _names(
     argmin mad max max_by median min min_by mode quantile quantile_cont quantile_disc
     """
 )
-"""Aggregates that compare values, which cannot be done under encryption here."""
+"""Aggregates that compare values, which cannot be done under encryption."""
 
 COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_exact")
 """Aggregates that need to know which values are equal, which encryption hides."""

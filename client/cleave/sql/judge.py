@@ -17,7 +17,7 @@ from cleave.sql.parse import Select
 from cleave.sql.plain import Decomposition, decompose
 from cleave.sql.plan import Argument, Source
 from cleave.sql.ranges import Range
-from cleave.sql.refusals import SUPPORTED, OnlyHere, Uncut, encodable, not_declared, over, selected_by, stays_here
+from cleave.sql.refusals import SUPPORTED, OnlyLocal, Uncut, encodable, not_declared, over, selected_by, stays_local
 from cleave.sql.resolve import columns_of, has_aggregate
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.types import decimals_of
@@ -81,7 +81,7 @@ class Judge:
         names = self.names(self.selecting)
         self.groups_from_rows = sums.groups(names) if sums else ""  # why groups are made of rows of a stored table
         self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used over a stored table
-        self._judged: dict[str, OnlyHere | None] = {}  # by its SQL, why no service computes an aggregate
+        self._judged: dict[str, OnlyLocal | None] = {}  # by its SQL, why no service computes an aggregate
 
     def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         """Return the columns that expressions read, in the schema's order."""
@@ -121,14 +121,14 @@ class Judge:
             return False
         return all(sums.is_kept(column.name) for column in columns_of(call, self._schema))
 
-    def why_here(self, call: Call) -> OnlyHere | None:
+    def why_local(self, call: Call) -> OnlyLocal | None:
         """Return the reason why no service computes an aggregate; None where one does."""
         sql = write(call)
         if sql not in self._judged:
             self._judged[sql] = self._judge(call)
         return self._judged[sql]
 
-    def _judge(self, call: Call) -> OnlyHere | None:
+    def _judge(self, call: Call) -> OnlyLocal | None:
         if any(map(has_aggregate, call.operands)):
             raise QueryRefused("an aggregate cannot be inside another aggregate", hint="query the inner one by itself")
         if call == Call("count"):
@@ -136,19 +136,19 @@ class Judge:
         for column in columns_of(call, self._schema):
             summed = self._sums is not None and self._sums.is_kept(column.name)
             if column.kind in (Kind.SEALED, Kind.LOCAL) and not summed:
-                return stays_here(column)
+                return stays_local(column)
         if self.is_summed(call):
-            return OnlyHere(self.groups_from_rows) if self.groups_from_rows else self._why_not_summed(call)
+            return OnlyLocal(self.groups_from_rows) if self.groups_from_rows else self._why_not_summed(call)
         if self.no_plain:
-            return OnlyHere(self.no_plain)
+            return OnlyLocal(self.no_plain)
         if call.name in FOLLOWS_ROW_ORDER and not call.order:
-            return OnlyHere(
+            return OnlyLocal(
                 f"{call.name.upper()} depends on the order of rows, which are shuffled before they are sent",
                 hint=f"order inside the call: {call.name.upper()}(x ORDER BY y); ANY_VALUE(x) takes any",
             )
         return self._why_not_plain(call)
 
-    def _why_not_summed(self, call: Call) -> OnlyHere | None:
+    def _why_not_summed(self, call: Call) -> OnlyLocal | None:
         name, column = call.name.upper(), self._unseen_in(call)
         why = over(column) if column is not None else selected_by(self.hidden) if self.hidden is not None else ""
         declared = AGGREGATES.get(name)
@@ -158,27 +158,27 @@ class Judge:
             number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
             raise QueryRefused(f"{name} {why}: takes {number}")
         if call.distinct:
-            return OnlyHere(
+            return OnlyLocal(
                 f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED
             )
         if call.order:
-            return OnlyHere(f"ORDER BY inside {name} {why}", hint="leave it out: the order does not change the result")
+            return OnlyLocal(f"ORDER BY inside {name} {why}", hint="leave it out: the order does not change the result")
         nodes = arguments_of(call)
         arguments = [(each, replace(self.argument(each), counted=not declared.moments)) for each in nodes]
         for _, each in arguments if declared.moments else ():
             if (reason := encodable(each.type)) is not None:
                 return reason
         lacking = self._sums.aggregate(declared, arguments, self._catalog.types) if self._sums is not None else ""
-        return OnlyHere(lacking) if lacking else None
+        return OnlyLocal(lacking) if lacking else None
 
-    def _why_not_plain(self, call: Call) -> OnlyHere | None:
+    def _why_not_plain(self, call: Call) -> OnlyLocal | None:
         if unknown := self._not_allowed(call):
-            return OnlyHere(unknown)
+            return OnlyLocal(unknown)
         if self.decomposed(call).combine is None and self._sets is not None:
             reason = f"{shown(call)} cannot be combined from smaller groups, as sets of keys need"
-            return OnlyHere(reason, hint="run one query for each set of keys")
+            return OnlyLocal(reason, hint="run one query for each set of keys")
         if self.decomposed(call).combine is None and self._divided:
-            return OnlyHere(
+            return OnlyLocal(
                 f"{shown(call)} cannot be combined from several requests, and the plain columns need several"
             )
         return None

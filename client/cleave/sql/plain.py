@@ -69,7 +69,7 @@ def witnesses(call: Call, argument_type: str) -> tuple[Call, Call] | None:
     """Two more aggregates from which the distance of a SUM or AVG to its exact value follows: a total and a count.
 
     The total of an AVG of an exact type is the SUM; of doubles the sum of their absolute values. None for other
-    aggregates, whose rounding in DuckDB is not bounded here.
+    aggregates, whose rounding in DuckDB has no bound.
     """
     is_simple = len(call.arguments) == 1 and not call.distinct and not call.order
     if call.name not in ("sum", "avg", "mean") or not is_simple:

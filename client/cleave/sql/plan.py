@@ -9,8 +9,8 @@ encrypted ones e0.. .
 Where WHERE or a key reads a column that is not plain, only the client may know which rows are meant: it selects and
 groups them, the plain service gets nothing, and sums over plain columns are encrypted with the rest.
 
-What does not follow from sums is computed here, in DuckDB, over the local table: single outputs, HAVING or ORDER BY
-terms (`l0..`), or the query as a whole, which then has a LocalPlan and sends nothing.
+What does not follow from sums this machine computes, in DuckDB, over the local table: single outputs, HAVING or ORDER
+BY terms (`l0..`), or the query as a whole, which then has a LocalPlan and sends nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PlainAggregate:
 
 @dataclass(frozen=True, slots=True)
 class LocalAggregate:
-    """An expression of aggregates and keys that DuckDB computes here for every group, over the rows WHERE selects."""
+    """An expression of aggregates and keys that DuckDB computes locally for every group of the rows WHERE selects."""
 
     sql: str
     type: str
@@ -150,7 +150,7 @@ class QueryPlan:
     """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name.
 
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
-    set, of all keys. Rows are always grouped by all keys, and their groups are combined here. `groupings`:
+    set, of all keys. Rows are always grouped by all keys, and their groups are combined on this machine. `groupings`:
     the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
     `cleave.sql.parse.conditions_of`. `assumed`: by name in lower case, a digest of what it assumes of a stored table.
     """
@@ -196,7 +196,7 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """Query that DuckDB answers here as a whole, with its own SQL; nothing of it is sent.
+    """Query that this machine's DuckDB answers as a whole, with its own SQL; nothing of it is sent.
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers

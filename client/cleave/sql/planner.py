@@ -1,4 +1,4 @@
-"""Plan a query: cut it between the services and this machine, or answer it here as a whole.
+"""Plan a query: cut it between the services and this machine, or answer it on this machine as a whole.
 
 SELECTs over one table inside a larger statement may be answered by themselves and read as tables of their answers:
 
@@ -25,7 +25,7 @@ from cleave.sql.nodes import Node
 from cleave.sql.parse import Select, conditions_of_select, parse
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.sql.read import Statement, read_statement
-from cleave.sql.refusals import Uncut, stays_here, too_deep
+from cleave.sql.refusals import Uncut, stays_local, too_deep
 from cleave.sql.resolve import columns_of, resolve
 from cleave.table.duck import identifier, parts_of, tree_of
 from cleave.table.schema import Kind, Schema
@@ -65,7 +65,7 @@ class Planner:
         self._catalog.close()
 
     def plan(self, sums: HasSums | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """Plan a query; what the services cannot answer is answered here, unless `cloud_only`.
+        """Plan a query; what the services cannot answer is answered on this machine, unless `cloud_only`.
 
         `sums`: of a stored table, what answers without its rows. Raises QueryRefused for what is not answered at all,
         with the reason and what to do instead.
@@ -105,14 +105,14 @@ class Planner:
             return error
 
     def _require_sent(self, select: Select) -> None:
-        """Raise OnlyHere for the first column read that is never sent."""
+        """Raise OnlyLocal for the first column read that is never sent."""
         for node in select.nodes:
             for column in columns_of(node, self._schema):
                 if column.kind in (Kind.SEALED, Kind.LOCAL):
-                    raise stays_here(column)
+                    raise stays_local(column)
 
     def _whole(self, refusal: QueryRefused) -> LocalPlan:
-        """Return the plan of a query that DuckDB answers here as a whole. `refusal`: why it could not be cut.
+        """Return the plan of a query that this machine's DuckDB answers as a whole. `refusal`: why it could not be cut.
 
         Raises `refusal` itself for what DuckDB would not answer either, unless it only says that no service does.
         """
@@ -161,7 +161,7 @@ class Planner:
 
     @cached_property
     def _named(self) -> tuple[Mentioned, Described, tuple[Node, ...]] | QueryRefused:
-        """Return the names in the query, its outputs and conditions; or why DuckDB does not answer it here."""
+        """Return the names in the query, its outputs and conditions; or why no DuckDB answers it locally."""
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)

@@ -18,7 +18,7 @@ class Uncut(QueryRefused):
     """Refusal by the services. Its message is the reason, its hint the nearest query that a service can answer."""
 
 
-class OnlyHere(Uncut):
+class OnlyLocal(Uncut):
     """Refusal of an aggregate: the output, HAVING or ORDER BY term that reads it is computed on this machine."""
 
 
@@ -31,7 +31,7 @@ def too_deep() -> QueryRefused:
 
 
 def no_function(name: str) -> QueryRefused:
-    """Return the refusal of a function that DuckDB does not have, or may not call here."""
+    """Return the refusal of a function that DuckDB does not have, or may not call."""
     near = difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
     hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
     return QueryRefused(f"there is no function {name.upper()}", hint=hint)
@@ -63,16 +63,16 @@ def selected_by(column: Column) -> str:
     )
 
 
-def stays_here(column: Column) -> OnlyHere:
+def stays_local(column: Column) -> OnlyLocal:
     """Return the refusal to send anything of a sealed or local column."""
     reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
-    return OnlyHere(
+    return OnlyLocal(
         f"column {column.name!r} is {column.kind}: {reason}",
         hint="declare it plain or encrypted in the schema if services may compute on it",
     )
 
 
-def not_declared(name: str, why: str) -> OnlyHere:
+def not_declared(name: str, why: str) -> OnlyLocal:
     """Return the refusal of an aggregate. `why` it needs encryption: see `over` and `selected_by`."""
     if name.lower() in COMPARES_VALUES:
         reason = "values cannot be compared under encryption"
@@ -80,18 +80,18 @@ def not_declared(name: str, why: str) -> OnlyHere:
         reason = "equal values cannot be recognised under encryption"
     else:
         reason = "it is not one of the aggregates that can be computed under encryption"
-    return OnlyHere(f"{name} {why}: {reason}", hint=SUPPORTED)
+    return OnlyLocal(f"{name} {why}: {reason}", hint=SUPPORTED)
 
 
-def encodable(type_: str) -> OnlyHere | None:
+def encodable(type_: str) -> OnlyLocal | None:
     """Return the refusal of a type whose values cannot be encrypted; None where they can."""
     if decimals_of(type_) is not None or type_ in FLOATS:
         return None
     if type_ == "BIGNUM":
-        return OnlyHere(
+        return OnlyLocal(
             f"an encrypted argument is {type_}, at most 128 bits can be encrypted",
             hint="cast it to HUGEINT or to DOUBLE",
         )
-    return OnlyHere(
+    return OnlyLocal(
         f"an encrypted argument is {type_}, which is not a number", hint="cast it to a number, or use COUNT"
     )

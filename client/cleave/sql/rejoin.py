@@ -1,6 +1,6 @@
 """Merge the plain service's answers for consecutive parts of the rows into one answer for all of them.
 
-Groups and their sizes are known here already: the service's must be the same. The groups of GROUPING SETS, ROLLUP and
+This machine knows groups and their sizes: the service's must be the same. The groups of GROUPING SETS, ROLLUP and
 CUBE are combined from the finest ones, those of all keys, without another request. DuckDB finds the finest groups of a
 coarser one, because it knows which keys are equal. A key that is NULL in the data and one that a set leaves out differ
 by the set.
@@ -29,7 +29,7 @@ class Groups:
     """One entry per group in `keys`, `counts`, `plain` and `local`, whose values are DuckDB's text of them.
 
     `sets`: of each group, the place of its set in `QueryPlan.sets`, none where that is None. `local` is empty where
-    nothing is computed here.
+    nothing is computed.
     """
 
     key_types: tuple[str, ...]

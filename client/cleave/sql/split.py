@@ -1,6 +1,6 @@
 """Cut a table into its two halves: the plain columns a query reads, and the arguments of its encrypted aggregates.
 
-Rows are always selected and grouped here, by DuckDB: the encrypted half must be placed by group
+Rows are always selected and grouped on this machine, by DuckDB: the encrypted half must be placed by group
 before it is sent, and the plain service's groups are checked against ours.
 """
 
@@ -259,7 +259,7 @@ class Halves:
         return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
-        """The arguments' values in the selected rows, sorted by group: once, since nothing is kept of them here."""
+        """The arguments' values in the selected rows, sorted by group: once, since nothing of them is kept."""
         if not self._arguments:
             return []
         if not self._keys:

@@ -1,7 +1,7 @@
 """Columns of pandas and Arrow as Arrow columns that DuckDB reads, without a guess. Needs pyarrow.
 
 pyarrow would take 1 and 2.5 for floats, a date and a moment for dates, and moments with and without a time zone for
-UTC; and its errors quote the value. Here a column of Python objects must be of one kind, or the error names the row.
+UTC; and its errors quote the value. A column of Python objects must be of one kind, or the error names the row.
 """
 
 from __future__ import annotations

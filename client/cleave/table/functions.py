@@ -1,7 +1,7 @@
 """The functions that a question may have DuckDB call on this machine: of their arguments alone, or of the clock.
 
 Left out is what `cleave_shared.plain_functions` leaves out, so that no question reads another table, a setting, a file
-or another statement. A function that a later DuckDB adds is refused by its name until it is added here: tests/unit
+or another statement. A function that a later DuckDB adds is refused by its name until it is added: tests/unit
 compares this list with DuckDB's own.
 """
 

@@ -83,7 +83,7 @@ def prefetch(table: LazyTable) -> LazyTable:
     """
     if not table.small:
         return table
-    import cleave.table.stream  # noqa: F401, PLC0415 - here, so that no two threads import it
+    import cleave.table.stream  # noqa: F401, PLC0415 - before the thread starts, so that no two import it
 
     done: Future[Table] = Future()
 

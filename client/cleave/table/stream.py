@@ -191,7 +191,7 @@ class Stream:
         return self._readings[-1].place(row)
 
     def interrupt(self) -> None:
-        """End what another thread reads here."""
+        """End what another thread reads of it."""
         with suppress(duckdb.Error):
             self.connection.interrupt()
 

@@ -408,7 +408,7 @@ def fetched(
 ) -> Any:
     """Return the rows of `sql`. Raises `refusal` of the class of DuckDB's error, whose message may quote values.
 
-    `fetch` is called here: DuckDB may compute rows only when they are fetched.
+    `fetch` is called as well: DuckDB may compute rows only when they are fetched.
     """
     try:
         return fetch(connection.execute(sql))
