@@ -30,7 +30,6 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.store import schemas
 from cleave.table import duck
-from cleave.table import duck
 from cleave_shared.params import DEFAULT_PROFILE
 from tests.budgets import Budgets
 
@@ -172,14 +171,6 @@ def schemas_read_once() -> Iterator[None]:
     """A stored table's schema takes 5 ms to read from its TOML; nothing can change one that was read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schemas, "read_stored_schema", cache(schemas.read_stored_schema))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def sql_parsed_once() -> Iterator[None]:
-    """DuckDB takes 1 ms to parse a statement, or to write one. Its answer depends on the statement alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duck, "_parsed", lru_cache(4096)(duck._parsed))
         yield
 
 
