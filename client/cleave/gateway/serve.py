@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -57,67 +58,56 @@ def serve(
         )
     logging.getLogger("mysql_mimic").setLevel(logging.CRITICAL + 1)  # it logs statements
     server = ForkServer(["cleave.gateway.work"], environment)
+
+    async def run() -> None:
+        workers, ended = Workers(server, setup, count), asyncio.Event()
+        renew = partial(_renew, certificate, ended, say)
+        for number, work in ((signal.SIGINT, ended.set), (signal.SIGTERM, ended.set), (signal.SIGHUP, renew)):
+            asyncio.get_running_loop().add_signal_handler(number, work)
+        admission = Admission(GATEWAY_CONNECTIONS)  # of both protocols
+        clients = Clients(workers, lambda: read_users(users), certificate)
+        listener, shown = listen(host, port), in_url(host)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(workers.close)
+            stack.push_async_callback(workers.finish)
+            stack.callback(listener.close)
+            http = None if http_port is None else stack.enter_context(listen(host, http_port))
+            accepting = asyncio.create_task(accept(listener, admission, clients.serve))
+            stack.callback(accepting.cancel)
+            await asyncio.to_thread(workers.begin)
+            say(f"listening on mysql://{shown}:{listener.getsockname()[1]}")
+            if http is not None:
+                hosts = frozenset(each.lower() for each in (host, *names))
+                served = limited(
+                    application(workers),
+                    lambda: read_users(users),
+                    lambda name: name in hosts or certificate.is_for(name),
+                )
+                tls = (lambda: certificate.context) if certificate.path else (lambda: None)
+                await stack.enter_async_context(_served(Server(served, http, admission, context=tls, signals=False)))
+                say(f"listening on {'https' if certificate.path else 'http'}://{shown}:{http_port}")
+            await workers.record_until(ended)
+            for client in list(clients.clients.values()):
+                client.kill()
+
     server.start()
     try:
-        asyncio.run(_serve(server, setup, users, count, say, host, port, http_port, certificate, names))
+        asyncio.run(run())
     finally:
         server.stop()
 
 
-async def _serve(
-    server: ForkServer,
-    setup: Setup,
-    users: Path,
-    count: int,
-    say: Callable[[str], None],
-    host: str,
-    port: int,
-    http_port: int | None,
-    certificate: Certificate,
-    names: Sequence[str],
-) -> None:
-    workers = Workers(server, setup, count)
-    ended = asyncio.Event()
-
-    def renew() -> None:
-        if certificate.path is None:
-            ended.set()
-            return
-        try:
-            certificate.renew()
-        except InputError as error:
-            say(f"warning: {error.message}; the certificate in use stays ({error.hint})")
-        else:
-            say(f"read {certificate.path} again")
-
-    loop = asyncio.get_running_loop()
-    for number, work in ((signal.SIGINT, ended.set), (signal.SIGTERM, ended.set), (signal.SIGHUP, renew)):
-        loop.add_signal_handler(number, work)
-    admission = Admission(GATEWAY_CONNECTIONS)  # of both protocols
-    clients = Clients(workers, lambda: read_users(users), certificate)
-    listener, shown = listen(host, port), in_url(host)
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(workers.close)
-        stack.push_async_callback(workers.finish)
-        stack.callback(listener.close)
-        http = None if http_port is None else stack.enter_context(listen(host, http_port))
-        accepting = asyncio.create_task(accept(listener, admission, clients.serve))
-        stack.callback(accepting.cancel)
-        await asyncio.to_thread(workers.begin)
-        say(f"listening on mysql://{shown}:{listener.getsockname()[1]}")
-        if http is not None:
-            hosts = frozenset(each.lower() for each in (host, *names))
-            served = limited(
-                application(workers),
-                lambda: read_users(users),
-                lambda name: name in hosts or certificate.is_for(name),
-            )
-            tls = (lambda: certificate.context) if certificate.path else (lambda: None)
-            await stack.enter_async_context(_served(Server(served, http, admission, context=tls, signals=False)))
-            say(f"listening on {'https' if certificate.path else 'http'}://{shown}:{http_port}")
-        await workers.record_until(ended)
-        for client in list(clients.clients.values()):
-            client.kill()
+def _renew(certificate: Certificate, ended: asyncio.Event, say: Callable[[str], None]) -> None:
+    """Read the certificate again; without one, end."""
+    if certificate.path is None:
+        ended.set()
+        return
+    try:
+        certificate.renew()
+    except InputError as error:
+        say(f"warning: {error.message}; the certificate in use stays ({error.hint})")
+    else:
+        say(f"read {certificate.path} again")
 
 
 @contextlib.asynccontextmanager
