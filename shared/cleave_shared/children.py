@@ -267,8 +267,8 @@ def bare_fork() -> int:
     return pid
 
 
-def answer_calls(channel: Channel) -> None:
-    """Serve a child's calls (`Child.call`) until its channel ends."""
+def answer_calls(channel: Channel, shared: Sequence[int] = ()) -> None:
+    """Serve a child's calls (`Child.call`) until its channel ends. `shared`: the first arguments of each."""
     lasting = True
     with contextlib.suppress(EOFError):
         while lasting:
@@ -276,7 +276,7 @@ def answer_calls(channel: Channel) -> None:
             bounds, lasting = json.loads(head)
             limit(Bounds(**bounds))
             work, arguments = pickle.loads(payload, buffers=buffers)  # noqa: S301 - from the process that it serves
-            work(channel, *arguments)
+            work(channel, *shared, *arguments)
             limit_time(0.0)  # anyone who waits longer ends this process
 
 

@@ -6,8 +6,8 @@ does. So the parent of such children never has a second thread:
 
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
-(1) is a fork where the client has one thread as yet, by the kernel's count, or where children need no library that
-locks; else a new interpreter (0.3 s, beside whatever the client does meanwhile). (2) is a fork, however large the
+(1) is a fork where the client has one thread as yet, by the kernel's count; else a new interpreter (0.3 s, beside
+whatever the client does meanwhile). (2) is a fork, however large the
 client has grown. Client and server share a socket of messages, one for each child, with two descriptors: the child's
 end of its channel, and a lifeline. Over the lifeline the server reports how the child ended; the end of the lifeline,
 or of the client, ends the child.
@@ -39,12 +39,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.errors import ServiceError
 
+SHARED = 4  # descriptors of one child, besides its own two
 _ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the resources the most memory, in KiB
 _START_SECONDS = 60.0  # a new interpreter and its imports, on a machine at its limits
 _ASK_SECONDS = 10.0  # a server has nothing to do but fork
@@ -60,11 +62,17 @@ _NONE = ServiceError("no process can be started", hint="is there enough memory?"
 
 
 class ForkServer:
-    """Starts with `start`, else with the first `fork`, and imports the modules `preload`; ends with this process."""
+    """Starts with `start`, else with the first `fork`; ends with this process.
 
-    def __init__(self, preload: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    It imports the modules `preload`; where they are `seldom` needed, with the first `fork`.
+    """
+
+    def __init__(
+        self, preload: Sequence[str], environment: Mapping[str, str] | None = None, *, seldom: bool = False
+    ) -> None:
         """`environment`: all of the server's and its children's. None: no credentials, passphrases and home folder."""
         self._preload = preload
+        self._seldom = seldom
         self._environment = environment
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
@@ -74,25 +82,25 @@ class ForkServer:
         os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own
         atexit.register(self.stop)
 
-    def start(self, *, despite_threads: bool = False) -> None:
+    def start(self) -> None:
         """Start unless started, and do not wait until it is ready. Best called while there is one thread.
-
-        `despite_threads`: by a fork even where there are others. For servers whose children call no library that takes
-        locks outside the GIL.
 
         What keeps it from starting is said by `fork`, which tries again.
         """
         with self._lock, contextlib.suppress(ServiceError):
-            self._started(despite_threads=despite_threads)
+            self._started()
 
-    def fork(self) -> Child:
-        """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started."""
+    def fork(self, share: Sequence[int] = ()) -> Child:
+        """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started.
+
+        `share`: descriptors that it gets too, SHARED at most. Their numbers there are the first arguments of its calls.
+        """
         (ours, theirs), (lifeline, its_end) = socket.socketpair(), socket.socketpair()
         with contextlib.ExitStack() as stack:
             for each in (ours, lifeline):
                 stack.push(each)
             with theirs, its_end:
-                self._ask([theirs.fileno(), its_end.fileno()])
+                self._ask([theirs.fileno(), its_end.fileno(), *share])
             stack.pop_all()
         return _Child(Channel(ours), lifeline, self.note)
 
@@ -122,13 +130,13 @@ class ForkServer:
         """A child's memory, where it was not waited for."""
         self.peak_kb = max(self.peak_kb, peak_kb)
 
-    def _started(self, *, despite_threads: bool = False) -> socket.socket:
+    def _started(self) -> socket.socket:
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
-                    start = _forked if despite_threads or threads() == 1 else _spawned
-                    self._pid = start(theirs, self._preload, self._variables())
+                    start = _forked if threads() == 1 else _spawned
+                    self._pid = start(theirs, self._preload, self._variables(), seldom=self._seldom)
                 except OSError:
                     ours.close()
                     raise _NONE from None
@@ -138,7 +146,8 @@ class ForkServer:
     def _variables(self) -> Mapping[str, str]:
         if self._environment is not None:
             return self._environment
-        return {name: os.environ[name] for name in _FEW if name in os.environ}
+        # no thread of a library may be at work beside a fork
+        return {"OPENBLAS_NUM_THREADS": "1"} | {name: os.environ[name] for name in _FEW if name in os.environ}
 
     def _end(self) -> None:
         if self._control is None:
@@ -188,7 +197,7 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
+def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str], *, seldom: bool) -> int:
     parent = os.getpid()
     pid = children.bare_fork()
     if pid:
@@ -198,12 +207,12 @@ def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping
         children.let_go({control.fileno()})
         os.environ.clear()
         os.environ.update(environment)
-        _serve(control, parent, preload)
+        _serve(control, parent, preload, seldom=seldom)
     finally:
         os._exit(1)
 
 
-def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
+def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str], *, seldom: bool) -> int:
     """A new interpreter, isolated, that finds modules where this one does. Its control socket is its stdin."""
     if not sys.executable:
         raise ServiceError("there is no Python interpreter to start another process with", status=500)
@@ -211,7 +220,7 @@ def _spawned(control: socket.socket, preload: Sequence[str], environment: Mappin
         (os.POSIX_SPAWN_DUP2, control.fileno(), 0),
         *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)),
     ]
-    arguments = json.dumps({"parent": os.getpid(), "preload": list(preload)})
+    arguments = json.dumps({"parent": os.getpid(), "preload": list(preload), "seldom": seldom})
     return os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-c", _NEW, arguments, *map(os.path.abspath, sys.path)],
@@ -226,24 +235,31 @@ def main() -> NoReturn:
     control = socket.socket(fileno=os.dup(0))
     children.calm_signals()
     children.let_go({control.fileno()})
-    _serve(control, arguments["parent"], arguments["preload"])
+    _serve(control, arguments["parent"], arguments["preload"], seldom=arguments["seldom"])
 
 
-def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
+def _serve(control: socket.socket, parent: int, preload: Sequence[str], *, seldom: bool) -> NoReturn:
     children.refuse_core_dumps()
     gc.freeze()  # a collection would write to every page that is inherited, so that each were copied
-    for module in preload:
+    if not seldom:
+        _import(preload)
+    control.send(b"+")
+    Server(control, parent, preload if seldom else ()).run()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
         importlib.import_module(module)
     gc.freeze()
-    control.send(b"+")
-    Server(control, parent).run()
 
 
 class Server:
     """The loop of the server's one thread. It reads no payload: hostile bytes are for children alone."""
 
-    def __init__(self, control: socket.socket, parent: int) -> None:
+    def __init__(self, control: socket.socket, parent: int, preload: Sequence[str]) -> None:
+        """`preload`: modules to import before the first fork."""
         self._control = control
+        self._preload = preload
         self._lifelines: dict[int, tuple[int, socket.socket]] = {}  # descriptor -> child
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -278,16 +294,23 @@ class Server:
         os._exit(0)  # and the kernel ends what is being forked
 
     def _take(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2 + SHARED, socket.MSG_CMSG_CLOEXEC)
         if not message:
             self._leave()
-        channel, lifeline = (socket.socket(fileno=each) for each in descriptors)
+        channel, lifeline = (socket.socket(fileno=each) for each in descriptors[:2])
+        shared = descriptors[2:]
+        if self._preload:
+            _import(self._preload)
+            self._preload = ()
         with channel:
             try:
-                pid = children.fork_onto(channel, children.answer_calls)
+                pid = children.fork_onto(channel, partial(children.answer_calls, shared=shared), keep=shared)
             except OSError:  # no memory, too many processes: the client sees both ends closed
                 lifeline.close()
                 return
+            finally:
+                for each in shared:
+                    os.close(each)
         self._lifelines[lifeline.fileno()] = (pid, lifeline)
         self._poll.register(lifeline, select.POLLIN)
 

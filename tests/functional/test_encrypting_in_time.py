@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ckks import encryptors as encryptors_module
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.key_file import create_key
@@ -21,17 +21,12 @@ from cleave.local.embedded import embedded_services
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from tests.answering import table_of
-from tests.functional.processes import HANGS, have_ended
-
-FOREVER = 600.0
-
-
-def never(*_: Any) -> Any:
-    time.sleep(FOREVER)
+from tests.functional.encrypting import Work, never, one_chunk, three_chunks
+from tests.functional.processes import HANGS, descendants, have_ended, met
 
 
 def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
-    job = cast(Job, SimpleNamespace(encrypt=never))
+    job: Any = Work(never)
     parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)] * 2
     with Encryptors(job, parts) as encryptors, pytest.raises(OutOfTime):
         encryptors.each(never, 4, threading.Event(), Deadline(0.2))
@@ -42,7 +37,7 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
     table.write_text("x\n" + "1.5\n2.5\n" * 60_000)
     table.with_suffix(".schema.toml").write_text('[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\n')
     create_key(key, None)
-    monkeypatch.setattr(Job, "encrypt", never)
+    monkeypatch.setattr(Job, "shared", lambda _: Work(never).shared())
     with Session(HereSource(of_files([table]), Access(key), embedded_services)) as session:
         plan = session.plan("SELECT SUM(x) FROM t")
         table_of(session)
@@ -52,14 +47,16 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
 
 def test_processes_end_while_the_last_parts_are_asked_about() -> None:
     parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)] * 2
-    job: Any = SimpleNamespace(encrypt=lambda _: [b"chunk"])
+    job: Any = Work(one_chunk)
     ended = threading.Event()
 
     def ask(*_: object) -> None:
         assert ended.wait(HANGS)
 
     with Encryptors(job, parts) as encryptors:
-        children = [each.pid for each in encryptors._crew._idle]
+        server = encryptors_module._server._pid
+        assert met(lambda: len(descendants(server)) >= 2)
+        children = [*descendants(server)]
 
         def watch() -> None:
             if have_ended(*children):
@@ -72,7 +69,7 @@ def test_processes_end_while_the_last_parts_are_asked_about() -> None:
 
 def test_chunks_stay_as_they_are_until_they_are_asked_about() -> None:
     parts: Any = [SimpleNamespace(start=MIN_CHUNKS_TO_FORK * n, stop=MIN_CHUNKS_TO_FORK * (n + 1)) for n in range(9)]
-    job: Any = SimpleNamespace(encrypt=lambda part: (bytes([part.start, number]) * 5000 for number in range(3)))
+    job: Any = Work(three_chunks)
     begun, right = threading.Semaphore(0), []
 
     def ask(part: Any, chunks: Sequence[bytes | memoryview]) -> None:

@@ -32,6 +32,12 @@ def request_of_many(key: SecretKey) -> requests.SumsRequest:
     return many_chunks.request(key)
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked here, whoever embedded the service in this process before."""
+    monkeypatch.setattr(workers, "_crew", None)
+
+
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     """Every child forked in this process from now on."""

@@ -6,7 +6,9 @@ import contextlib
 import os
 import resource
 import signal
+import sys
 import time
+from typing import Any
 
 from cleave_shared.children import Channel, limit_time
 from cleave_shared.errors import WireError
@@ -19,6 +21,17 @@ def tell(channel: Channel, *arguments: object) -> None:
 def environment(channel: Channel) -> None:
     """The server's process, and each variable of this child."""
     channel.send([str(os.getppid()).encode(), *(f"{name}={value}".encode() for name, value in os.environ.items())])
+
+
+def write_to_shared(channel: Channel, *arguments: Any) -> None:
+    *files, text = arguments
+    for each in files:
+        os.write(each, text)
+    channel.send([])
+
+
+def say_whether_loaded(channel: Channel, *modules: str) -> None:
+    channel.send([str(each in sys.modules).encode() for each in modules])
 
 
 def tell_and_sleep(channel: Channel) -> None:

@@ -65,16 +65,18 @@ def test_the_parent_of_children_has_one_thread_and_is_not_this_process(server: F
     assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
 
 
-@pytest.mark.parametrize("despite_threads", [True, False])
-def test_beside_threads_it_is_forked_where_that_is_said_to_be_safe(*, despite_threads: bool) -> None:
+@pytest.mark.parametrize("alone", [True, False])
+def test_beside_threads_it_is_a_new_interpreter(*, alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if alone:
+        monkeypatch.setattr(fork_server, "threads", lambda: 1)
     made, waiting = ForkServer([]), threading.Event()
     thread = threading.Thread(target=waiting.wait)
     thread.start()
     try:
-        made.start(despite_threads=despite_threads)
+        made.start()
         parent = int(answer(made)[1])
         same = Path(f"/proc/{parent}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
-        assert same == despite_threads
+        assert same == alone
         assert len(list(Path(f"/proc/{parent}/task").iterdir())) == 1
     finally:
         waiting.set()
@@ -91,11 +93,13 @@ def test_its_environment_is_that_of_who_made_it(
     for name in ("AWS_PROFILE", "HOME", "CLEAVE_PASSPHRASE", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "another")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
+    if forked_one:
+        monkeypatch.setattr(fork_server, "threads", lambda: 1)
     made, waiting = ForkServer([], given), threading.Event()
     thread = threading.Thread(target=waiting.wait)
     thread.start()
     try:
-        made.start(despite_threads=forked_one)
+        made.start()
         for _ in range(2):
             with called(made, forked.environment) as child:
                 head, *pairs = child.receive(HANGS)
@@ -108,6 +112,36 @@ def test_its_environment_is_that_of_who_made_it(
     finally:
         waiting.set()
         thread.join()
+        made.stop()
+
+
+def test_a_child_shares_descriptors_and_its_server_keeps_none(server: ForkServer, tmp_path: Path) -> None:
+    ours = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "abcd"]
+    before = forked_files(server)
+    with server.fork(ours) as child:
+        for each in ours:
+            os.close(each)
+        child.call(forked.write_to_shared, (b"said",), lasting=True)
+        assert child.receive(HANGS) == []
+        child.call(forked.write_to_shared, (b" twice",))
+        assert child.receive(HANGS) == []
+    assert [(tmp_path / name).read_bytes() for name in "abcd"] == [b"said twice"] * 4
+    assert met(lambda: forked_files(server) == before)
+
+
+def forked_files(server: ForkServer) -> int:
+    answer(server)  # whose descriptors are closed by the next answer
+    return len(os.listdir(f"/proc/{answer(server)[1].decode()}/fd"))
+
+
+def test_what_is_seldom_needed_is_imported_with_the_first_child() -> None:
+    made = ForkServer(["tests.unit.forked", "colorsys"], seldom=True)
+    try:
+        made.start()
+        with called(made, forked.say_whether_loaded, ("colorsys", "this")) as child:
+            assert child.receive(HANGS) == [b"True", b"False"]
+        assert made._ready
+    finally:
         made.stop()
 
 

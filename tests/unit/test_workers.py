@@ -31,6 +31,12 @@ DEGREE = 4
 EVALUATOR = PlaintextEvaluator(DEGREE)
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked here, whoever embedded the service in this process before."""
+    monkeypatch.setattr(workers, "_crew", None)
+
+
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Child, Bounds]]]:
     """Every child forked in this process, with its bounds; none is left at the end."""
@@ -305,7 +311,7 @@ def test_a_prepared_process_is_served_by_one_crew(forks: list, monkeypatch: pyte
     crew = workers._crew
     workers.prepare()
     assert workers._crew is crew
-    assert starts == [{"despite_threads": True}] * 2
+    assert starts == [{}] * 2
     for _ in range(2):
         assert seen(workers.evaluate(BlockSums(EVALUATOR), chunks_of(*SUMS), 2).files) == EXPECTED
     assert len(crew._idle) == 2, "the same two served both"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.ckks.secret_key import SecretKey
+from cleave.ckks.secret_key import SecretKey, SharedKey
 from cleave_shared import seal
 from cleave_shared.errors import DAMAGED, CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
@@ -64,7 +64,7 @@ class _Encoder(Sentinels):
 
 
 class Cipher(_Encoder):
-    """Encrypts and decrypts under one secret key. Forked workers inherit it; it is never pickled."""
+    """Encrypts and decrypts under one secret key. It is never pickled."""
 
     def __init__(self, key: SecretKey) -> None:
         super().__init__(key.profile, key.derive("sentinel"))
@@ -77,6 +77,16 @@ class Cipher(_Encoder):
         self._encryptor = seal.api.Encryptor(self.ring.context, secret)
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
 
+    @classmethod
+    def of(cls, key: SharedKey) -> Cipher:
+        """The cipher of which this is `shared`, in another process."""
+        return cls(SecretKey.of(key))
+
+    @property
+    def shared(self) -> SharedKey:
+        """The key, for a worker of this process alone."""
+        return self._key.shared
+
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
         """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
 
@@ -84,10 +94,6 @@ class Cipher(_Encoder):
         """
         # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
         return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self.plaintexts(polynomials)]
-
-    def prepare_to_add(self) -> None:
-        """Make what `each_to_add` needs, so that forked processes need not."""
-        _ = self._in_coefficients
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
         """Yield seeded ciphertexts in coefficient form, which can only be added up: the message needs no transform.

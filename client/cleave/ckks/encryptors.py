@@ -1,11 +1,9 @@
 """A crew that encrypts a job's requests while others are under way.
 
-TenSEAL holds the GIL in every call, so threads would gain nothing. A worker inherits the key and the plaintexts; only
-numbers of requests go in, and ciphertexts come out through a memory file that all share. They stay there until their
-request is sent: copying them into new memory takes longer than adding them up.
-
-Other threads, such as a notebook's, may be at work when it forks. Since TenSEAL holds the GIL, none of them is inside
-SEAL then, and a child uses no other library with locks.
+TenSEAL holds the GIL in every call, so threads would gain nothing. Workers are children of a fork server, since other
+threads, such as a notebook's, may be at work here. A worker gets the key over its channel. Plaintexts go in and
+ciphertexts come out through memory files that all share. Ciphertexts stay there until their request is sent: copying
+them into new memory takes longer than adding them up.
 """
 
 from __future__ import annotations
@@ -18,16 +16,18 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
 
 from cleave.processes.deadline import Deadline
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied
+from cleave_shared.fork_server import ForkServer
 
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
-# A job of fewer chunks is encrypted in this process: a fork costs about as much as encrypting so many.
+# A job of fewer chunks is encrypted in this process: to start workers costs as much as encrypting so many.
 MIN_CHUNKS_TO_FORK = 12
 # One request's 64 chunks take a sixth of a second.
 SECONDS_FOR_A_PART = 120.0
@@ -47,17 +47,32 @@ class Range(Protocol):
 
 
 Part = TypeVar("Part", bound=Range)
-Taken_contra = TypeVar("Taken_contra", contravariant=True)
+Part_contra = TypeVar("Part_contra", contravariant=True)
 
 
-class Encrypting(Protocol[Taken_contra]):
+class Encrypting(Protocol[Part_contra]):
     """Holder of the plaintexts and the key."""
 
-    def encrypt(self, part: Taken_contra, /) -> Iterable[bytes]: ...
+    def encrypt(self, part: Part_contra, /) -> Iterable[bytes]: ...
+
+    def shared(self) -> AbstractContextManager[Shared]:
+        """Return what a worker makes the same of, as long as the block lasts."""
+        ...
+
+
+Shared = tuple[int, Callable[..., Any], tuple[Any, ...]]
+"""A memory file, and a module's own function with arguments: in a worker, function(file, *arguments) can `encrypt`."""
+
+_server = ForkServer(["cleave.ckks.job"], seldom=True)
+
+
+def prepare() -> None:
+    """Start the workers' server. Best called while this process has one thread."""
+    _server.start()
 
 
 class Encryptors(Generic[Part]):
-    """Encrypts the `parts` of a job. Enter it before any thread is started: it forks; leaving it ends every worker."""
+    """Encrypts the `parts` of a job. Leaving it ends every worker."""
 
     def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
         self._job = job
@@ -71,7 +86,8 @@ class Encryptors(Generic[Part]):
             with contextlib.ExitStack() as stack:
                 self._memory = os.memfd_create("ciphertexts")
                 stack.callback(os.close, self._memory)
-                self._crew = Crew(self._forked, self._workers)
+                self._shared = stack.enter_context(self._job.shared())
+                self._crew = Crew(self._started, self._workers)
                 stack.callback(self._crew.end)
                 for _ in range(self._workers):
                     self._crew.begin()
@@ -92,10 +108,9 @@ class Encryptors(Generic[Part]):
         last: bool = True,
     ) -> None:
         """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, which it must not keep, at
-        most `under_way` calls at once. A job that changes between two calls must be in memory that its workers share.
+        most `under_way` calls at once. What changes of a job between two calls is in its memory file.
 
-        `last`: nothing is encrypted afterwards, and the workers end while the last answers come: to end one that has
-        inherited a million rows takes 5 ms.
+        `last`: nothing is encrypted afterwards, and the workers end while the last answers come.
 
         Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
         where one is not done in time. Then, or once other code has set `failed`, no request is sent.
@@ -148,8 +163,11 @@ class Encryptors(Generic[Part]):
                 failed.set()
                 raise
 
-    def _forked(self) -> Child:
-        return children.fork(lambda channel: _serve(channel, self._memory, self._job, self._parts))
+    def _started(self) -> Child:
+        plaintexts, function, arguments = self._shared
+        child = _server.fork([self._memory, plaintexts])
+        child.call(_serve, (function, arguments, self._parts))
+        return child
 
     def _encrypted(self, child: Child, number: int, place: int, deadline: Deadline) -> list[memoryview]:
         child.send([_NUMBER.pack(number), _NUMBER.pack(place)], SECONDS_FOR_A_PART)
@@ -165,7 +183,15 @@ class Encryptors(Generic[Part]):
         return [whole[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
-def _serve(channel: Channel, memory: int, job: Encrypting[Part], parts: Sequence[Part]) -> None:
+def _serve(
+    channel: Channel,
+    memory: int,
+    plaintexts: int,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    parts: Sequence[Range],
+) -> None:
+    job = function(plaintexts, *arguments)
     with contextlib.suppress(EOFError):
         while True:
             number, place = (_NUMBER.unpack(each)[0] for each in channel.receive())

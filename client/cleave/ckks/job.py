@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+import mmap
+import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +19,10 @@ from cleave.aggregates.base import SIGMAS, Estimate
 from cleave.ckks.checks import Coefficients, GroupDrift, check_envelope, check_sentinels, check_totals, fields_of_lanes
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded, Scale
+from cleave.ckks.encryptors import Range, Shared
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowPlace, WidePlace, fields_of
 from cleave.ckks.packing import Packing, Part, Piece
+from cleave.ckks.secret_key import SharedKey
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
@@ -36,8 +41,7 @@ class Job:
         name = secrets.token_bytes(16)  # makes every job's sentinels its own
         for index, plaintext in enumerate(self._plaintexts):
             plaintext[-SENTINELS:] = cipher.sentinels(name, index) << SENTINEL_SHIFT
-        if packing.chunks >= LEAST_TO_ADD:
-            cipher.prepare_to_add()
+        self._to_add = packing.chunks >= LEAST_TO_ADD
 
     def _begin(self) -> None:
         self._totals = Totals(self.packing, self._scales)
@@ -50,12 +54,17 @@ class Job:
         job._begin()
         return job
 
-    def encrypt(self, part: Part) -> Iterator[bytes]:
+    def encrypt(self, part: Range) -> Iterator[bytes]:
         """Objects of one ciphertext each."""
-        polynomials = self._plaintexts[part.start : part.stop]
-        few = self.packing.chunks < LEAST_TO_ADD
-        for ciphertext in self._cipher.encrypt(polynomials) if few else self._cipher.each_to_add(polynomials):
-            yield joined([ciphertext])
+        return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[Shared]:
+        """The plaintexts in a memory file, and the key."""
+        with os.fdopen(os.memfd_create("plaintexts"), "wb") as file:
+            file.write(self._plaintexts.data)
+            file.flush()
+            yield file.fileno(), _Shared, (self._cipher.shared, self._to_add)
 
     def request(self, part: Part, key_id: str, objects: Sequence[bytes | memoryview]) -> SumsRequest:
         """`objects`: what `encrypt` made of the part."""
@@ -94,6 +103,24 @@ class Job:
         if len(self._accepted) != self.packing.chunks:
             raise CheckFailed("envelope", "not every chunk has been answered")
         return self._totals
+
+
+class _Shared:
+    """A job in a worker: the plaintexts in the memory file `plaintexts`, and the key."""
+
+    def __init__(self, plaintexts: int, key: SharedKey, to_add: bool) -> None:
+        self._cipher = Cipher.of(key)
+        memory = mmap.mmap(plaintexts, 0, prot=mmap.PROT_READ)
+        self._plaintexts = np.frombuffer(memory, np.int64).reshape(-1, self._cipher.ring.degree)
+        self._to_add = to_add
+
+    def encrypt(self, part: Range) -> Iterator[bytes]:
+        return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
+
+
+def _encrypted(cipher: Cipher, polynomials: NDArray[np.int64], *, to_add: bool) -> Iterator[bytes]:
+    for ciphertext in cipher.each_to_add(polynomials) if to_add else cipher.encrypt(polynomials):
+        yield joined([ciphertext])
 
 
 _HALF = 32

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 from typing import Any
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from cleave_shared.params import Profile
+from cleave_shared.params import PROFILES, Profile
+
+SharedKey = tuple[str, str, bytes, bytes]
 
 
 class SecretKey:
@@ -30,15 +31,21 @@ class SecretKey:
         return f"SecretKey({self.key_id})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a secret key is not serialised")  # forked workers inherit it; nothing sends it
+        raise TypeError("a secret key is not serialised")  # by accident: `shared` says what goes to a worker
+
+    @classmethod
+    def of(cls, key: SharedKey) -> SecretKey:
+        key_id, profile, secret, master = key
+        return cls(key_id, PROFILES[profile], secret, master)
+
+    @property
+    def shared(self) -> SharedKey:
+        """The whole key, for an encrypting process of this one alone."""
+        return self.key_id, self.profile.name, self.secret, self._master
 
     def derive(self, purpose: str) -> bytes:
         """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from 32 secret bytes that go with the key."""
         return HKDFExpand(SHA256(), 32, b"cleave/2/ckks/" + purpose.encode()).derive(self._master)
-
-    def tag(self, text: str) -> str:
-        """32 hex digits that replace `text` on the wire: without the key no guess at it can be confirmed."""
-        return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
 
 
 def fresh_key(profile: Profile) -> SecretKey:

@@ -5,7 +5,7 @@ What an operation needs is imported when it is first called: SEAL and DuckDB tak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,15 @@ def prepare_embedded() -> None:
 
     contained.prepare(ahead=False)
     from cleave_services.sensitive import calls as _sums  # noqa: F401, PLC0415 - as above
+
+    _prepare_workers()
+    from cleave.ckks import encryptors  # noqa: PLC0415 - as above
+
+    encryptors.prepare()
+
+
+def _prepare_workers() -> None:
+    """Have sums made by children of a fork server: nothing is forked beside this process's threads."""
     from cleave_services.sensitive import workers  # noqa: PLC0415 - SEAL and numpy take 60 ms
 
     workers.prepare()
@@ -42,8 +51,9 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
 
         return Links(stores)
 
-    def service(application: Application) -> Call:
+    def service(application: Application, prepare: Callable[[], None] = lambda: None) -> Call:
         def call(path: str, body: Body, kind: str) -> Response:
+            prepare()
             reply = application.call(path, body, kind, links)
             return Response(reply.status, reply.kind, reply.content)
 
@@ -51,4 +61,4 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
 
     if stores:
         links()  # what is no place of a store is reported now
-    return connect_embedded({Service.SENSITIVE: service(sensitive), Service.PLAIN: service(plain)})
+    return connect_embedded({Service.SENSITIVE: service(sensitive, _prepare_workers), Service.PLAIN: service(plain)})

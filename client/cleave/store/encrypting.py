@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
-from cleave.ckks.encryptors import Encryptors
+from cleave.ckks.encryptors import Encryptors, Shared
+from cleave.ckks.secret_key import SharedKey
 from cleave.processes.deadline import Deadline
 from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
 from cleave_shared.moments import SENTINELS
@@ -49,18 +51,44 @@ def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArra
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
 
-class RowEncryptors:
-    """Processes that encrypt the rows of segment after segment. Enter it while there is little in memory.
+class _Rows:
+    """Rows of the segment under way, `rows` at most, in the memory file `memory`."""
 
-    They are forked once and inherit the key; the rows reach them through memory that is shared: what was inherited of
-    a segment would stay in memory, twice, while the next is made.
-    """
+    def __init__(self, memory: int, lanes: Lanes, rows: int, cipher: Cipher) -> None:
+        self.lanes = lanes
+        self.most = rows
+        self._memory = memory
+        self._cipher = cipher
+
+    def write(self, label: bytes, words: Sequence[Words], rows: int) -> None:
+        os.pwrite(self._memory, _SHARED.pack(rows, label), 0)
+        for lane, plane in enumerate(self.lanes.encode(words)):
+            os.pwrite(self._memory, plane.tobytes(), self._place(lane))
+
+    def encrypt(self, span: Span) -> list[bytes]:
+        rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
+        capacity = self.lanes.capacity
+        start, stop = span.start * capacity, min(span.stop * capacity, rows)
+        lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
+        return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[Shared]:
+        yield self._memory, _in_worker, (self.lanes, self.most, self._cipher.shared)
+
+    def _place(self, lane: int) -> int:
+        return _SHARED.size + 8 * self.most * lane
+
+
+def _in_worker(memory: int, lanes: Lanes, rows: int, key: SharedKey) -> _Rows:
+    return _Rows(memory, lanes, rows, Cipher.of(key))
+
+
+class RowEncryptors:
+    """Processes that encrypt the rows of segment after segment, which reach them through memory that is shared."""
 
     def __init__(self, lanes: Lanes, rows: int, cipher: Cipher) -> None:
         """Prepare for segments of at most `rows` rows."""
-        self.lanes = lanes
-        self._rows = rows
-        self._cipher = cipher
         chunks = lanes.chunks(rows)
         self._spans = [
             Span(lane, start, min(start + OBJECT_CHUNKS, chunks))
@@ -68,7 +96,12 @@ class RowEncryptors:
             for start in range(0, chunks, OBJECT_CHUNKS)
         ]
         self._memory = os.memfd_create("rows")
-        self._encryptors = Encryptors(self, self._spans)
+        self._segment = _Rows(self._memory, lanes, rows, cipher)
+        self._encryptors = Encryptors(self._segment, self._spans)
+
+    @property
+    def lanes(self) -> Lanes:
+        return self._segment.lanes
 
     def __enter__(self) -> RowEncryptors:
         self._encryptors.__enter__()
@@ -83,22 +116,9 @@ class RowEncryptors:
     ) -> None:
         """Call `keep` with the ciphertexts of every span of a segment's rows, whose columns are `words`."""
         rows = words[0].shape[1] if words else 0
-        if rows > self._rows:
+        if rows > self._segment.most:
             raise ValueError("more rows than the encryptors were made for")
-        os.pwrite(self._memory, _SHARED.pack(rows, label), 0)
-        for lane, plane in enumerate(self.lanes.encode(words)):
-            os.pwrite(self._memory, plane.tobytes(), self._place(lane))
+        self._segment.write(label, words, rows)
         chunks = self.lanes.chunks(rows)
         only = [number for number, span in enumerate(self._spans) if span.start < chunks]
         self._encryptors.each(keep, _UNDER_WAY, threading.Event(), Deadline(_SECONDS), only, last=False)
-
-    def encrypt(self, span: Span) -> list[bytes]:
-        """Encrypt the rows of a span. Runs in one of the processes."""
-        rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
-        capacity = self.lanes.capacity
-        start, stop = span.start * capacity, min(span.stop * capacity, rows)
-        lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
-        return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
-
-    def _place(self, lane: int) -> int:
-        return _SHARED.size + 8 * self._rows * lane

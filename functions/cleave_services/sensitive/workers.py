@@ -62,14 +62,11 @@ def prepare(*, once: bool = False) -> None:
     """Serve this process by a crew from now on. Best called while it is small.
 
     `once`: no worker takes a second request, for a process that serves several clients.
-
-    It may be forked beside other threads, such as numpy's: TenSEAL holds the GIL, and a worker uses no other library
-    with locks.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
     if _crew is None:
         _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
-        _server.start(despite_threads=True)
+        _server.start()
 
 
 def processors() -> int:
