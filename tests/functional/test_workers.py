@@ -8,14 +8,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 
 from aws import many_chunks
+from aws.events import MOMENTS
 from cleave.ckks.secret_key import SecretKey
-from cleave.local.embedded import embedded_services
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.app import app
-from cleave_shared import children, limits, requests
+from cleave_shared import children, limits, requests, wire
 from cleave_shared.children import Child
 from cleave_shared.errors import ServiceError, WireError
 from tests.functional import worker_faults
@@ -72,17 +73,20 @@ def test_a_bad_chunk_is_one_refusal_wherever_it_stands(
     """At the first and last place of every worker's share, be there `count` of them, or `every` number."""
     monkeypatch.setattr(workers, "processors", lambda: count)
     monkeypatch.setattr(workers, "MIN_WORK", CHUNKS // 4)
-    monkeypatch.setattr(workers, "_crew", None)
     share = CHUNKS // (4 if every else count)
     for place in (each for start in range(0, CHUNKS, share) for each in (start, start + share - 1)):
         forks.clear()
-        transport = embedded_services()  # sends nothing more after a failure
-        with pytest.raises(ServiceError, match="answered 422: not a ciphertext") as refused:
-            transport.sensitive(many_chunks.damaged(request_of_many, place))
-        assert refused.value.status == 422
+        refused = post(many_chunks.damaged(request_of_many, place))
+        assert refused.status_code == 422
+        assert refused.json()["error"].startswith("not a ciphertext")
         assert len(forks) == count
         assert are_reaped(*pids(forks))
-    assert many_chunks.total_of(key, embedded_services().sensitive(request_of_many)) == many_chunks.TOTAL
+    answer = wire.load(requests.SumsResponse, post(request_of_many).content, wire.FRAMES_TYPE)
+    assert many_chunks.total_of(key, answer) == many_chunks.TOTAL
+
+
+def post(request: requests.SumsRequest) -> httpx.Response:
+    return call(app, "POST", MOMENTS, content=wire.dump_frames(request), headers={"content-type": wire.FRAMES_TYPE})
 
 
 # --- whatever carries the requests; tests/aws has Lambda's emulator and containers ------------------------------------
