@@ -51,11 +51,11 @@ def serve(
     with extra("serve", "services over HTTP"):
         from cleave.local import serve as server  # noqa: PLC0415 - uvicorn, FastAPI, both services
     stores = [f"{Path(os.path.realpath(expanded(each))).as_uri()}/" for each in store or ()]
-    from cleave.transport.endpoint import is_loopback  # noqa: PLC0415
+    from cleave.transport.addresses import is_loopback  # noqa: PLC0415
 
     def ready(url: str) -> None:
         console.say(f"listening on {url}")
-        if not is_loopback(url):
+        if not is_loopback(host.lower()):
             console.say(
                 "warning: anyone who reaches this address can send requests; there is no authentication and no TLS"
             )

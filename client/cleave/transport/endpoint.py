@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from cleave.transport import addresses
+from cleave.transport.addresses import is_loopback
 from cleave.transport.base import Service
 from cleave_shared.errors import UsageError
 
@@ -30,9 +30,9 @@ def execute_api_region(url: str) -> str | None:
     return match[1] if match else None
 
 
-def is_loopback(url: str) -> bool:
+def is_local_url(url: str) -> bool:
     """Check whether a URL names this machine's loopback."""
-    return addresses.is_loopback(urlsplit(url).hostname or "")
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _checked(base: str, *, insecure_http: bool) -> str:
@@ -46,7 +46,7 @@ def _checked(base: str, *, insecure_http: bool) -> str:
         raise UsageError("the endpoint is not an http or https URL", hint=wanted)
     if parts.username is not None or parts.query or parts.fragment:
         raise UsageError("the endpoint carries a user name, a query or a fragment", hint=wanted)
-    if parts.scheme == "http" and not is_loopback(base) and not insecure_http:
+    if parts.scheme == "http" and not is_local_url(base) and not insecure_http:
         raise UsageError(
             "the endpoint is plain http to another machine: anyone on the way could read the plain half",
             hint="use https, or say --insecure-http if the network itself is private",

@@ -21,7 +21,7 @@ import httpx
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport
-from cleave.transport.endpoint import is_loopback
+from cleave.transport.endpoint import is_local_url
 from cleave.transport.foreign import HTTP, Setting, opening, variables, way_hint
 from cleave.transport.responses import Response, request_id
 from cleave_shared import limits
@@ -54,7 +54,7 @@ class _Endpoints:
     def __init__(self, urls: Mapping[Service, str], signers: Mapping[Service, Sign], timeout: httpx.Timeout) -> None:
         self._urls = urls
         self._signers = signers
-        self._sender = Sender(timeout, local=all(map(is_loopback, urls.values())))
+        self._sender = Sender(timeout, local=all(map(is_local_url, urls.values())))
 
     def exchange(self, service: Service, path: str, body: bytes, deadline: Deadline) -> Response:
         url = self._urls[service] + path

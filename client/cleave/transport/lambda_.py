@@ -22,7 +22,7 @@ from cleave.processes.deadline import Deadline
 from cleave.transport import retry
 from cleave.transport.aws import find_credentials, open_client, region_of, sigv4_signer
 from cleave.transport.base import Service, Transport
-from cleave.transport.endpoint import is_loopback
+from cleave.transport.endpoint import is_local_url
 from cleave.transport.http import Sender, Sign
 from cleave.transport.responses import Response, excerpt, parsed
 from cleave_shared.errors import ServiceError, UsageError
@@ -57,7 +57,7 @@ def connect_lambda(
     endpoint = client.meta.endpoint_url.rstrip("/")
     client.close()
     # AWS_ENDPOINT_URL_LAMBDA may name one on this machine: sam local start-lambda
-    sender = Sender(local=is_loopback(endpoint))
+    sender = Sender(local=is_local_url(endpoint))
     return Transport(Functions(sender, endpoint, sigv4_signer(session, endpoint, "lambda"), functions), policy)
 
 
