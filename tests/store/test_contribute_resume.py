@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,10 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
 from cleave.share.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.store.contribution import folder_of
-from tests.campaign import FULL
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
-STEP = 2 if FULL else 4
 ROWS = NORTH + SOUTH  # five of them, two in a segment
 
 
@@ -64,32 +61,6 @@ def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
     return contribution_drafts(world.stores(), folder(world), world.identity(who)).find(asked)
 
 
-@pytest.mark.parametrize(
-    ("made", "places"),
-    [(True, [7, 99]), *(pytest.param(made, range(0, 100, STEP), marks=pytest.mark.slow) for made in (False, True))],
-)
-def test_wherever_it_stops_it_goes_on(world: World, tmp_path: Path, made: bool, places: Sequence[int]) -> None:
-    """A put changes 27 objects; from the seventh on a segment is stored."""
-    kept = 0
-    for at in places:
-        place = world.copy(tmp_path / f"{at}")
-        if put(place, at=at, made=made):
-            break
-        before = objects(place)
-        assert put(place)
-        (told,) = place.said or [""]
-        if "are stored" in told and "resuming" in told:
-            kept += 1
-            assert len(objects(place) & before) >= 6, "objects of a segment that was stored are in the part"
-        head, _ = place.contributions("north").head()
-        assert head is not None
-        assert (head.version, len(head.parts)) == (1, 1)
-        check(place, ROWS)
-    else:
-        raise AssertionError("no put came to its end")
-    assert kept
-
-
 @pytest.mark.slow
 def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: World, tmp_path: Path) -> None:
     """The draft, by which it is known, goes after all that is deleted. The plain store is not changed at all."""
@@ -118,6 +89,17 @@ def test_as_long_as_a_put_has_anything_left_to_do_it_is_not_put_twice(world: Wor
             assert head.version == 2
         check(place, SOUTH)
     assert done > 1
+
+
+def test_it_says_that_it_goes_on(world: World) -> None:
+    put(world, at=12)
+    assert put(world)
+    (told,) = world.said
+    assert told.startswith("resuming an interrupted put of the same rows: ")
+    head, _ = world.contributions("north").head()
+    assert head is not None
+    assert (head.version, len(head.parts)) == (1, 1)
+    check(world, ROWS)
 
 
 def test_other_rows_are_put_anew(world: World) -> None:

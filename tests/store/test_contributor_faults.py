@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from cleave.objects.locate import Stores
 from cleave.share import contribute
 from cleave.store.contribution import ContributionHead, dump_head, folder_of
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import FACTOR, sampled
 from tests.store.contributing import HEADER, SCHEMA, World
-from tests.store.faulty import DAMAGES, Failing, KilledError, damage
+from tests.store.faulty import DAMAGES, damage
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
 ROUNDS = sampled(12, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
@@ -168,40 +167,6 @@ def _without(content: bytes, version: int) -> dict[str, Any]:
     members: dict[str, Any] = json.loads(content)
     del members["signature"]
     return members | {"version": version}
-
-
-@pytest.mark.parametrize("step", sampled(35, 3, 1))  # odd, so that both sides of a write have their turn
-def test_a_contributor_or_owner_dies_at_every_write(tmp_path: Path, key_file: Path, step: int) -> None:
-    """What was there, or that and what was put; and whoever tries again is not in the way of what was left behind."""
-    start = World(tmp_path / "start", key_file)
-    start.put(OWN)
-    start.register("north")
-    before, after = (expected(start, rows, SUMS) for rows in (OWN, OWN + NORTH))
-    for work in ("contribute", "collect"):
-        at = step // 5
-        while True:
-            world = start.copy(tmp_path / f"{work}{at}")
-            inside = world.stores()
-            failing = [Failing(each, at, made=at % 2 == 1) for each in (inside.sensitive, inside.plain)]
-            stores = Stores(*failing)  # type: ignore[arg-type]
-            world.stores = lambda stores=stores: stores  # type: ignore[method-assign,misc]
-            died = True
-            try:
-                world.contribute("north", NORTH) if work == "contribute" else world.collect()
-                died = False
-            except KilledError:
-                pass
-            del world.stores  # type: ignore[method-assign]
-            assert world.ask(SUMS).result.rows in (before, after)
-            if work == "contribute" and died and world.contributions("north").head()[0] is None:
-                world.contribute("north", NORTH)
-            world.collect()
-            assert world.ask(SUMS).result.rows == after, (work, at)
-            if not died:
-                break
-            at += step
-        assert at > (8 if work == "contribute" else 12)
-        start.contribute("north", NORTH) if work == "contribute" else None
 
 
 class Canaries(World):

@@ -1,10 +1,7 @@
-"""A writer may die at any write, and anything in a store may be harmed: the old table or the new, or a clear error."""
+"""Writers side by side, keys, nonces and canaries. How changes stop, and harms: test_kills.py, test_harms.py."""
 
 from __future__ import annotations
 
-import errno
-import os
-import random
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +15,7 @@ from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
-from cleave.objects.storage import ConflictError, StoreError
+from cleave.objects.storage import ConflictError
 from cleave.store import compacting, sealed, vault
 from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions
@@ -27,11 +24,10 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema
 from cleave.table.stream import open_table
-from cleave.table.table import Table, no_table
-from cleave_shared.errors import CheckFailed, CleaveError, InputError
-from tests.campaign import sampled
+from cleave.table.table import Table
+from cleave_shared.errors import CleaveError
 from tests.store.asking import ask
-from tests.store.faulty import DAMAGES, Failing, KilledError, damage
+from tests.store.faulty import Failing, KilledError
 from tests.store.made import filled
 
 SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
@@ -105,10 +101,6 @@ def put_at(root: Path, key: OwnerKey, table: Table) -> Place:
     return Place(made, key).copy(root)
 
 
-def replace_it(tables: Tables, table: Table) -> object:
-    return putting.put(tables, table, "trial", [], Silent(), replace=True)
-
-
 def append_it(tables: Tables, table: Table) -> object:
     return putting.append(tables, table, "trial", Silent())
 
@@ -141,11 +133,6 @@ def merge_it(tables: Tables, table: Table) -> object:
     return done
 
 
-def drop_it(tables: Tables, _table: Table) -> object:
-    tables.drop("trial")
-    return None
-
-
 def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) -> bool:
     """Whether `work` was killed at its change number `at`, counted over both stores."""
     wrapped: list[Failing] = []
@@ -162,31 +149,16 @@ def killed_at(place: Place, work: Work, table: Table, at: int, *, made: bool) ->
     return False
 
 
-def upsert_it(tables: Tables, table: Table) -> object:
-    with no_table("trial", table.schema, 2) as rows:
-        values = "('A', 61, 1.00, 'Ada'), ('B', 20, 2.00, 'Dee')"
-        rows.connection.execute(
-            f"CREATE TABLE {rows.relation} (ward VARCHAR, age BIGINT, bill DECIMAL(9,2), name VARCHAR)"
-        )
-        rows.connection.execute(f"INSERT INTO {rows.relation} VALUES {values}")
-        return putting.append(tables, rows, "trial", Silent(), upsert=True, yes=True)
-
-
 CHANGES = [
     (delete_it, [2 * ROWS, "237.50"], [4, "212.50"]),
     (update_it, [2 * ROWS, "237.50"], [2 * ROWS, "241.50"]),
     (compact_it, [2 * ROWS, "237.50"], [2 * ROWS, "237.50"]),
     (merge_it, [2 * ROWS, "237.50"], [3 * ROWS, "356.25"]),
 ]
-UPSERT = (upsert_it, [ROWS, TOTAL], [ROWS + 1, "109.25"])
 
 
 def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
     """The table where `work` begins: of two segments for what changes rows."""
-    if work is upsert_it:
-        place = Place(root, key)
-        putting.put(place.tables()[0], table, "trial", ["ward"], Silent(), key=["name"], segment_rows=2)
-        return place
     if work not in [each for each, _, _ in CHANGES]:
         return put_at(root, key, table)
 
@@ -194,93 +166,6 @@ def start_of(work: Work, root: Path, key: OwnerKey, table: Table) -> Place:
         append_it(put_at(folder / "two", key, table).tables()[0], table)
 
     return Place(filled(("faults", "two", key.key_id), fill) / "two", key).copy(root)
-
-
-@pytest.mark.parametrize("made", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (False, True))])
-@pytest.mark.parametrize("step", sampled(11, 2, 1))  # writes; CLEAVE_CAMPAIGN
-@pytest.mark.parametrize(
-    ("work", "before", "after"),
-    [
-        (put_it, None, [ROWS, TOTAL]),
-        (replace_it, [ROWS, TOTAL], [ROWS, TOTAL]),
-        (append_it, [ROWS, TOTAL], [2 * ROWS, "237.50"]),
-        (derive_it, [ROWS, TOTAL], [ROWS, TOTAL]),
-        (drop_it, [ROWS, TOTAL], None),
-        *CHANGES,
-        UPSERT,
-    ],
-)
-@pytest.mark.sampled(24)  # every fourth kind of work
-def test_a_writer_dies_at_every_write(
-    tmp_path: Path,
-    key: OwnerKey,
-    table: Table,
-    work: Work,
-    before: object,
-    after: object,
-    *,
-    made: bool | None,
-    step: int,
-) -> None:
-    """Each time before a write or when it is `made`; None: in turn."""
-    start = Place(tmp_path / "start", key)
-    if before is None:
-        (tmp_path / "start").mkdir()
-    else:
-        start = start_of(work, tmp_path / "start", key, table)
-    at, seen = (made or 0) % step, set()  # so that each second write is the last in one of both ways
-    while True:
-        place = start.copy(tmp_path / f"{at}")
-        died = killed_at(place, work, table, at, made=at % 2 == 1 if made is None else made)
-        seen.add(died)
-        try:
-            (row,) = place.answer(SUM)
-            state: object = [row[0], str(row[1])]
-        except (InputError, CheckFailed):  # not there, or told to be gone
-            state = None
-        assert state in (before, after), (at, state)
-        if not died:
-            assert state == after
-            break
-        # whoever comes next is not in the way of what was left behind
-        if work is not drop_it and (state == before != after or work is compact_it):
-            work(place.tables()[0], table)
-            (row,) = place.answer(SUM)
-            assert [row[0], str(row[1])] == after
-        shutil.rmtree(tmp_path / f"{at}")
-        at += step
-    assert seen == {True, False}
-    assert at > (1 if work is drop_it else 3)
-
-
-@pytest.mark.filterwarnings("ignore::cleave_shared.errors.CleaveWarning")  # cleaning up after a head warns
-@pytest.mark.parametrize("step", sampled(30, 2, 1))  # writes; CLEAVE_CAMPAIGN
-@pytest.mark.parametrize(("work", "before", "after"), [*CHANGES, UPSERT])
-@pytest.mark.sampled(8)  # the first and the last
-def test_a_full_disk_changes_nothing(
-    tmp_path: Path, key: OwnerKey, table: Table, work: Work, before: object, after: object, step: int
-) -> None:
-    """It fails with an error at any write; the same command then ends as if nothing had been."""
-    start, at, failed = start_of(work, tmp_path / "start", key, table), step // 3, True
-    while failed:
-        place = start.copy(tmp_path / f"{at}")
-        failed = False
-        try:
-            work(place.tables(lambda it, at=at: Failing(it, at, made=False, full=True))[0], table)  # type: ignore[misc]
-        except StoreError as error:
-            failed = os.strerror(errno.ENOSPC) in error.message
-        (row,) = place.answer(SUM)
-        assert [row[0], str(row[1])] in (before, after)
-        tables = place.tables()[0]
-        if [row[0], str(row[1])] == before and work is not compact_it:
-            work(tables, table)
-        tables.sweep(compact(tables, "trial", Silent()))
-        (row,) = place.answer(SUM)
-        assert [row[0], str(row[1])] == after
-        assert verify(Stored(tables, tables.open("trial")), Silent()) == []
-        shutil.rmtree(place.root)
-        at += step
-    assert at > step
 
 
 @pytest.mark.parametrize(("work", "before", "after"), CHANGES)
@@ -341,52 +226,6 @@ def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> Non
     opened = putting.append(tables, table, "trial", Silent())
     assert tables.sweep(opened) == 5 + 3  # what was left; the manifest of version 1, its cells and its log
     assert verify(Stored(tables, opened), Silent()) == []
-
-
-@pytest.mark.parametrize("kind", ["any", *(pytest.param(each, marks=pytest.mark.slow) for each in DAMAGES)])
-def test_whatever_is_harmed_is_told_or_not_read(
-    tmp_path: Path, key: OwnerKey, table: Table, schema: Schema, kind: str
-) -> None:
-    """Every object harmed in turn in one way, or each third in `any`: no wrong figure or row, and `verify` tells."""
-    start = put_at(tmp_path / "start", key, table)
-    append_it(start.tables()[0], table)
-    tables, _ = start.tables()
-    named = sorted(tables.open("trial").manifest.objects())[:: 3 if kind == "any" else 1]
-    rng = random.Random(kind)
-    harmed = 0
-    for number, name in enumerate(named):
-        place = start.copy(tmp_path / f"{number}")
-        stores = [Folder(place.root / "s"), Folder(place.root / "p")]
-        holder = next(store for store in stores if (place.root / Path(store.location).name / name).exists())
-        damage(
-            holder,
-            name,
-            DAMAGES[number % len(DAMAGES)] if kind == "any" else kind,
-            rng,
-            [each for each in holder.names("tables") if not each.endswith("head")],
-        )
-        tables, _ = place.tables()
-        try:
-            assert [str(value) for value in place.answer(SUM)[0]] == ["6", "237.50"]
-        except CheckFailed:
-            harmed += 1
-        try:
-            stored = Stored(tables, tables.open("trial"))
-            with stored.rows.table([each.name for each in schema.columns], ordered=True) as read:
-                rows = read.connection.execute(f"SELECT ward, age, CAST(bill AS VARCHAR), name FROM {read.relation}")
-                assert rows.fetchall() == 2 * [
-                    ("A", 61, "12.50", "Ada"),
-                    ("B", 47, "99.00", "Bo"),
-                    ("A", 33, "7.25", "Cy"),
-                ]
-        except CheckFailed:
-            harmed += 1
-        opened = tables.open("trial")
-        found = verify(Stored(tables, opened), Silent())
-        assert len(found) == 1
-        shutil.rmtree(place.root)
-    if kind not in ("any", "extended"):  # bytes behind a sealed column are never read; `verify` names it above
-        assert harmed > len(named) // 2  # the others hold squares, which neither question reads
 
 
 def test_another_key_reads_nothing(tmp_path: Path, key: OwnerKey, other_key: OwnerKey, table: Table) -> None:

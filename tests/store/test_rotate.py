@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -27,7 +26,6 @@ from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import sampled
 from tests.store.asking import ask
 from tests.store.contributing import World, kept
-from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SUMS, expected
 
 WEIGHTED = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
@@ -168,40 +166,3 @@ def test_rows_that_come_meanwhile_are_taken_along(
     assert meanwhile.left == 0
     rows = OWN + NORTH + OWN * (1 + times)
     assert ask(stored_under(world, new_key), SUMS).result.rows == expected(world, rows, SUMS)
-
-
-@pytest.mark.parametrize(
-    "step", sampled(99, 5, 1)
-)  # odd, so that both sides of a write have their turn; CLEAVE_CAMPAIGN
-def test_stopped_at_every_write_it_goes_on(world: World, new_key: OwnerKey, tmp_path: Path, step: int) -> None:
-    """Under one key or the other the table is whole, and the second try ends where the first would have."""
-    at = step // 2
-    wanted = expected(world, OWN + NORTH + OWN, SUMS)
-    while True:
-        place = world.copy(tmp_path / f"{at}")
-        stores = place.stores()
-        failing = [Failing(each, at, made=at % 2 == 1) for each in (stores.sensitive, stores.plain)]
-        try:
-            under(place, new_key, Stores(*failing))  # type: ignore[arg-type]
-            died = False
-        except KilledError:
-            died = True
-        try:
-            rows = ask(place.stored(), SUMS).result.rows
-        except InputError as moved:
-            assert "under another key now" in moved.message  # noqa: PT017 - either is right
-            rows = ask(stored_under(place, new_key), SUMS).result.rows
-        assert rows == wanted, at
-        if not died:
-            break
-        under(place, new_key)
-        assert ask(stored_under(place, new_key), SUMS).result.rows == wanted
-        folder = place.tables()[0].folder("trial")
-        assert list(place.stores().sensitive.names(folder)) == [f"{folder}/head"]
-        kept = stored_under(place, new_key).manifest.objects()
-        new_folder = tables_of(place, new_key, place.stores()).folder("trial")
-        there = {*place.stores().sensitive.names(new_folder), *place.stores().plain.names(new_folder)}
-        assert len(there - kept) <= 3, "the head, the manifest and the log; no leftovers"
-        shutil.rmtree(tmp_path / f"{at}")
-        at += step
-    assert at > 20

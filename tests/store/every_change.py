@@ -1,0 +1,422 @@
+"""Every change of a stored table: where it begins, the command, and the rows before and after it.
+
+What a table should hold is stated here as lines of CSV. DuckDB over them is the oracle: it shares no code with a store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.alter import Alteration, alter
+from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.derive import add_scan, derive, drop_scan
+from cleave.maintain.pull import verify
+from cleave.maintain.rotate import rotate
+from cleave.objects.locate import Stores
+from cleave.objects.storage import Storage, StoreError
+from cleave.share.collect import collect
+from cleave.share.contribute import contribution_drafts
+from cleave.share.releases import release, revoke
+from cleave.store import compacting
+from cleave.store import put as putting
+from cleave.store.change import ChangeDraft, change_drafts
+from cleave.store.contribution import folder_of
+from cleave.store.contributors import remove
+from cleave.store.drafts import Draft
+from cleave.store.reader import Opened
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
+from cleave.table.progress import Silent
+from cleave_shared.errors import CheckFailed, InputError
+from tests.store.asking import ask
+from tests.store.faulty import KilledError
+from tests.store.made import filled
+from tests.store.releasing import Releases
+from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
+
+SUMS = """SELECT ward, COUNT(*), COUNT(bill), SUM(bill), SUM(age), AVG(weight) FROM trial GROUP BY ward ORDER BY ALL"""
+MORE = "B,f,40,20.00,60.5,Dee\nA,m,30,5.00,66.5,Eve\n"
+BASE = OWN + MORE + NORTH
+UPSERT = "A,f,62,1.00,70.125,Ada\nC,m,20,2.00,50.5,Zoe\n"
+VALUES = ("Ada", "12.50", "Di", "60.125", "Flo", "Zoe")  # some, which no message may hold
+
+
+class Writes:
+    """Writes of a change to both stores, counted: the change dies at number `at`, before it or once it is `made`.
+
+    `full`: from there on each write fails as on a full disk. `kinds`: what was written, in order.
+    """
+
+    def __init__(self, at: int | None = None, *, made: bool = False, full: bool = False) -> None:
+        self.at, self.made, self.full = at, made, full
+        self.kinds: list[str] = []
+        self._counting = threading.Lock()  # segments are written by threads
+
+    def __call__(self, kind: str, change: Callable[[], object]) -> object:
+        with self._counting:
+            number = len(self.kinds)
+            self.kinds.append(kind)
+        if self.at is None or number < self.at or (self.full and kind == "delete"):
+            return change()
+        if self.full:
+            raise StoreError("the disk is full")
+        if self.made and number == self.at:
+            change()
+        raise KilledError
+
+
+class Watched:
+    """A store whose writes are counted."""
+
+    def __init__(self, storage: Storage, writes: Writes) -> None:
+        self._storage, self._writes = storage, writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self._writes(_kind(name), lambda: self._storage.write(name, content))
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> object:
+        return self._writes(_kind(name), lambda: self._storage.replace(name, content, expected))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._writes("delete", lambda each=name: self._storage.delete([each]))  # type: ignore[misc]
+
+
+def _kind(name: str) -> str:
+    """Head, draft, rotation (a note of one), or object."""
+    last = name.rpartition("/")[2]
+    return "object" if len(last) == 32 else last.split(".")[0]
+
+
+class Place(Releases):
+    """A table of an owner, contributors and analysts, under its first key or a new one."""
+
+    @property
+    def new_key(self) -> OwnerKey:
+        path = self.root / "new.json"
+        if not path.exists():
+            create_key(path, None)
+        return open_key(path, None)
+
+    def watched(self, writes: Writes) -> Stores:
+        stores = self.stores()
+        return Stores(Watched(stores.sensitive, writes), Watched(stores.plain, writes))  # type: ignore[arg-type]
+
+    def new_tables(self, stores: Stores) -> Tables:
+        return Tables(stores, self.new_key, SeenVersions(self.root / "owner.json"))
+
+    def current(self) -> tuple[Tables, Opened] | None:
+        """The table under the key that opens it; None: there is none."""
+        tables, stores = self.tables()
+        try:
+            if (self.root / "new.json").exists() and tables.moved_to(self.name) is not None:
+                tables = self.new_tables(stores)
+            return tables, tables.open(self.name)
+        except (InputError, CheckFailed) as failure:
+            if "there is no table" in failure.message or "was there and is gone" in failure.message:
+                return None
+            raise
+
+    def version(self) -> int:
+        current = self.current()
+        return current[1].manifest.version if current else 0
+
+    def check(self, *rows: str | None) -> str | None:
+        """Which of `rows` the table holds, in this order, as its sums say too. None: there is none, and may be none."""
+        current = self.current()
+        if current is None:
+            assert None in rows
+            return None
+        with closing(Stored(*current)) as stored:
+            names = [each.name for each in stored.schema.columns]
+            with stored.rows.table(names, ordered=True) as table:
+                there = [list(row) for row in table.connection.execute(f"SELECT * FROM {table.relation}").fetchall()]
+            found = [each for each in rows if each and there == expected(self, each, "SELECT * FROM trial")]
+            assert found, there
+            assert ask(stored, SUMS).result.rows == expected(self, found[0], SUMS)
+        return found[0]
+
+    def verified(self) -> bool:
+        current = self.current()
+        return current is None or verify(Stored(*current), Silent()) == []
+
+    def contributed(self) -> str:
+        return folder_of(self.open().manifest.table_id, self.identity("north").public)
+
+    def draft(self) -> Draft | None:
+        """The draft of the table's next version, or of north's next contribution; None: there is none."""
+        tables, stores = self.tables()
+        opened = tables.find(self.name) if tables.moved_to(self.name) is None else None
+        under = [(tables, (opened.manifest.version if opened else 0) + 1)]
+        if (self.root / "new.json").exists() and opened is not None:
+            under.append((self.new_tables(stores), opened.manifest.version + 1))
+        for each, version in under:
+            name, vault = each.draft(self.name, version)
+            with suppress(CheckFailed):
+                if (record := stores.sensitive.read_versioned(name)) is not None:
+                    request = ChangeDraft.model_validate_json(vault.open("draft", name, record[0])).request
+                    return change_drafts(each, self.name, version).find(request)
+        if opened is not None and any(each.name == "north" for each in opened.manifest.contributors):
+            drafts = contribution_drafts(stores, self.contributed(), self.identity("north"))
+            for replace in (False, True):
+                found = drafts.find(self.contributions("north")._request(replace=replace))
+                if found is not None:
+                    return found
+        return None
+
+    def objects(self) -> dict[str, Storage]:
+        """Every object of either store, and where it is."""
+        return {name: store for store in self.stores().distinct() for name in store.names("")}
+
+    def left_over(self) -> list[str]:
+        """What no table, contribution or release needs."""
+        current = self.current()
+        there = {name for name in self.objects() if name.rpartition("/")[2] not in ("head", "draft")}
+        if current is None:
+            return sorted(there)
+        tables, opened = current
+        needed = opened.manifest.objects() | {opened.head.manifest.name, opened.head.log.page.name}
+        drafts = {tables.draft(self.name, opened.manifest.version)[0]}
+        return sorted(name for name in there - needed - drafts)
+
+    def settle(self, *, contributes: bool) -> None:
+        """Make one more version, and one more contribution, which is taken in: each deletes what it finds of others."""
+        current = self.current()
+        if current is None:
+            with suppress(InputError):
+                self.tables()[0].drop(self.name)
+            return
+        tables, opened = current
+        if contributes:
+            self.contribute("north", "C,m,33,3.00,77.5,Ned\n")
+            self.collect()
+            opened = tables.open(self.name)
+        tables.sweep(tables.commit(opened.manifest, opened, "nothing"))
+
+
+Work = Callable[[Place, Stores], object]
+
+
+@dataclass(frozen=True)
+class Change:
+    """`start` makes the place where `work` begins. The rows are `before` it, and `after` it; None: there is no table.
+
+    `finish`: what shows what was changed. `also`: what else is so then.
+    """
+
+    name: str
+    work: Work
+    after: str | None
+    before: str | None = BASE
+    start: Callable[[Place], object] = field(default_factory=lambda: based)
+    finish: Callable[[Place], object] = lambda _: None
+    also: Callable[[Place], object] = lambda _: None
+
+    @property
+    def contributes(self) -> bool:
+        return self.name.startswith(("contribute", "collect"))
+
+    def begin(self, to: Path, key_file: Path) -> Place:
+        """A copy of the place where it begins, which is made once."""
+        start = filled(("change", self.name, key_file), lambda it: self.start(Place(it / "place", key_file)))
+        place = Place(start / "place", key_file).copy(to)
+        place.current()  # so that it is remembered
+        return place
+
+
+def based(place: Place) -> None:
+    """Three segments of the owner's and one of a contributor's, of rows that a key names."""
+    tables = place.tables()[0]
+    putting.put(tables, place.loaded(OWN), "trial", ("ward", "sex"), Silent(), key=["name"], segment_rows=2)
+    append(MORE)(place, tables.stores)
+    place.register("north")
+    place.contribute("north", NORTH)
+    place.collect()
+
+
+def swept(change: Callable[[Tables, Place], Opened | None]) -> Work:
+    """The change, and the sweep that follows it in a command."""
+
+    def work(place: Place, stores: Stores) -> None:
+        tables = place.tables(stores)[0]
+        done = change(tables, place)
+        if done is not None:
+            tables.sweep(done)
+
+    return work
+
+
+def append(rows: str, *, upsert: bool = False) -> Work:
+    how = {"upsert": upsert, "yes": upsert, "segment_rows": 2}
+    return swept(lambda tables, place: putting.append(tables, place.loaded(rows), "trial", Silent(), **how))
+
+
+def merge(place: Place, stores: Stores) -> None:
+    """An append that merges segments in the same step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compacting, "MOST_SMALL", 1)
+        patch.setattr(compacting, "_FEWEST", 2)
+        append(SOUTH)(place, stores)
+
+
+def contribute(*, replace: bool) -> Work:
+    return lambda place, stores: place.contribute("north", SOUTH, stores=stores, segment_rows=2, replace=replace)
+
+
+def waiting(place: Place) -> None:
+    """Two parts that are not taken in, one of two segments."""
+    based(place)
+    contribute(replace=False)(place, place.stores())
+    place.contribute("north", "C,m,21,4.00,55.5,Ivo\n")
+
+
+def released(place: Place) -> None:
+    based(place)
+    place.release("carol", "dave", least=3)
+    append(SOUTH)(place, place.stores())
+
+
+def scanned(place: Place) -> None:
+    based(place)
+    swept(lambda tables, _: add_scan(tables, "trial", Silent()))(place, place.stores())
+
+
+def derived(place: Place) -> None:
+    based(place)
+    derive(place.tables()[0], "trial", "bill * age", "weighted", Silent())
+
+
+def weighted(place: Place) -> None:
+    current = place.current()
+    assert current is not None
+    with closing(Stored(*current)) as stored:
+        sql = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ALL"
+        assert ask(stored, sql).result.rows == expected(place, BASE, sql)
+
+
+def rows_for_scans(wanted: int) -> Callable[[Place], None]:
+    def check(place: Place) -> None:
+        manifest = place.open().manifest
+        assert manifest.scanned == wanted
+        assert all((each.scan is not None) == bool(wanted) for each in manifest.segments)
+
+    return check
+
+
+def counted(*names: str) -> Callable[[Place], None]:
+    def check(place: Place) -> None:
+        for name in names:
+            rows = expected(
+                place, BASE + SOUTH, "SELECT ward, sex, COUNT(*) FROM trial GROUP BY ALL HAVING COUNT(*) >= 3"
+            )
+            assert {(*key, count) for key, count in place.shown(name).items()} == {tuple(row) for row in rows}
+
+    return check
+
+
+def without(rows: str, *names: str) -> str:
+    return "".join(line for line in rows.splitlines(keepends=True) if line.strip().rpartition(",")[2] not in names)
+
+
+UPDATED = BASE.replace(",33,7.25,", ",33,8.25,").replace(",30,5.00,", ",30,6.00,").replace(",20,2.00,", ",20,3.00,")
+CHANGES = [
+    Change(
+        "put",
+        swept(
+            lambda tables, place: putting.put(
+                tables, place.loaded(OWN), "trial", ("ward", "sex"), Silent(), segment_rows=2
+            )
+        ),
+        OWN,
+        None,
+        lambda _: None,
+    ),
+    Change(
+        "replace",
+        swept(
+            lambda tables, place: putting.put(
+                tables,
+                place.loaded(SOUTH),
+                "trial",
+                ("ward",),
+                Silent(),
+                replace=True,
+                drop_contributors=True,
+                segment_rows=2,
+            )
+        ),
+        SOUTH,
+    ),
+    Change("append", append(SOUTH), BASE + SOUTH),
+    Change("merge", merge, BASE + SOUTH),
+    Change("upsert", append(UPSERT, upsert=True), without(BASE, "Ada") + UPSERT),
+    Change(
+        "delete",
+        swept(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di', 'Ed')", Silent(), yes=True)[2]),
+        without(BASE, "Ada", "Di", "Ed"),
+    ),
+    Change(
+        "update",
+        swept(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())[2]),
+        UPDATED,
+    ),
+    Change("alter", swept(lambda tables, _: alter(tables, "trial", Alteration(widen=["age=0..4000"]), Silent())), BASE),
+    Change("by", swept(lambda tables, _: alter(tables, "trial", Alteration(by=["ward"]), Silent())), BASE),
+    Change(
+        "derive",
+        swept(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
+        BASE,
+        also=weighted,
+    ),
+    Change("scan add", swept(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
+    Change(
+        "scan drop", swept(lambda tables, _: drop_scan(tables, "trial")), BASE, start=scanned, also=rows_for_scans(0)
+    ),
+    Change("compact", swept(lambda tables, _: compact(tables, "trial", Silent())), BASE),
+    Change(
+        "rotate",
+        lambda place, stores: rotate(place.tables(stores)[0], place.new_tables(stores), "trial", Silent()),
+        BASE,
+        start=derived,
+        also=weighted,
+    ),
+    Change(
+        "collect",
+        lambda place, stores: collect(place.tables(stores)[0], "trial", Silent()),
+        BASE + SOUTH + "C,m,21,4.00,55.5,Ivo\n",
+        start=waiting,
+    ),
+    Change("contribute", contribute(replace=False), BASE + SOUTH, finish=Place.collect),
+    Change("contribute anew", contribute(replace=True), OWN + MORE + SOUTH, finish=Place.collect),
+    Change("remove", swept(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
+    Change(
+        "release",
+        lambda place, stores: release(place.tables(stores)[0], "trial", {}),
+        BASE + SOUTH,
+        BASE + SOUTH,
+        released,
+        also=lambda place: (place.shown("carol"), place.shown("dave")),
+    ),
+    Change(
+        "revoke",
+        lambda place, stores: revoke(place.tables(stores)[0], "trial", "dave"),
+        BASE + SOUTH,
+        BASE + SOUTH,
+        released,
+        also=lambda place: place.shown("carol"),
+    ),
+    Change("drop", lambda place, stores: place.tables(stores)[0].drop("trial"), None),
+]
