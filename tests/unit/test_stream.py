@@ -130,6 +130,25 @@ def test_parquet_and_frames(tmp_path: Path) -> None:
         assert collected(stream) == [("1", "0.5"), (None, "2.5")]
 
 
+def test_a_file_with_other_columns_than_at_the_first_look_has_changed(tmp_path: Path) -> None:
+    schema = schema_of(tmp_path, BOUNDED)
+    path = write(tmp_path / "a.csv", ["1,2"], "a,b")
+    with open_stream([path], schema) as stream:
+        assert stream.survey().rows == 1
+        write(path, ["1,2,3"], "c,a,b")
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"a\.csv: changed while it was read"):
+                stream.survey()
+
+
+def test_a_mistake_is_named_at_every_look(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ["1,2", "3"], "a,b")
+    with open_stream([path], schema_of(tmp_path, BOUNDED)) as stream:
+        for _ in range(2):
+            with pytest.raises(InputError, match="line 3: has 1 field"):
+                stream.survey()
+
+
 BOUNDED = {"a": ("BIGINT", "plain"), "b": ("BIGINT", "plain")}
 BROKEN = [
     (["1,1", "x,2", "3,y"], ""),

@@ -164,10 +164,11 @@ def _is_utf8(encoding: str) -> bool:
 class CsvReading(SourceReading):
     """Reading of a CSV file. DuckDB judges which records are none, and the casts which fields are no values."""
 
+    source: Input
+
     def __init__(self, connection: duckdb.DuckDBPyConnection, source: Input, schema: Schema) -> None:
         super().__init__(source, schema)
         self._connection = connection
-        self._file = source
         self._dialect = schema.dialect
 
     @cached_property
@@ -177,7 +178,7 @@ class CsvReading(SourceReading):
 
     @cached_property
     def _first(self) -> FirstRecord:
-        return header_of(self._file, self._dialect)
+        return header_of(self.source, self._dialect)
 
     @cached_property
     def _places(self) -> list[int]:
@@ -195,7 +196,7 @@ class CsvReading(SourceReading):
         """
         skips = self._dialect.skip or self._dialect.skip_footer
         if _is_utf8(self._dialect.encoding) and not (skips or self._short_header):
-            yield self._read_csv(pattern_of(self._file), header=self._dialect.header, packed=self._file.packed)
+            yield self._read_csv(pattern_of(self.source), header=self._dialect.header, packed=self.source.packed)
             return
         with self._recoded() as rows:
             yield rows
@@ -210,7 +211,7 @@ class CsvReading(SourceReading):
             try:
                 with (
                     os.fdopen(writing, "w", encoding="utf-8", newline="") as pipe,
-                    open_text(self._file, self._dialect) as text,
+                    open_text(self.source, self._dialect) as text,
                 ):
                     pipe.write(short_header)
                     if short_header and self._dialect.header:
@@ -230,9 +231,9 @@ class CsvReading(SourceReading):
             os.close(reading)
             feeder.join()
         if failures and isinstance(failures[0], UnicodeError):
-            raise undecodable(self._file, self._dialect.encoding)
+            raise undecodable(self.source, self._dialect.encoding)
         if failures:
-            raise unreadable(self._file, failures[0])
+            raise unreadable(self.source, failures[0])
 
     @property
     def _short_header(self) -> str:
@@ -256,10 +257,10 @@ class CsvReading(SourceReading):
         )
 
     def mark(self) -> object:
-        return mark_of(self._file)
+        return mark_of(self.source)
 
     def unread(self) -> InputError | None:
-        with open_text(self._file, self._dialect) as text:
+        with open_text(self.source, self._dialect) as text:
             before = first_record(text, self._dialect).lines if self._dialect.header else 0
             for number, line in enumerate(text, start=self._dialect.skip + before + 1):
                 if line.strip():
@@ -291,7 +292,7 @@ class CsvReading(SourceReading):
         hands on, or after line ends there.
         """
         number, left, usual = self._dialect.skip, position - len(self._short_header.encode()), self._first.end
-        with open_text(self._file, self._dialect) as text:
+        with open_text(self.source, self._dialect) as text:
             if self._short_header and self._dialect.header:
                 number += first_record(text, self._dialect).lines
             for line in text:
@@ -354,7 +355,7 @@ class CsvReading(SourceReading):
         """The line on which each record begins, its fields, and the characters that end it. A blank line has no
         fields.
         """
-        with open_text(self._file, self._dialect) as text:
+        with open_text(self.source, self._dialect) as text:
             lines = Lines(text)
             records = reader(lines, self._dialect, strict=False)
             line = before = self._dialect.skip + 1

@@ -19,6 +19,12 @@ class SourceReading(ABC):
         """`source`: its text is how messages name it."""
         self.source = source
         self.schema = schema
+        self._mark = self.mark()
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the source was written since this reading was made."""
+        return self._mark != self.mark()
 
     @property
     @abstractmethod

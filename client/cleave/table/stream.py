@@ -78,7 +78,6 @@ class Stream:
         self.schema = schema
         self.connection = connection
         self._readings = readings
-        self._marks = [each.mark() for each in readings]
 
     def survey(self, progress: Progress | None = None) -> Survey:
         """Look at every row. Raises InputError naming file, line and column of what does not fit the schema, never a
@@ -167,14 +166,14 @@ class Stream:
         from cleave.table.batches import batches  # noqa: PLC0415 - what a query over a file does without
 
         selected = ", ".join(portable(each) for each in columns)
-        for reading, mark in zip(self._readings, self._marks, strict=True):
+        for reading in self._readings:
             problem = None
             with reading.select(columns) as sql:
                 try:
                     yield from batches(self.connection, f"SELECT {selected} FROM ({sql})")
                 except (duckdb.Error, RuntimeError) as error:  # nanoarrow's is a RuntimeError; either may quote a line
                     problem = type(error)
-            if mark != reading.mark():
+            if reading.is_changed:
                 raise faults.changed(reading.source)
             if problem is not None:
                 raise _fault(reading, problem)
@@ -225,8 +224,9 @@ class Stream:
 
 
 def _fault(reading: SourceReading, problem: type[Exception]) -> InputError:
-    too_large = issubclass(problem, duckdb.OutOfMemoryException)
-    return faults.TooLargeError(reading.source) if too_large else reading.fault()
+    if issubclass(problem, duckdb.OutOfMemoryException):
+        return faults.TooLargeError(reading.source)
+    return faults.changed(reading.source) if reading.is_changed else reading.fault()
 
 
 def open_table(

@@ -107,15 +107,16 @@ def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> Fi
 class TypedReading(SourceReading):
     """Reading of a Parquet file or a frame."""
 
+    source: Input | Frame
+
     def __init__(self, connection: duckdb.DuckDBPyConnection, source: Input | Frame, schema: Schema) -> None:
         super().__init__(source, schema)
         self._connection = connection
-        self._typed = source
 
     @cached_property
     def _types(self) -> list[tuple[str, str]]:
         """Name and DuckDB type, in the source, of each of the schema's columns."""
-        stated = list(columns_of(self._connection, self._typed).items())
+        stated = list(columns_of(self._connection, self.source).items())
         return [stated[place] for place in places_of(str(self.source), [name for name, _ in stated], self.schema)]
 
     @cached_property
@@ -126,10 +127,10 @@ class TypedReading(SourceReading):
         ]
 
     def rows(self) -> AbstractContextManager[str]:
-        return relation(self._connection, self._typed)
+        return relation(self._connection, self.source)
 
     def mark(self) -> object:
-        return None if isinstance(self._typed, Frame) else mark_of(self._typed)
+        return None if isinstance(self.source, Frame) else mark_of(self.source)
 
     def place(self, row: int) -> str:
         return f"{self.source}, row {row + 1}"
@@ -145,8 +146,8 @@ class TypedReading(SourceReading):
             except duckdb.Error:
                 break
             if row is not None:
-                stated = f"{'the frame' if isinstance(self._typed, Frame) else 'the file'} has {type_}"
+                stated = f"{'the frame' if isinstance(self.source, Frame) else 'the file'} has {type_}"
                 return faults.not_the_type(self.place(row), column, stated)
-        if isinstance(self._typed, Frame):
+        if isinstance(self.source, Frame):
             return InputError(f"{self.source}: cannot be read", hint="does it fit in memory twice?")
         return faults.unreadable_parquet(self.source)
