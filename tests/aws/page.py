@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aws import sam
 from tests.aws.local_cloud import HANGS, Cloud
+from tests.samples import copy_patients
 
 PAGE = sam.ROOT / "docs" / "deploy.md"
 # LocalStack takes an access key of twelve digits for the number of an account.
@@ -55,8 +55,7 @@ class Checkout:
         built.mkdir(parents=True)
         for each in sam.BUILD.iterdir():
             (built / each.name).symlink_to(each)
-        for name in ("patients.csv", "patients.schema.toml"):
-            shutil.copy(sam.ROOT / "tests" / "samples" / name, self.folder)
+        copy_patients(self.folder)
         accounts = "".join(
             f"[{name}]\naws_access_key_id = {account}\naws_secret_access_key = x\n"
             for name, account in ACCOUNTS.items()

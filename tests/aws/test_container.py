@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -12,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aws.sam import ROOT
 from tests.functional.processes import met
+from tests.samples import copy_patients
 
 pytestmark = [pytest.mark.sam, pytest.mark.usefixtures("containers")]
 
@@ -23,8 +22,7 @@ SQL = "SELECT ward, AVG(age), SUM(bill) FROM patients GROUP BY ward"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(ROOT / "tests" / "samples" / name, tmp_path)
+    copy_patients(tmp_path)
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the folder')")
     return tmp_path
 

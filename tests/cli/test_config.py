@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from cleave.ask import config
 from tests.cli.runner import Cli
+from tests.samples import copy_patients
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -57,8 +57,7 @@ def test_a_file_that_is_not_understood_is_an_error(cli: Cli, home: Path, content
 def test_an_option_goes_before_the_environment_and_that_before_the_file(
     cli: Cli, home: Path, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
+    copy_patients(tmp_path)
     monkeypatch.chdir(tmp_path)
     home.parent.mkdir()
     home.write_text(f'key = "{key_file}"\nstore = "{tmp_path / "filed"}"\n')

@@ -21,12 +21,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def ready(cli: Cli, key_file: Path) -> Cli:
-    cli.environment["CLEAVE_KEY"] = str(key_file)
-    return cli
-
-
 def answer(cli: Cli, *words: object, typed: str | None = None) -> Any:
     result = cli.run("query", *words, "--json", typed=typed)
     assert result.exit_code == 0, result.output

@@ -15,6 +15,7 @@ import pytest
 from cleave.cli.answer import Format, answer_bytes
 from tests.cli.runner import Cli
 from tests.cli.test_report import answer, undecided
+from tests.samples import write_table
 
 SQL = "SELECT ward, COUNT(*) AS n, SUM(age) AS s, STDDEV(kg) AS d FROM t GROUP BY ward"
 BOUNDED = ["ward", "n", "s", "s_bound", "d", "d_bound"]
@@ -22,20 +23,10 @@ BOUNDED = ["ward", "n", "s", "s_bound", "d", "d_bound"]
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "t.csv"
-    path.write_text('ward,age,kg\n"A|,""",61,70.5\n"A|,""",47,80.123456789\n,33,64.2\n')
-    (tmp_path / "t.schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
-        '[columns.kg]\nkind = "encrypted"\ntype = "DOUBLE"\n'
-    )
     monkeypatch.chdir(tmp_path)
-    return path
-
-
-@pytest.fixture
-def ready(cli: Cli, key_file: Path) -> Cli:
-    cli.environment["CLEAVE_KEY"] = str(key_file)
-    return cli
+    rows = 'ward,age,kg\n"A|,""",61,70.5\n"A|,""",47,80.123456789\n,33,64.2\n'
+    columns = {"ward": "plain VARCHAR", "age": "encrypted BIGINT", "kg": "encrypted DOUBLE"}
+    return write_table(tmp_path / "t.csv", rows, **columns)
 
 
 def ask(cli: Cli, *options: object) -> tuple[str, str]:

@@ -15,16 +15,9 @@ from cleave.ckks import key_file as files
 from cleave.ckks.key_file import create_key, describe_key, open_key
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
+from tests.samples import write_table
 
 PASSPHRASE = "canary passphrase"
-SCHEMA = """
-[columns.ward]
-kind = "plain"
-type = "VARCHAR"
-[columns.age]
-kind = "encrypted"
-type = "BIGINT"
-"""
 SQL = "SELECT SUM(age) FROM t"
 
 
@@ -38,8 +31,7 @@ class Machines:
 
     def make(self) -> None:
         """A table of two versions, the first of them in another folder too, and a key with its copy."""
-        self.rows.write_text("ward,age\na,1\nb,2\n")
-        self.rows.with_suffix(".schema.toml").write_text(SCHEMA)
+        write_table(self.rows, "ward,age\na,1\nb,2\n", ward="plain VARCHAR", age="encrypted BIGINT")
         create_key(self.root / "key.json", PASSPHRASE.encode())
         self.run("first", "put", self.rows, "--table", "t", "--by", "ward")
         shutil.copytree(self.root / "store", self.root / "old")

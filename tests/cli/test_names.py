@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from cleave.store.identity import create_identity
 from cleave_shared.errors import CleaveError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
+from tests.samples import copy_patients
 from tests.unprivileged import obeying_permissions
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -94,8 +94,7 @@ def run(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """Runs a command in a folder with a table, a store and a key."""
 
     def make() -> None:
-        for name in ("patients.csv", "patients.schema.toml"):
-            shutil.copy(SAMPLES / name, prepared.root)
+        copy_patients(prepared.root)
         for name in ("key.json", "new.json"):
             create_key(prepared.root / name, None)
         create_identity(prepared.root / "west")

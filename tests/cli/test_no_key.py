@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -22,8 +21,8 @@ from cleave.transport.base import Transport
 from cleave_shared.errors import CheckFailed
 from cleave_shared.requests import SumsRequest, SumsResponse
 from tests.cli.runner import Cli
+from tests.samples import copy_patients
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 AGES = "SELECT AVG(age) FROM patients"
 KINDS = {"ward": "plain", "age": "encrypted"}
 
@@ -39,9 +38,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name in names:
             monkeypatch.setattr(module, name, never)
     monkeypatch.setenv("CLEAVE_KEY", str(tmp_path / "none.json"))
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
-    return tmp_path / "patients.csv"
+    return copy_patients(tmp_path)
 
 
 @pytest.mark.parametrize("words", [["--key", "none.json"], []])

@@ -5,39 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from tests.cli.runner import Cli
+from tests.samples import write_table
 from tests.security.canaries import PASSPHRASE, QUESTION, KeyTraces, canaries, traces
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 WARDS = "SELECT ward, COUNT(*), AVG(age) FROM patients GROUP BY ward"
 SMALL = "k,v\n" + "a,1\na,2\na,3\nb,10\nb,20\n" + "Tiny\N{LATIN SMALL LETTER E WITH ACUTE},7654321\n"
-SMALL_SCHEMA = '[columns.k]\nkind = "plain"\ntype = "VARCHAR"\n[columns.v]\nkind = "encrypted"\ntype = "BIGINT"\n'
-
-
-@pytest.fixture
-def ready(cli: Cli, key_file: Path) -> Cli:
-    cli.environment["CLEAVE_KEY"] = str(key_file)
-    return cli
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
-    return tmp_path / "patients.csv"
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    (tmp_path / "t.csv").write_text(SMALL, "utf-8")
-    (tmp_path / "t.schema.toml").write_text(SMALL_SCHEMA)
-    return tmp_path / "t.csv"
+    return write_table(tmp_path / "t.csv", SMALL, k="plain VARCHAR", v="encrypted BIGINT")
 
 
 def data(text: str) -> list[dict[str, object]]:
@@ -138,8 +121,8 @@ def test_no_cell_no_key_and_no_unread_name_is_in_it(
 
 def test_hostile_names_and_cells_stay_text(ready: Cli, tmp_path: Path) -> None:
     name = "</script><script>alert(1)</script>"
-    (tmp_path / "t.csv").write_text(f'"{name}",v\n<img src=x onerror=alert(1)>,1\n<img src=x onerror=alert(1)>,2\n')
-    (tmp_path / "t.schema.toml").write_text(SMALL_SCHEMA.replace("columns.k", f'columns."{name}"'))
+    rows = f'"{name}",v\n<img src=x onerror=alert(1)>,1\n<img src=x onerror=alert(1)>,2\n'
+    write_table(tmp_path / "t.csv", rows, **{name: "plain VARCHAR", "v": "encrypted BIGINT"})
     page = tmp_path / "page.html"
     result = ready.run("query", tmp_path / "t.csv", f'SELECT "{name}", SUM(v) FROM t GROUP BY 1', "--report", page)
     assert result.exit_code == 0, result.output

@@ -18,6 +18,7 @@ from cleave.files import PUBLIC, write_atomically
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli
 from tests.cli.test_report import answer
+from tests.samples import write_table
 
 UMASKS = (0o000, 0o022, 0o077, 0o277)
 
@@ -78,10 +79,7 @@ def test_a_history_never_gains_rights(tmp_path: Path) -> None:
 
 
 def test_every_file_that_query_and_pull_write(cli: Cli, key_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("w,n\na,1\nb,2\n")
-    (tmp_path / "t.schema.toml").write_text(
-        '[columns.w]\nkind = "plain"\ntype = "VARCHAR"\n[columns.n]\nkind = "local"\ntype = "BIGINT"\n'
-    )
+    write_table(tmp_path / "t.csv", "w,n\na,1\nb,2\n", w="plain VARCHAR", n="local BIGINT")
     cli.environment |= {"CLEAVE_KEY": str(key_file), "XDG_STATE_HOME": str(tmp_path / "state")}
     made = [tmp_path / f"out.{ending}" for ending in ("csv", "md", "txt", "json", "ndjson", "parquet")]
     with umask(0):

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import sys
 from decimal import Decimal
@@ -20,27 +19,14 @@ import pytest
 from cleave.transport.base import Transport
 from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.cli.runner import Cli
+from tests.samples import SAMPLES, write_schema, write_table
 
 ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "tests" / "samples"
 COMMAND = [sys.executable, "-c", "from cleave.local.main import main; main()"]
 QUESTION = (
     "SELECT ward, COUNT(*) AS n, SUM(bill) AS total, AVG(age) AS age, STDDEV(weight) AS spread "
     "FROM patients GROUP BY ward ORDER BY ward"
 )
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
-    return tmp_path / "patients.csv"
-
-
-@pytest.fixture
-def ready(cli: Cli, key_file: Path) -> Cli:
-    cli.environment["CLEAVE_KEY"] = str(key_file)
-    return cli
 
 
 def oracle(sql: str) -> list[tuple[Any, ...]]:
@@ -94,15 +80,11 @@ def test_the_answer_for_people(ready: Cli, table: Path) -> None:
 
 
 SMALL = "k,v\na,1\na,2\na,3\nb,10\nb,20\nc,7\nd,9\n"  # groups of 3, 2, 1 and 1 rows
-SMALL_SCHEMA = '[columns.k]\nkind = "plain"\ntype = "VARCHAR"\n[columns.v]\nkind = "encrypted"\ntype = "BIGINT"\n'
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    (tmp_path / "t.schema.toml").write_text(SMALL_SCHEMA)
-    path = tmp_path / "t.csv"
-    path.write_text(SMALL)
-    return path
+    return write_table(tmp_path / "t.csv", SMALL, k="plain VARCHAR", v="encrypted BIGINT")
 
 
 @pytest.mark.parametrize(
@@ -279,9 +261,7 @@ def test_further_tables_are_joined_here(ready: Cli, table: Path) -> None:
     answer = json.loads(ready.run("query", table, sql, "--with", wards, "--json").stdout)
     assert [row[0] for row in answer["rows"]] == [1, 3]
     assert {column["source"] for column in answer["columns"]} == {"local"}
-    wards.with_suffix(".schema.toml").write_text(
-        '[columns.ward]\nkind = "local"\ntype = "VARCHAR"\n[columns.floor]\nkind = "local"\ntype = "VARCHAR"\n'
-    )
+    write_schema(wards, {"ward": "local VARCHAR", "floor": "local VARCHAR"})
     other = table.with_name("other=1.toml")
     wards.with_suffix(".schema.toml").rename(other)
     answer = json.loads(ready.run("query", table, sql, "--with", f"{wards}={other}", "--json").stdout)
@@ -332,11 +312,8 @@ def test_an_answer_that_fails_a_check_is_not_shown(ready: Cli, table: Path) -> N
 
 
 def test_canary_values_stay_out_of_every_error(ready: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("ward,age\nnorth,41\nsouth,secret4711\n")
-    path.with_suffix(".schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
-    )
+    rows = "ward,age\nnorth,41\nsouth,secret4711\n"
+    path = write_table(tmp_path / "t.csv", rows, ward="plain VARCHAR", age="encrypted BIGINT")
     error = ready.fails(3, "query", path, "SELECT SUM(age) FROM t")
     assert "age" in error
     assert "4711" not in error
@@ -347,9 +324,7 @@ def test_values_cannot_write_to_the_terminal(ready: Cli, tmp_path: Path, name: s
     path = tmp_path / "t.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["ward", "age"], [name, 41], ["[red]north[/red]", 52]])
-    path.with_suffix(".schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
-    )
+    write_schema(path, {"ward": "plain VARCHAR", "age": "encrypted BIGINT"})
     shown = ready.run("query", path, "SELECT ward, SUM(age) FROM t GROUP BY ward").stdout
     assert not set(shown) & {"\x1b", "\u202e"}
     assert "[red]north[/red]" in shown
@@ -398,13 +373,8 @@ def test_what_the_bounds_leave_open_is_marked_warned_of_and_fatal_under_strict(r
 
 def test_published_figures_of_floats_hardly_depend_on_the_noise(ready: Cli, tmp_path: Path) -> None:
     """Asked twice, under fresh keys' noise each time."""
-    path = tmp_path / "noisy.csv"
-    path.write_text("g,x\n" + "".join(f"{row % 60},{math.sin(row):.17g}\n" for row in range(600)))
-    head = '[csv]\ndelimiter = ","\nquote = "\\""\nencoding = "utf-8"\nheader = true\ndecimal = "."\n'
-    path.with_suffix(".schema.toml").write_text(
-        f'{head}[columns.g]\nkind = "plain"\ntype = "INTEGER"\nreason = "test"\n'
-        '[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\nreason = "test"\n'
-    )
+    rows = "".join(f"{row % 60},{math.sin(row):.17g}\n" for row in range(600))
+    path = write_table(tmp_path / "noisy.csv", f"g,x\n{rows}", g="plain INTEGER", x="encrypted DOUBLE")
     sql = "SELECT g, SUM(x) FROM noisy GROUP BY g ORDER BY g"
     one, other = (json.loads(ready.run("query", path, sql, "--json").stdout)["rows"] for _ in range(2))
     same = sum(mine == theirs for mine, theirs in zip(one, other, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,19 +22,6 @@ from tests.cli.runner import Cli
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 AGES = "SELECT ward, AVG(age) AS age FROM patients GROUP BY ward ORDER BY ward"
-
-
-@pytest.fixture
-def ready(cli: Cli, key_file: Path) -> Cli:
-    cli.environment["CLEAVE_KEY"] = str(key_file)
-    return cli
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, tmp_path)
-    return tmp_path / "patients.csv"
 
 
 def asked(cli: Cli, table: Path, typed: str, *options: object) -> Result:

@@ -18,6 +18,7 @@ from cleave.table.csv_reading import CsvReading
 from cleave_shared.errors import InputError
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
+from tests.samples import copy_patients
 from tests.store.conftest import BUCKET, s3_endpoint
 from tests.unit.test_line_ends import nothing_read
 
@@ -33,8 +34,7 @@ class Place:
         self.root = root = prepared.root
         self.key = key
         self.store = f"{root / 's'},{root / 'p'}"
-        for name in ("patients.csv", "patients.schema.toml"):
-            shutil.copy(SAMPLES / name, root)
+        copy_patients(root)
 
     def words(self, *words: object) -> list[object]:
         return [*words, "--store", self.store, "--key", self.key]

@@ -12,6 +12,7 @@ import pytest
 
 from cleave.cli import group
 from tests.cli.runner import Cli
+from tests.samples import write_table
 
 CLEAVE = str(Path(sys.executable).with_name("cleave"))
 
@@ -58,10 +59,7 @@ def test_a_closed_stdout_is_an_error_and_no_defect(words: str, key_file: Path, t
 @pytest.mark.parametrize("closed", ["0<&- 2>&-", "0<&-", "2>&-"])
 @pytest.mark.sampled(3)
 def test_no_other_file_takes_the_number_of_a_closed_stream(closed: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("ward,age\nA,1\nA,2\n")
-    (tmp_path / "t.schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.age]\nkind = "encrypted"\ntype = "BIGINT"\n'
-    )
+    write_table(tmp_path / "t.csv", "ward,age\nA,1\nA,2\n", ward="plain VARCHAR", age="encrypted BIGINT")
     query = f"{CLEAVE} query {tmp_path}/t.csv 'SELECT ward, SUM(age) AS age FROM t GROUP BY ward' --format csv"
     done = run("sh", "-c", f"{query} {closed}", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ward,age,age_bound\nA,3,0.0\n")

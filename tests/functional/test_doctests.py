@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import shutil
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import cleave
+from tests.samples import copy_patients
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ["cleave", *sorted(home for home in cleave._HOMES if home.startswith("cleave."))]
@@ -20,8 +20,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 @pytest.fixture(autouse=True)
 def beside_the_sample(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(ROOT / "tests" / "samples" / name, tmp_path)
+    copy_patients(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CLEAVE_KEY", str(key_file))
     monkeypatch.chdir(tmp_path)

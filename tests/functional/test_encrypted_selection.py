@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -20,17 +19,18 @@ from cleave.transport.base import Transport
 from cleave_shared.errors import QueryRefused
 from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.answering import run_query
+from tests.samples import write_table
 from tests.unit.simulate import differences, number
 
 TYPES = {
-    "ward": ("plain", "VARCHAR"),
-    "bed": ("plain", "BIGINT"),
-    "fee": ("plain", "DECIMAL(38,2)"),
-    "long": ("plain", "DECIMAL(38,0)"),
-    "age": ("encrypted", "BIGINT"),
-    "bill": ("encrypted", "DECIMAL(18,2)"),
-    "smoker": ("encrypted", "BOOLEAN"),
-    "kg": ("encrypted", "DOUBLE"),
+    "ward": "plain VARCHAR",
+    "bed": "plain BIGINT",
+    "fee": "plain DECIMAL(38,2)",
+    "long": "plain DECIMAL(38,0)",
+    "age": "encrypted BIGINT",
+    "bill": "encrypted DECIMAL(18,2)",
+    "smoker": "encrypted BOOLEAN",
+    "kg": "encrypted DOUBLE",
 }
 ROWS = """\
 north,1,10.50,18446744073709551615,61,1000000000000000.25,true,70.5
@@ -63,13 +63,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
-    path: Path = tmp_path_factory.mktemp("table") / "t.csv"
-    path.write_text(",".join(TYPES) + "\n" + ROWS)
-    lines = [
-        f'[columns.{name}]\nkind = "{kind}"\ntype = "{type_}"' + ("\ndecimals = 2" if ",2" in type_ else "")
-        for name, (kind, type_) in TYPES.items()
-    ]
-    path.with_suffix(".schema.toml").write_text("\n".join(lines).replace('(38,0)"', '(38,0)"\ndecimals = 0'))
+    path = write_table(tmp_path_factory.mktemp("table") / "t.csv", f"{','.join(TYPES)}\n{ROWS}", **TYPES)
     with open_table(path, load_schema(path.with_suffix(".schema.toml"))) as table:
         yield table
 
@@ -77,7 +71,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        columns = ", ".join(f'"{name}" {type_}' for name, (_, type_) in TYPES.items())
+        columns = ", ".join(f'"{name}" {type_.split()[1]}' for name, type_ in TYPES.items())
         connection.execute(f"CREATE TABLE t ({columns})")
         rows = [[cell or None for cell in line.split(",")] for line in ROWS.splitlines()]
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(TYPES))})", rows)

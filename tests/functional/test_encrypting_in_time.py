@@ -23,6 +23,7 @@ from cleave.table.lazy import of_files
 from tests.answering import table_of
 from tests.functional.encrypting import Work, never, one_chunk, three_chunks
 from tests.functional.processes import HANGS, descendants, have_ended, met
+from tests.samples import write_table
 
 
 def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
@@ -33,9 +34,8 @@ def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
 
 
 def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, key = tmp_path / "t.csv", tmp_path / "key.json"
-    table.write_text("x\n" + "1.5\n2.5\n" * 60_000)
-    table.with_suffix(".schema.toml").write_text('[columns.x]\nkind = "encrypted"\ntype = "DOUBLE"\n')
+    table = write_table(tmp_path / "t.csv", "x\n" + "1.5\n2.5\n" * 60_000, x="encrypted DOUBLE")
+    key = tmp_path / "key.json"
     create_key(key, None)
     monkeypatch.setattr(Job, "shared", lambda _: Work(never).shared())
     with Session(HereSource(of_files([table]), Access(key), embedded_services)) as session:

@@ -6,7 +6,6 @@ Each answer is compared with DuckDB's on the unsplit table: equal where it says 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +35,7 @@ from cleave.transport.http import connect_http
 from cleave_shared import limits
 from cleave_shared.params import AGGREGATE_OF
 from tests.answering import run_query
+from tests.samples import write_schema
 from tests.security.ways import Record, recorded
 
 ROWS = 700
@@ -91,11 +91,7 @@ def write(path: Path, rows: int) -> Path:
         writer = csv.writer(file)
         writer.writerow([column.name for column in COLUMNS])
         writer.writerows([column.cells[row] for column in COLUMNS] for row in range(rows))
-    lines = []
-    for column in COLUMNS:
-        name = json.dumps(column.name, ensure_ascii=False)
-        lines += [f"[columns.{name}]", f'kind = "{column.kind}"', f'type = "{column.type}"']
-    path.with_suffix(".schema.toml").write_text("\n".join(lines), encoding="utf-8")
+    write_schema(path, {column.name: f"{column.kind} {column.type}" for column in COLUMNS})
     return path
 
 

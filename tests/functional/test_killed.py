@@ -19,6 +19,7 @@ from cleave.ckks.key_file import create_key
 from tests.campaign import sampled
 from tests.functional.killing import kill_each
 from tests.functional.processes import descendants
+from tests.samples import write_schema
 
 ROWS = 150_000  # 19 chunks of two lanes: encrypted by a forked process
 FILE = "SELECT ward, SUM(pay) AS s, COUNT(*) AS n, MAX(ward) AS w FROM t GROUP BY ward ORDER BY ward"
@@ -49,9 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     create_key(folder / "key.json", None)
     sql = f"SELECT 'w' || i % 7 AS ward, (i % 1000 + i % 89 / 100)::DECIMAL(10, 2) AS pay FROM range({ROWS}) r(i)"
     duckdb.sql(f"COPY ({sql}) TO '{folder}/t.csv'")
-    (folder / "t.schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.pay]\nkind = "encrypted"\ntype = "DECIMAL(10,2)"\n'
-    )
+    write_schema(folder / "t.csv", {"ward": "plain VARCHAR", "pay": "encrypted DECIMAL(10,2)"})
     given = {"store": folder / "store", "key": folder / "key.json"}
     for part, schema in ((40_000, {"ward": "plain", "pay": "encrypted"}), (20_000, None)):
         frame = duckdb.sql(f"{sql} LIMIT {part}").to_arrow_table()

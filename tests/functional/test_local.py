@@ -20,6 +20,7 @@ from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from tests.answering import run_local, table_of
 from tests.functional.processes import HANGS, met
+from tests.samples import write_table
 
 ROWS = """ward,day,age,bill,name
 A,2024-01-02,31,100.50,Ann
@@ -28,23 +29,13 @@ B,2024-02-02,53,50.00,Cid
 B,,64,75.10,Dee
 C,2024-03-01,16,,secretvalue
 """
-SCHEMA = """
-[columns.ward]
-kind = "plain"
-type = "VARCHAR"
-[columns.day]
-kind = "plain"
-type = "DATE"
-[columns.age]
-kind = "encrypted"
-type = "BIGINT"
-[columns.bill]
-kind = "encrypted"
-type = "DECIMAL(9,2)"
-[columns.name]
-kind = "sealed"
-type = "VARCHAR"
-"""
+COLUMNS = {
+    "ward": "plain VARCHAR",
+    "day": "plain DATE",
+    "age": "encrypted BIGINT",
+    "bill": "encrypted DECIMAL(9,2)",
+    "name": "sealed VARCHAR",
+}
 
 
 @pytest.fixture(scope="module", params=["t", "source", "selected", "the question", "other0"])
@@ -60,13 +51,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def opened(folder: Path, name: str) -> Iterator[tuple[str, Session]]:
-    (folder / "t.csv").write_text(ROWS)
-    (folder / "t.schema.toml").write_text(SCHEMA)
-    (folder / "wards.csv").write_text("ward,beds\nA,10\nB,20\n")
-    (folder / "wards.schema.toml").write_text(
-        '[columns.ward]\nkind = "local"\ntype = "VARCHAR"\n[columns.beds]\nkind = "local"\ntype = "INTEGER"\n'
-    )
-    with Session(HereSource(of_files([folder / "t.csv"], name=name), others=[of_files([folder / "wards.csv"])])) as one:
+    table = write_table(folder / "t.csv", ROWS, **COLUMNS)
+    wards = write_table(folder / "wards.csv", "ward,beds\nA,10\nB,20\n", ward="local VARCHAR", beds="local INTEGER")
+    with Session(HereSource(of_files([table], name=name), others=[of_files([wards])])) as one:
         yield name, one
 
 

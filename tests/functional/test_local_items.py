@@ -23,41 +23,24 @@ from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
 from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from tests.answering import run_local, run_query
+from tests.samples import write_schema
 
-SCHEMA = """
-[columns.ward]
-kind = "plain"
-type = "VARCHAR"
-[columns.sex]
-kind = "plain"
-type = "VARCHAR"
-[columns.bed]
-kind = "plain"
-type = "INTEGER"
-[columns.age]
-kind = "encrypted"
-type = "BIGINT"
-lower = 0
-upper = 128
-[columns.kg]
-kind = "encrypted"
-type = "DOUBLE"
-lower = 0
-upper = 256
-[columns.name]
-kind = "sealed"
-type = "VARCHAR"
-[columns.note]
-kind = "local"
-type = "VARCHAR"
-"""
+COLUMNS = {
+    "ward": "plain VARCHAR",
+    "sex": "plain VARCHAR",
+    "bed": "plain INTEGER",
+    "age": "encrypted BIGINT; lower = 0; upper = 128",
+    "kg": "encrypted DOUBLE; lower = 0; upper = 256",
+    "name": "sealed VARCHAR",
+    "note": "local VARCHAR",
+}
 ROWS = 300
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("items")
-    (folder / "t.schema.toml").write_text(SCHEMA)
+    write_schema(folder / "t.csv", COLUMNS)
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT CASE WHEN i % 11 > 0 THEN 'w' || i % 4 END AS ward, "

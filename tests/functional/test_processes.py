@@ -22,6 +22,7 @@ from cleave.cli.process import Signals
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, met
 from tests.functional.scripted import Reply, Scripted, scripted
+from tests.samples import write_schema
 
 __all__ = ["cli"]
 CLEAVE = [sys.executable, "-c", "from cleave.local.main import main; main()"]
@@ -46,9 +47,7 @@ def written(folder: Path, rows: int) -> Path:
     with path.open("w") as file:
         file.write("ward,pay\n")
         file.writelines(f"w{row % 7},{row % 1000}.{row % 89:02}\n" for row in range(rows))
-    path.with_suffix(".schema.toml").write_text(
-        '[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\n[columns.pay]\nkind = "encrypted"\ntype = "DECIMAL(10,2)"\n'
-    )
+    write_schema(path, {"ward": "plain VARCHAR", "pay": "encrypted DECIMAL(10,2)"})
     create_key(folder / "key.json", None)
     return path
 

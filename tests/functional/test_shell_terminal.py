@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -18,9 +17,9 @@ from cleave.ckks.key_file import create_key
 from cleave_shared.errors import KeyFileError
 from tests.functional.processes import HANGS, descendants, have_ended, met
 from tests.functional.scripted import Reply, scripted
+from tests.samples import SAMPLES, copy_patients
 
 CLEAVE = str(Path(sys.executable).with_name("cleave"))
-SAMPLES = Path(__file__).parents[1] / "samples"
 PASSPHRASE = "a-passphrase-of-the-shell"
 # computed by the plain service, in a child of its own, for longer than any test waits
 LONG = "SELECT AVG(age), SUM(list_sum(range(LENGTH(ward) * 9000000))) FROM patients;"
@@ -96,15 +95,9 @@ class Terminal:
         return True
 
 
-def copied(folder: Path) -> Path:
-    for name in ("patients.csv", "patients.schema.toml"):
-        shutil.copy(SAMPLES / name, folder)
-    return folder
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return copied(tmp_path)
+    return copy_patients(tmp_path).parent
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +113,7 @@ def standing() -> Iterator[list[Terminal]]:
 def terminal(standing: list[Terminal], tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[Terminal]:
     """A shell at its prompt, which the test leaves there; the folder's table is for it alone."""
     if not standing:
-        standing.append(Terminal(copied(tmp_path_factory.mktemp("standing")), key_file))
+        standing.append(Terminal(copy_patients(tmp_path_factory.mktemp("standing")).parent, key_file))
         standing[0].settle()
     standing[0].lasting = descendants(standing[0].child.pid)  # an earlier test's question may have started some
     yield standing[0]

@@ -10,6 +10,7 @@ import pytest
 import cleave
 from cleave.objects.locate import open_stores
 from cleave_shared.errors import InputError
+from tests.samples import write_table
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +19,7 @@ def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_call_takes_a_path(tmp_path: Path) -> None:
-    file = tmp_path / "t.csv"
-    file.write_text("g,n\na,1\nb,2\n")
-    (tmp_path / "t.schema.toml").write_text(
-        '[columns.g]\nkind = "plain"\ntype = "VARCHAR"\n[columns.n]\nkind = "encrypted"\ntype = "BIGINT"\n'
-    )
+    file = write_table(tmp_path / "t.csv", "g,n\na,1\nb,2\n", g="plain VARCHAR", n="encrypted BIGINT")
     store = tmp_path / "one, folder"  # as text it would be two places
     assert cleave.put(file, "t", store=store, by=["g"]).rows == 2
     assert cleave.append(file, "t", store=store).rows == 4
