@@ -43,10 +43,8 @@ def summed(names: Sequence[str], relation: str) -> str:
 
 
 class EveryType(World):
-    name = "t"
-
     def __init__(self, key: OwnerKey, folder: Path) -> None:
-        super().__init__(Folder(folder / "store"), key, folder)
+        super().__init__(Folder(folder / "store"), key, folder, name="t")
         columns = [
             f"CASE WHEN i % {place + 3} THEN ({value})::{type_} END AS c{place}"
             for place, (type_, value) in enumerate(VALUES.items())

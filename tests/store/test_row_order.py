@@ -10,17 +10,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.here import HereSource
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.sql.order import follows_order
 from cleave.store import columns
-from cleave.store import put as putting
 from cleave.table.batches import open_stream
 from cleave.table.duck import tree_of
 from cleave.table.lazy import of_files
-from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from tests.store.trial import World
 from tests.unit.simulate import number
@@ -73,16 +70,10 @@ def session(
 ) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("order")
     oracle.execute(f"COPY t TO '{folder / 't.csv'}'")
+    world = World(Folder(folder / "store"), key, folder, name="t")
+    kind, *by = request.param.split(" by ")
     lazy = of_files([folder / "t.csv"], SCHEMA)
-    if request.param == "file":
-        with Session(HereSource(lazy)) as opened:
-            yield opened
-        return
-    world = World(Folder(folder / "store"), key, folder)
-    by = ["g"] if "by" in request.param else []
-    with lazy.stream() as stream:
-        putting.put(world.tables, stream, "t", by, Silent(), segment_rows=SEGMENT)
-    with world.session(key_file, name="t", services=False) as opened:
+    with world.over(lazy, key_file, *by, file=kind == "file", segment_rows=SEGMENT) as opened:
         yield opened
 
 
@@ -110,10 +101,8 @@ def test_one_thread_takes_all_batches(
 
     monkeypatch.setattr(columns, "open_stream", watched)
     (tmp_path / "t.csv").write_text("k,s,g,tie,x\n" + "".join(f"{i},a,b,1,1.5\n" for i in range(12_000)))
-    world = World(Folder(tmp_path / "store"), key, tmp_path)
-    with of_files([tmp_path / "t.csv"], SCHEMA).stream() as stream:
-        putting.put(world.tables, stream, "t", [], Silent(), segment_rows=1_000)
-    with world.session(key_file, name="t", services=False) as opened:
+    world = World(Folder(tmp_path / "store"), key, tmp_path, name="t")
+    with world.over(of_files([tmp_path / "t.csv"], SCHEMA), key_file, file=False, segment_rows=1_000) as opened:
         for sql in ("SELECT FIRST(k) FROM t", "SELECT g, LIST(s) FROM t GROUP BY g", "SELECT LAST(tie) OVER () FROM t"):
             threads.clear()
             opened.ask(opened.plan(sql))

@@ -65,11 +65,9 @@ type = "VARCHAR"
 class TwoSegments(World):
     """A table of two segments, stored by ward and day; `twice`: its rows in DuckDB."""
 
-    name = "t"
-
     def __init__(self, key: OwnerKey, folder: Path) -> None:
         self.storage = Folder(folder / "store")
-        super().__init__(self.storage, key, folder)
+        super().__init__(self.storage, key, folder, name="t")
         made = self.make(
             f"""SELECT
             CASE WHEN i % 7 < 6 THEN 'w' || i % 7 END AS ward, DATE '2024-02-27' + (hash(i) % 40)::INT AS day,

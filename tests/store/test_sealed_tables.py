@@ -50,10 +50,8 @@ SQL = """SELECT 'p' || i // 7 % 3 AS p, 'g' || i % 4 AS g, (i * 7 % 391 / 10)::D
 class Place(World):
     """A table made by SQL over the rows i, in stores of a folder."""
 
-    name = "t"
-
     def __init__(self, root: Path, key: OwnerKey) -> None:
-        super().__init__(Folder(root / "s"), key, root, Folder(root / "p"))
+        super().__init__(Folder(root / "s"), key, root, Folder(root / "p"), name="t")
         self.file = root / "t.parquet"
         self.schema = root / "t.schema.toml"
         root.mkdir(exist_ok=True)

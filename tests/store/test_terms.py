@@ -11,10 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.here import HereSource
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
-from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -63,10 +61,6 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-class Terms(World):
-    name = "t"
-
-
 @pytest.fixture(scope="module", params=["file", "stored"])
 def session(
     request: pytest.FixtureRequest,
@@ -76,14 +70,8 @@ def session(
     key_file: Path,
 ) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("terms")
-    lazy = rows(oracle, folder)
-    if request.param == "file":
-        with Session(HereSource(lazy, embedded=embedded_services)) as opened:
-            yield opened
-        return
-    world = Terms(Folder(folder / "store"), key, folder)
-    world.write(lazy, "a", "b")
-    with world.session(key_file, services=False) as opened:
+    world = World(Folder(folder / "store"), key, folder, name="t")
+    with world.over(rows(oracle, folder), key_file, "a", "b", file=request.param == "file") as opened:
         yield opened
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import duckdb
 
+from cleave.ask.here import HereSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
+from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
@@ -37,10 +39,10 @@ SCHEMA = SAMPLE / "patients.schema.toml"
 class World:
     """A table in a store. `plain`: another store, for the plain half. `oracle`: DuckDB with the rows of `make`."""
 
-    name = "trial"
-
-    def __init__(self, storage: Storage, key: OwnerKey, root: Path, plain: Storage | None = None) -> None:
-        self.root, self.key = root, key
+    def __init__(
+        self, storage: Storage, key: OwnerKey, root: Path, plain: Storage | None = None, *, name: str = "trial"
+    ) -> None:
+        self.root, self.key, self.name = root, key, name
         self.stores = Stores(storage, plain or storage)
         self.memory = SeenVersions(root / "tables.json")
         self.tables = Tables(self.stores, key, self.memory)
@@ -101,6 +103,13 @@ class World:
             putting.append(self.tables, table, "trial", Silent(), again=True)
         else:
             putting.put(self.tables, table, "trial", by, Silent(), **options)
+
+    def over(self, rows: LazyTable, key: Path, *by: str, file: bool, **options: Any) -> Session:
+        """A session over `rows`: over their file, or stored by `write`."""
+        if file:
+            return Session(HereSource(rows, embedded=embedded_services))
+        self.write(rows, *by, **options)
+        return self.session(key)
 
     def stored(self) -> Stored:
         return Stored(self.tables, self.tables.open(self.name))
