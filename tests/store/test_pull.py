@@ -11,45 +11,38 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain import pull as pulling
 from cleave.maintain.pull import pull_into
-from cleave.objects.locate import Folder, Stores
-from cleave.store.put import append, put
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
+from cleave.objects.locate import Folder
 from cleave.sums.stored import Stored
+from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema
-from cleave.table.stream import open_stream, open_table
+from cleave.table.stream import open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.made import filled
+from tests.store.trial import World
 from tests.unit.test_stream import ROWS, TYPES, schema_of, texts, write
 
 
-class Place:
+class Place(World):
     def __init__(self, root: Path, key: OwnerKey) -> None:
-        self.root = root
-        self.key = key
+        super().__init__(Folder(root / "s"), key, root, Folder(root / "p"), name="t")
         self.schema = schema_of(root, {name: (type_, kind) for name, (type_, kind) in TYPES.items() if name != "real"})
         rows = [",".join(part for at, part in enumerate(row.split(",")) if at != 3) for row in PLAIN]
         self.file = write(root / "a.csv", rows * 5, ",".join(each.name for each in self.schema.columns))
-        self.stores = Stores(Folder(root / "s"), Folder(root / "p"))
-        self.tables = Tables(self.stores, key, SeenVersions(root / "tables.json"))
 
-    def put(self) -> Stored:
+    def filled(self) -> Stored:
         """Stored in segments of six and seven rows, which is done once."""
 
         def fill(folder: Path) -> None:
-            Place(folder, self.key)._put()
+            place = Place(folder, self.key)
+            rows = of_files([place.file], place.schema, "t")
+            place.write(rows, "flag", segment_rows=6)
+            place.write(rows, append=True, segment_rows=7)
 
         made = filled(("pull", self.key.key_id), fill)
         for half in ("s", "p"):
             shutil.copytree(made / half, self.root / half)
-        return Stored(self.tables, self.tables.open("t"))
-
-    def _put(self) -> None:
-        with open_stream([self.file], self.schema, "t") as stream:
-            put(self.tables, stream, "t", ["flag"], Silent(), segment_rows=6)
-        with open_stream([self.file], self.schema, "t") as stream:
-            append(self.tables, stream, "t", Silent(), segment_rows=7)
+        return self.stored()
 
 
 PLAIN = [row for row in ROWS if '"' not in row]  # whose fields commas alone keep apart
@@ -77,7 +70,7 @@ def test_rows_come_back_in_their_order(
     place: Place, ending: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulling, "_TOGETHER", together)
-    stored = place.put()
+    stored = place.filled()
     assert len(stored.manifest.segments) > 4
     output = place.root / f"back.{ending}"
     pull_into(stored, output, Silent())
@@ -90,7 +83,7 @@ def test_rows_come_back_in_their_order(
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_nothing_is_left_of_a_pull_that_fails(place: Place, ending: str) -> None:
-    stored = place.put()
+    stored = place.filled()
     last = stored.manifest.segments[-1].columns[-1].object
     place.stores.sensitive.delete([last.name])
     before = sorted(place.root.iterdir())
@@ -100,7 +93,7 @@ def test_nothing_is_left_of_a_pull_that_fails(place: Place, ending: str) -> None
 
 
 def test_what_is_there_stays(place: Place) -> None:
-    stored = place.put()
+    stored = place.filled()
     (place.root / "back.csv").write_text("mine")
     with pytest.raises(InputError, match="already exists"):
         pull_into(stored, place.root / "back.csv", Silent())

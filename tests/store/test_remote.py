@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,16 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.objects.locate import Folder, Stores
+from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
-from cleave.store import put as putting
 from cleave.store.measures import columns_of
-from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import lane_checks
-from cleave.store.tables import Tables
 from cleave.sums import remote as remoting
 from cleave.sums import totals as of_totals
 from cleave.sums.remote import Remote
 from cleave.sums.stored import Stored
-from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
-from cleave.table.stream import open_table
+from cleave.table.lazy import of_files
 from cleave.transport.base import Service, Transport
 from cleave_shared.errors import CheckFailed, ServiceError
 from cleave_shared.requests import SumsRequest, SumsResponse
@@ -36,60 +30,46 @@ from tests.store.asking import ask
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.made import filled
 from tests.store.test_stored import QUESTIONS
-from tests.store.trial import SAMPLE, check, copied, truth
+from tests.store.trial import SCHEMA, World, check, copied, samples, truth
 
 
-class Table:
+class Segments(World):
     """The samples in segments: of which the first has fewer cells than the others."""
 
-    def __init__(self, storage: Storage, key: OwnerKey, folder: Path) -> None:
-        self.key = key
-        self.stores = Stores(storage, storage)
-        self.tables = Tables(self.stores, key, SeenVersions(folder / "tables.json"))
-        self.schema = load_schema(SAMPLE / "patients.schema.toml")
-        self._folder = folder
-
-    def put(self, where: str) -> None:
-        with open_table([SAMPLE / "patients.csv"], self.schema) as whole:
+    def fill(self) -> None:
+        whole = samples()
+        for number, where in enumerate(("ward = 'Surgery'", "ward <> 'Surgery'", "true")):
+            path = self.root / "piece.csv"
             content = whole.connection.execute(f"FROM {whole.relation} WHERE {where}").df().to_csv(index=False)
-        path = self._folder / "piece.csv"
-        path.write_text(content, "utf-8")
-        with open_table([path], self.schema) as table:
-            if self.tables.find("trial") is None:
-                putting.put(self.tables, table, "trial", ("ward", "admitted"), Silent())
-            else:
-                putting.append(self.tables, table, "trial", Silent())
+            path.write_text(content, "utf-8")
+            self.write(of_files([path], SCHEMA, "trial"), "ward", "admitted", append=number > 0)
 
-    def stored(self, transport: Transport) -> Stored:
-        made = Stored(self.tables, self.tables.open("trial"))
+    def with_service(self, transport: Transport) -> Stored:
+        made = self.stored()
         folder = self.tables.folder("trial")
         made.remote = Remote(transport.begin, transport.stop, self.stores, folder, made.manifest)
         return made
 
 
 @pytest.fixture(scope="module", params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
-def table(request: pytest.FixtureRequest, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+def table(
+    request: pytest.FixtureRequest, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Segments]:
     """Made once: nothing here changes it."""
     folder = tmp_path_factory.mktemp("stored")
     if request.param == "folder":
         storage: Storage = Folder(folder / "store")
     else:
         storage = Bucket(aws_session(), BUCKET, "remote tests", request.getfixturevalue("s3_endpoint"))
-    copied(filled(("remote", key.key_id), lambda it: _put(it, key)) / "store", storage)
-    made = Table(storage, key, folder)
+    copied(filled(("remote", key.key_id), lambda it: Segments(Folder(it / "store"), key, it).fill()) / "store", storage)
+    made = Segments(storage, key, folder)
     made.tables.open("trial")  # so that it is remembered
     yield made
     storage.close()
 
 
-def _put(folder: Path, key: OwnerKey) -> None:
-    table = Table(Folder(folder / "store"), key, folder)
-    for where in ("ward = 'Surgery'", "ward <> 'Surgery'", "true"):
-        table.put(where)
-
-
 @pytest.fixture
-def embedded(table: Table) -> Iterator[Transport]:
+def embedded(table: Segments) -> Iterator[Transport]:
     transport = embedded_services([table.stores.sensitive.base])
     yield transport
     transport.close()
@@ -98,9 +78,9 @@ def embedded(table: Table) -> Iterator[Transport]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_totals_that_the_service_added_up_are_those_of_all_segments(
-    table: Table, embedded: Transport, sql: str
+    table: Segments, embedded: Transport, sql: str
 ) -> None:
-    stored = table.stored(embedded)
+    stored = table.with_service(embedded)
     answer = ask(stored, sql)
     doubled = "trial" if "trial" not in sql else "(FROM trial UNION ALL FROM trial) AS trial"
     check(answer.result.rows, answer.result.bounds, truth(sql.replace("FROM trial", f"FROM {doubled}", 1)))
@@ -109,9 +89,9 @@ def test_totals_that_the_service_added_up_are_those_of_all_segments(
         assert answer.usage.bytes_sent > 0
 
 
-def test_nothing_is_left_in_the_store_and_all_is_in_one_request(table: Table, embedded: Transport) -> None:
+def test_nothing_is_left_in_the_store_and_all_is_in_one_request(table: Segments, embedded: Transport) -> None:
     before = sorted(table.stores.sensitive.names(""))
-    stored = table.stored(embedded)
+    stored = table.with_service(embedded)
     ask(stored, QUESTIONS[0])
     assert stored.remote is not None
     assert stored.remote.transport is not None
@@ -120,11 +100,11 @@ def test_nothing_is_left_in_the_store_and_all_is_in_one_request(table: Table, em
 
 
 def test_what_is_too_large_for_an_answer_comes_through_the_store(
-    table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch
+    table: Segments, embedded: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cleave_shared.limits.MAX_BODY_BYTES", 100_000)
     monkeypatch.setattr(remoting, "DIRECT_SUMS", 0)
-    stored = table.stored(embedded)
+    stored = table.with_service(embedded)
     seen: list[str] = []
     read = table.stores.sensitive.read
 
@@ -142,13 +122,13 @@ def test_what_is_too_large_for_an_answer_comes_through_the_store(
 
 
 def test_runs_of_segments_and_ranges_of_chunks_come_to_the_same(
-    table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch
+    table: Segments, embedded: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = [(column.measure, column.part) for column in columns_of(table.stored(embedded).manifest.measures)]
+    parts = [(column.measure, column.part) for column in columns_of(table.with_service(embedded).manifest.measures)]
     direct = Stored(table.tables, table.tables.open("trial")).totals(parts)
     for most in (1, 2, 64):
         monkeypatch.setattr("cleave_shared.limits.MAX_LANE_OBJECTS", most)
-        found = table.stored(embedded).totals(parts)
+        found = table.with_service(embedded).totals(parts)
         for part in parts:
             assert (found[part] == direct[part]).all()
 
@@ -229,17 +209,17 @@ FAULTS: dict[str, tuple[Alter | None, Alter | None]] = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_service_that_adds_up_otherwise_is_found_out(table: Table, embedded: Transport, fault: str) -> None:
-    stored = table.stored(Faulty(embedded, *FAULTS[fault]))
+def test_a_service_that_adds_up_otherwise_is_found_out(table: Segments, embedded: Transport, fault: str) -> None:
+    stored = table.with_service(Faulty(embedded, *FAULTS[fault]))
     with pytest.raises(CheckFailed):
         ask(stored, QUESTIONS[0])
 
 
 @pytest.mark.parametrize("step", sampled(22, 5, 1))
-def test_no_moved_offset_passes_whatever_its_size(table: Table, embedded: Transport, step: int) -> None:
-    exact = ask(table.stored(embedded), QUESTIONS[0]).result.rows
+def test_no_moved_offset_passes_whatever_its_size(table: Segments, embedded: Transport, step: int) -> None:
+    exact = ask(table.with_service(embedded), QUESTIONS[0]).result.rows
     for unit in (1 << bits for bits in range(4, 50, step)):
-        stored = table.stored(Faulty(embedded, None, plus({0: unit, 1: -unit})))
+        stored = table.with_service(Faulty(embedded, None, plus({0: unit, 1: -unit})))
         try:
             found = ask(stored, QUESTIONS[0]).result.rows
         except CheckFailed:
@@ -247,21 +227,21 @@ def test_no_moved_offset_passes_whatever_its_size(table: Table, embedded: Transp
         assert found == exact, "within the noise, and rounded away"
 
 
-def test_weights_find_what_sums_do_not(table: Table, embedded: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_find_what_sums_do_not(table: Segments, embedded: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two checks are two: without weights a moved offset passes."""
     every = "SELECT ward, admitted, SUM(age), SUM(bill), AVG(weight) FROM trial GROUP BY ALL ORDER BY ALL"
-    honest = ask(table.stored(embedded), every).result.rows
+    honest = ask(table.with_service(embedded), every).result.rows
     checks = lane_checks
     monkeypatch.setattr(of_totals, "lane_checks", lambda *of: (checks(*of)[0], 0))
-    stored = table.stored(Faulty(embedded, *FAULTS["an offset moved"]))
+    stored = table.with_service(Faulty(embedded, *FAULTS["an offset moved"]))
     for segment in stored.manifest.segments:
         for totals in segment.totals:
             object.__setattr__(totals, "weighted", (0,) * len(totals.weighted))
     assert ask(stored, every).result.rows != honest
 
 
-def test_a_service_that_may_not_read_the_store_is_told(table: Table) -> None:
+def test_a_service_that_may_not_read_the_store_is_told(table: Segments) -> None:
     transport = embedded_services([])
     with pytest.raises(ServiceError, match="leads to no store of this service"):
-        ask(table.stored(transport), QUESTIONS[0])
+        ask(table.with_service(transport), QUESTIONS[0])
     transport.close()

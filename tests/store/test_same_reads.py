@@ -6,19 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.source import DEFAULTS
 from cleave.ask.stored import StoredSource
-from cleave.local.embedded import embedded_services
+from cleave.ckks.key_file import open_key
 from cleave.objects.locate import Folder, Stores
 from cleave.processes.deadline import OutOfTime, Stopped
 from cleave.store import put as putting
-from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.table import LEAST_MEMORY
@@ -26,6 +23,7 @@ from cleave_shared import limits
 from cleave_shared.errors import CleaveError, InputError
 from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
+from tests.store.trial import World
 
 ROWS = 300
 SEGMENTS = {"a": 3, "b": 2}
@@ -65,42 +63,25 @@ class Seen(Folder):
         return content
 
 
-class Place:
+class Place(World):
     """Tables `a` and `b` of the same values, in a store that notes what is read of it."""
 
     def __init__(self, values: str, folder: Path, key_file: Path) -> None:
         self.store = Seen(folder / "store")
-        self.truth = duckdb.connect()
-        self.session = Session(
-            StoredSource(
-                *(None, Stores(self.store, self.store), Access(key_file, no_passphrase)),
-                memory=SeenVersions(folder / "tables.json"),
-                embedded=embedded_services,
-                memory_limit=2 * LEAST_MEMORY,
-            )
-        )
-        source = self.session.source
-        assert isinstance(source, StoredSource)
-        tables: Tables = source._tables
+        super().__init__(self.store, open_key(key_file, None), folder)
+        self.asked = self.session(key_file, name=None, memory_limit=2 * LEAST_MEMORY)
         for name, segments in SEGMENTS.items():
-            file = folder / f"{name}.parquet"
-            file.with_suffix(".schema.toml").write_text(COLUMNS)
-            self.truth.execute(
-                f"CREATE TABLE one AS SELECT {VALUES[values]} FROM range({ROWS}) r(i); "
-                f"CREATE TABLE {name} AS FROM one {'UNION ALL FROM one ' * (segments - 1)}; DROP TABLE one; "
-                f"COPY {name} TO '{file}'"
-            )
-            with of_files([file], name=name).read(None) as table:
-                opened = putting.put(tables, table, name, (), Silent(), segment_rows=ROWS)
+            self.name, one = name, f"SELECT {VALUES[values]} FROM range({ROWS}) r(i)"
+            opened = self.write(self.make(" UNION ALL ".join([one] * segments), COLUMNS), segment_rows=ROWS)
             assert len(opened.manifest.segments) == segments
 
     def reads(self, sql: str) -> tuple[list[tuple[int, int | None, int]], list[object] | str]:
         """The requests for `sql`, and its answer, or its error's class."""
-        plan = self.session.plan(sql)
-        described = self.session.describe(plan)
+        plan = self.asked.plan(sql)
+        described = self.asked.describe(plan)
         self.store.requests.clear()
         try:
-            answer = self.session.ask(plan)
+            answer = self.asked.ask(plan)
         except CleaveError as error:
             return sorted(self.store.requests, key=str), type(error).__name__
         planned = described.sensitive, described.plain
@@ -113,10 +94,10 @@ class Place:
 def places(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[dict[str, Place]]:
     made = {values: Place(values, tmp_path_factory.mktemp(values), key_file) for values in VALUES}
     for each in made.values():
-        each.session.ask(each.session.plan("SELECT SUM(n) FROM a"))  # whose usage has what opening a table read
+        each.asked.ask(each.asked.plan("SELECT SUM(n) FROM a"))  # whose usage has what opening a table read
     yield made
     for each in made.values():
-        each.session.close()
+        each.asked.close()
 
 
 QUESTIONS = {
@@ -150,7 +131,7 @@ def test_other_values_have_the_same_requests(places: dict[str, Place], sql: str)
     assert len({str(answer) for _, answer in found.values()}) > 1, "the values make no difference"
     for values, (_, answer) in found.items():
         if isinstance(answer, list) and "LIMIT 3" not in sql:
-            wanted = places[values].truth.execute(sql).fetchall()
+            wanted = places[values].oracle.execute(sql).fetchall()
             assert len(answer) == len(wanted)
 
 
@@ -158,19 +139,19 @@ def test_other_values_have_the_same_requests(places: dict[str, Place], sql: str)
 def test_a_question_that_is_ended_reads_no_more(places: dict[str, Place], reason: str) -> None:
     """It does not wait for a store that hangs, and what was asked of the store by then it had to."""
     place = places["many"]
-    plan = place.session.plan("SELECT k FROM a LIMIT 1")
+    plan = place.asked.plan("SELECT k FROM a LIMIT 1")
     release = threading.Event()
     place.store.requests.clear()
 
     def hangs() -> None:
         if reason == "stopped":
-            place.session.stop()
+            place.asked.stop()
         release.wait(HANGS)
 
     place.store.on_range = hangs
     try:
         with pytest.raises(Stopped if reason == "stopped" else OutOfTime):
-            place.session.ask(plan, DEFAULTS, None if reason == "stopped" else 0.5)
+            place.asked.ask(plan, DEFAULTS, None if reason == "stopped" else 0.5)
         assert not place.store.requests
     finally:
         release.set()
