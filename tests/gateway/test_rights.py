@@ -22,7 +22,8 @@ from cleave.gateway import work
 from cleave.gateway.work import Request, Rights, Setup
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table import duck
-from cleave.table.table import Table, run_select
+from cleave.table.running import run_select
+from cleave.table.table import Table
 from cleave_shared.children import Channel
 from tests.functional.processes import descendants
 from tests.gateway.conftest import Gateway

@@ -22,7 +22,8 @@ from cleave.store.cells import Index
 from cleave.store.rows import ResidentTables, Rows
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.table.table import LEAST_MEMORY, Table, run_select
+from cleave.table.running import run_select
+from cleave.table.table import LEAST_MEMORY, Table
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from tests.functional.processes import HANGS
 from tests.store.trial import World

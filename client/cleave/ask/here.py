@@ -167,7 +167,7 @@ def split_in_time(table: Table, plan: QueryPlan, question: Question) -> tuple[Qu
     """Split the table by `plan`. Raises OutOfTime, Stopped."""
     from cleave.ask.session import within  # noqa: PLC0415
     from cleave.sql.split import split  # noqa: PLC0415
-    from cleave.table.table import limited  # noqa: PLC0415
+    from cleave.table.running import limited  # noqa: PLC0415
 
     def halves() -> tuple[QueryPlan, Halves]:
         with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks

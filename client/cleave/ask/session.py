@@ -26,8 +26,8 @@ from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
 from cleave.table.progress import Bars, no_bars
+from cleave.table.running import run_select
 from cleave.table.schema import Schema
-from cleave.table.table import run_select
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError

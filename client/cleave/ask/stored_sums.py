@@ -19,7 +19,8 @@ from cleave.sums.cellwise import Selection, StoredPlan, figures_of
 from cleave.sums.scan import CALLS_UNDER_WAY, ScanAnswer, scan
 from cleave.sums.sources import Part
 from cleave.sums.stored import Stored
-from cleave.table.table import Table, limited
+from cleave.table.running import limited
+from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 from cleave_shared.requests import PlainResponse
 

@@ -35,8 +35,9 @@ from cleave.table.constraints import broken_by, figures_of
 from cleave.table.derived import Derived, checked
 from cleave.table.duck import identifier, literal
 from cleave.table.progress import Progress
+from cleave.table.running import fetched
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Table, fetched
+from cleave.table.table import Table
 from cleave.table.types import FLOATS
 from cleave_shared.errors import InputError
 

@@ -1,7 +1,7 @@
 """Names allowed in a query that DuckDB answers as a whole: the tables it was given, and functions of their rows.
 
 A walk over DuckDB's own tree of the statement. Anything not listed is refused, so that a newer DuckDB's grammar
-opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.table).
+opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.running).
 """
 
 from __future__ import annotations

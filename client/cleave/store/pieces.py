@@ -21,9 +21,10 @@ from cleave.store.rows import Rows
 from cleave.store.segment import SegmentWriter
 from cleave.table.duck import identifier
 from cleave.table.faults import changed
+from cleave.table.running import fetched
 from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey
-from cleave.table.table import Table, fetched
+from cleave.table.table import Table
 from cleave_shared.errors import InputError
 
 

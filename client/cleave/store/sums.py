@@ -18,8 +18,9 @@ from cleave.store import measures as of_measures
 from cleave.store.manifest import NUMBER, Measure
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.table.duck import identifier
+from cleave.table.running import fetched
 from cleave.table.stream import Extent
-from cleave.table.table import Table, fetched
+from cleave.table.table import Table
 from cleave_shared.errors import InputError
 
 _CELLS = "cells"
