@@ -17,7 +17,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import encode
 from cleave.ckks.job import LEAST_TO_ADD, Job
 from cleave.ckks.layout import noise
-from cleave.ckks.packing import Packing, Part, plan_packing
+from cleave.ckks.packing import ChunkRange, Packing, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave_services.sensitive.calls import sums
 from cleave_shared import seal
@@ -51,7 +51,7 @@ def totals_of(answer: SumsResponse) -> list[bytes]:
 class Case:
     packing: Packing
     job: Job
-    part: Part
+    part: ChunkRange
     key: SecretKey
     cipher: Cipher
     request: SumsRequest
@@ -114,7 +114,7 @@ def _made(key: SecretKey, seed: int) -> Case:
     values = [random.integers(0, LIMIT, (1, rows)).astype(np.uint64), random.normal(size=rows)]
     cipher = Cipher(key)
     job = Job(packing, encode(packing, values), cipher)
-    (part,) = packing.parts(1)
+    (part,) = packing.ranges(1)
     request = job.request(part, key.key_id, list(job.encrypt(part)))
     case = Case(packing, job, part, key, cipher, request, summed(request))
     assert len(case.blocks) > 1
@@ -248,7 +248,7 @@ def test_answers_about_parts_are_added_up_in_any_order(backwards: bool, key: Sec
     assert packing.chunks >= LEAST_TO_ADD
     values = np.random.default_rng(7).integers(0, LIMIT, (1, counts.sum())).astype(np.uint64)
     job = Job(packing, encode(packing, [values]), Cipher(key))
-    parts = packing.parts(3)
+    parts = packing.ranges(3)
     assert len(parts) > 2
     for part in parts[::-1] if backwards else parts:
         request = job.request(part, key.key_id, [*job.encrypt(part)])

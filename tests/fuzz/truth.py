@@ -96,7 +96,7 @@ def _job(key: SecretKey, counts: Sequence[int], data: int) -> tuple[str, request
     packing = plan_packing(columns.types, counts, key.profile)
     values = [Values(ages, None), Values(bills, known), Values(weights, None)]
     job = Job(packing, encode(packing, columns.encode(["age", "bill", "weight"], values)), Cipher(key))
-    (part,) = packing.parts(1)
+    (part,) = packing.ranges(1)
     request = job.request(part, key.key_id, list(job.encrypt(part)))
     truth = []
     for start, stop in zip(np.cumsum([0, *counts[:-1]]), np.cumsum(counts), strict=True):

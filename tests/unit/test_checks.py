@@ -24,20 +24,20 @@ from cleave.ckks.checks import (
     require_weighted_sum,
 )
 from cleave.ckks.encode import Scale
-from cleave.ckks.job import Totals, estimates
+from cleave.ckks.job import GroupTotals, estimates
 from cleave.ckks.layout import (
     FRESH_VARIANCE,
     ROUNDING_UNITS,
     SIGMAS_EXACT,
-    ExactPlace,
+    ExactFields,
     Field,
     Layout,
-    NarrowPlace,
-    WidePlace,
+    NarrowField,
+    WideLane,
     noise,
     plan_layout,
 )
-from cleave.ckks.packing import Block, Packing, Part, Piece, Placement
+from cleave.ckks.packing import Block, BlockRun, ChunkRange, Packing, Placement
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.requests import Lane, SumsRequest, SumsResponse
@@ -84,7 +84,7 @@ def block(start: int, chunks: int, groups: list[int], positions: list[int]) -> B
 
 
 ONE, FOUR = block(0, 1, [2, 0], [3, 2]), block(1, 4, [1], [4])
-PART = Part((Piece(ONE, 0, 1), Piece(FOUR, 1, 5)))
+PART = ChunkRange((BlockRun(ONE, 0, 1), BlockRun(FOUR, 1, 5)))
 LIMITS = (math.floor(noise(1)), math.floor(noise(4)))
 assert LIMITS == (43, 86)
 
@@ -96,13 +96,13 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("piece", [0, 1])
+@pytest.mark.parametrize("run", [0, 1])
 @pytest.mark.parametrize("coefficient", [N - SENTINELS, N - 3, N - 1])
-def test_sentinels_are_within_their_noise(piece: int, coefficient: int, sign: int) -> None:
+def test_sentinels_are_within_their_noise(run: int, coefficient: int, sign: int) -> None:
     found, sent = pair()
-    found[piece, coefficient] += sign * LIMITS[piece]
+    found[run, coefficient] += sign * LIMITS[run]
     check_sentinels(PART, found, sent)
-    found[piece, coefficient] += sign
+    found[run, coefficient] += sign
     failed("sentinel", lambda: check_sentinels(PART, found, sent))
 
 
@@ -113,13 +113,13 @@ def test_sentinels_are_the_last_sixteen() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("piece", [0, 1])
+@pytest.mark.parametrize("run", [0, 1])
 @pytest.mark.parametrize("coefficient", [0, 1, N - SENTINELS - 1, N - 1])
-def test_every_coefficient_is_within_its_noise(piece: int, coefficient: int, sign: int) -> None:
+def test_every_coefficient_is_within_its_noise(run: int, coefficient: int, sign: int) -> None:
     found, sent = pair()
-    found[piece, coefficient] += sign * LIMITS[piece]
+    found[run, coefficient] += sign * LIMITS[run]
     check_totals(PART, found, sent)
-    found[piece, coefficient] += sign
+    found[run, coefficient] += sign
     failed("total", lambda: check_totals(PART, found, sent))
 
 
@@ -140,7 +140,7 @@ LAYOUT = Layout(
     capacity_bits=58,
     guard=8,
     used=(12,),
-    places=(ExactPlace((Field(0, 0, 0, 3, 5, 7),)), WidePlace(1), ExactPlace((Field(0, 5, 0, 5, 7, 31),))),
+    by_column=(ExactFields((Field(0, 0, 0, 3, 5, 7),)), WideLane(1), ExactFields((Field(0, 5, 0, 5, 7, 31),))),
 )
 
 
@@ -156,19 +156,19 @@ def allowed(terms: int) -> float:
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("lane", [0, 1])
 @pytest.mark.parametrize(
-    ("piece", "positions", "terms"),
+    ("run", "positions", "terms"),
     [(0, [0, 1, 2], 3), (0, [3, 4], 2), (1, [0, 1, 2, 3], 16)],
 )
 def test_a_groups_positions_do_not_drift_together(
-    piece: int, positions: list[int], terms: int, lane: int, sign: int
+    run: int, positions: list[int], terms: int, lane: int, sign: int
 ) -> None:
     found, sent = pair()
     most = math.floor(allowed(terms))
     at = [lane * CAPACITY + position for position in positions]
-    found[piece, at[0]] += sign * (most - len(at) + 1)
-    found[piece, at[1:]] += sign  # every position counts
+    found[run, at[0]] += sign * (most - len(at) + 1)
+    found[run, at[1:]] += sign  # every position counts
     GroupDrift(packing()).check(PART, found, sent)
-    found[piece, at[-1]] += sign
+    found[run, at[-1]] += sign
     failed("total", lambda: GroupDrift(packing()).check(PART, found, sent))
 
 
@@ -189,7 +189,7 @@ def test_what_no_group_lies_at_is_no_drift() -> None:
 
 def test_a_drift_goes_on_from_answer_to_answer() -> None:
     """FOUR's chunks in two answers, of one chunk and of three: the first may be off by 86, both together by 173."""
-    first, second = Part((Piece(FOUR, 1, 2),)), Part((Piece(FOUR, 2, 5),))
+    first, second = ChunkRange((BlockRun(FOUR, 1, 2),)), ChunkRange((BlockRun(FOUR, 2, 5),))
     assert [math.floor(allowed(terms)) for terms in (4, 16)] == [86, 173]
     sent = pair()[1][:1]
 
@@ -215,7 +215,7 @@ def test_a_drift_goes_on_from_answer_to_answer() -> None:
 
 def test_a_block_without_groups_drifts_nowhere() -> None:
     """Padding has such blocks; what follows them is still looked at."""
-    part = Part((Piece(block(0, 1, [], []), 0, 1), Piece(FOUR, 1, 5)))
+    part = ChunkRange((BlockRun(block(0, 1, [], []), 0, 1), BlockRun(FOUR, 1, 5)))
     found, sent = pair()
     found[0] += 1 << 30
     GroupDrift(packing()).check(part, found, sent)
@@ -263,7 +263,7 @@ def test_totals_are_within_their_columns_bounds(first: int, second: int) -> None
 
 def test_a_lane_is_full_to_the_last_bit() -> None:
     """(1 << 12) - 1 is within the lane, and only the field's own bound refuses it."""
-    layout = Layout(1, 1, 58, 8, (12,), (ExactPlace((Field(0, 0, 0, 12, 12, 4095),)),))
+    layout = Layout(1, 1, 58, 8, (12,), (ExactFields((Field(0, 0, 0, 12, 12, 4095),)),))
     assert fields_of_lanes(layout, np.array([[4095 << 8]]), 1).tolist() == [[4095]]
     failed("range", lambda: fields_of_lanes(layout, np.array([[4096 << 8]]), 1))
 
@@ -303,7 +303,7 @@ def test_lanes_that_are_missing_are_no_totals() -> None:
 SCALES = (Scale(), Scale(exponent=3), Scale())
 
 
-def same_as_estimates(totals: Totals, groups: int, columns: int) -> None:
+def same_as_estimates(totals: GroupTotals, groups: int, columns: int) -> None:
     """Every group's totals of a column at once, beside those of all columns of a group."""
     for column in range(columns):
         whole = totals.whole(column)
@@ -316,18 +316,18 @@ def same_as_estimates(totals: Totals, groups: int, columns: int) -> None:
 
 def test_totals_of_positions_become_totals_of_groups() -> None:
     """Both blocks: block ONE's positions are of groups 2, 2, 2, 0, 0; FOUR's all of group 1."""
-    totals = Totals(packing(), SCALES)
+    totals = GroupTotals(packing(), SCALES)
     fives, reals = np.arange(CAPACITY) + 1, (np.arange(CAPACITY) + 1) * -1000
-    for piece, chunks in ((Piece(ONE, 0, 1), 1), (Piece(FOUR, 1, 5), 4)):
+    for run, chunks in ((BlockRun(ONE, 0, 1), 1), (BlockRun(FOUR, 1, 5), 4)):
         result = np.zeros(N, np.int64)
         small = np.minimum(fives, 7)
         result[:CAPACITY] = (small + (2 * small << 5)) << 8
         result[CAPACITY : 2 * CAPACITY] = reals
         result[2 * CAPACITY :] = 1 << 50
-        positions = totals.decode(piece, result)
+        positions = totals.decode(run, result)
         assert positions.tolist() == [small.tolist(), (2 * small).tolist(), reals.tolist()]
-        totals.add(piece, positions)
-        assert piece.chunks == chunks
+        totals.add(run, positions)
+        assert run.chunks == chunks
     found = {group: [each.value for each in totals.estimates(group)] for group in range(4)}
     assert found == {
         2: [1 + 2 + 3, Fraction(-6000, 8), 12],
@@ -344,11 +344,11 @@ def test_totals_of_positions_become_totals_of_groups() -> None:
 
 def test_answers_are_added_up_without_overflow() -> None:
     """A real lane's total has up to 58 bits and either sign; halves of it are added apart."""
-    layout = Layout(1, 64, 58, 10, (), (WidePlace(0),))
+    layout = Layout(1, 64, 58, 10, (), (WideLane(0),))
     for value in (2**62, -(2**62), 2**62 - 1, 2**32 - 1, -(2**32), -1, 2**31):
-        totals = Totals(packing(layout), (Scale(),))
+        totals = GroupTotals(packing(layout), (Scale(),))
         for _ in range(5):
-            totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), value))
+            totals.add(BlockRun(FOUR, 1, 5), np.full((1, CAPACITY), value))
         assert totals.estimates(1)[0].value == 5 * 4 * value
         same_as_estimates(totals, groups=4, columns=1)
         assert totals.estimates(0)[0].value == 0
@@ -357,18 +357,20 @@ def test_answers_are_added_up_without_overflow() -> None:
 def test_answers_are_added_up_to_the_last_bit() -> None:
     """Both halves beyond 2^53, where float64 has no odd numbers."""
     rows, value = 3_000_001, (((1 << 30) + 1) << 32) + 0xFFFFFFFF
-    layout = Layout(1, 64, 58, 10, (), (WidePlace(0),))
+    layout = Layout(1, 64, 58, 10, (), (WideLane(0),))
     whole = block(0, 1, [0], [rows])
-    totals = Totals(Packing(SUM60_PACK, (Real(),), layout, Placement(rows, np.array([rows]), (whole,))), (Scale(),))
+    totals = GroupTotals(
+        Packing(SUM60_PACK, (Real(),), layout, Placement(rows, np.array([rows]), (whole,))), (Scale(),)
+    )
     for _ in range(5):
-        totals.add(Piece(whole, 0, 1), np.full((1, rows), value))
+        totals.add(BlockRun(whole, 0, 1), np.full((1, rows), value))
     assert totals.estimates(0)[0].value == 5 * rows * value
 
 
 def test_a_narrow_column_is_counted_from_its_shift() -> None:
-    layout = Layout(1, 4, 20, 8, (6,), (NarrowPlace(Field(0, 0, 0, 4, 6, 10), -5),))
-    totals = Totals(packing(layout), (Scale(exponent=-5, shift=3),))
-    totals.add(Piece(FOUR, 1, 5), np.full((1, CAPACITY), 40))
+    layout = Layout(1, 4, 20, 8, (6,), (NarrowField(Field(0, 0, 0, 4, 6, 10), -5),))
+    totals = GroupTotals(packing(layout), (Scale(exponent=-5, shift=3),))
+    totals.add(BlockRun(FOUR, 1, 5), np.full((1, CAPACITY), 40))
     assert totals.estimates(1) == [Estimate(Fraction(32 * (4 * 40 - 13 * 3)), ROUNDING_UNITS * 32)]
     same_as_estimates(totals, groups=4, columns=1)
 
@@ -376,16 +378,16 @@ def test_a_narrow_column_is_counted_from_its_shift() -> None:
 def test_fields_of_a_column_become_its_totals() -> None:
     """Column 0 has no field, column 1 three, column 2 one."""
     layout = plan_layout([Exact(0), Exact(2**20), Exact(7)], CAPACITY, 20, 1, 9)
-    totals = Totals(packing(layout), (Scale(),) * 3)
+    totals = GroupTotals(packing(layout), (Scale(),) * 3)
     slots = len(layout.fields)
-    totals.add(Piece(FOUR, 1, 5), np.arange(1, slots * CAPACITY + 1).reshape(slots, CAPACITY))
+    totals.add(BlockRun(FOUR, 1, 5), np.arange(1, slots * CAPACITY + 1).reshape(slots, CAPACITY))
     assert totals.whole(0).totals == [0] * 4
     same_as_estimates(totals, groups=4, columns=3)
 
 
 def test_of_no_groups_there_are_no_totals() -> None:
     none = Packing(SUM60_PACK, (Exact(7), Real(), Exact(31)), LAYOUT, Placement(CAPACITY, np.zeros(0, np.int64), ()))
-    assert Totals(none, SCALES).whole(0).totals == []
+    assert GroupTotals(none, SCALES).whole(0).totals == []
 
 
 def test_every_column_has_its_scale_and_its_slots() -> None:
@@ -397,22 +399,22 @@ def test_every_column_has_its_scale_and_its_slots() -> None:
 
 
 def test_padding_adds_nothing() -> None:
-    totals = Totals(packing(), SCALES)
-    totals.add(Piece(block(5, 1, [], []), 5, 6), np.full((3, CAPACITY), 9))
+    totals = GroupTotals(packing(), SCALES)
+    totals.add(BlockRun(block(5, 1, [], []), 5, 6), np.full((3, CAPACITY), 9))
     assert [each.value for each in totals.estimates(0)] == [0, 0, 0]
 
 
 def test_a_result_that_is_refused_says_so() -> None:
     result = np.zeros(N, np.int64)
     result[3] = -1 << 8
-    failed("range", lambda: Totals(packing(), SCALES).decode(Piece(ONE, 0, 1), result))
+    failed("range", lambda: GroupTotals(packing(), SCALES).decode(BlockRun(ONE, 0, 1), result))
 
 
 def test_limbs_are_put_together() -> None:
     """2^20 as 0 + 0 * 2^10 + 1 * 2^20, in the places of a layout that cuts it so; a narrow column follows its shift."""
-    limbs = plan_layout([Exact(2**20)], 4, 20, 1, 9).places[0]
-    narrow = NarrowPlace(Field(2, 3, 0, 4, 6, 10), -5)
-    layout = Layout(4, 4, 20, 8, (12, 12, 12), (WidePlace(3), limbs, narrow, ExactPlace(())))
+    limbs = plan_layout([Exact(2**20)], 4, 20, 1, 9).by_column[0]
+    narrow = NarrowField(Field(2, 3, 0, 4, 6, 10), -5)
+    layout = Layout(4, 4, 20, 8, (12, 12, 12), (WideLane(3), limbs, narrow, ExactFields(())))
     scales = (Scale(exponent=-2), Scale(), Scale(exponent=-5, shift=3), Scale())
     found = estimates(layout, scales, [5, 6, 1, 40, 100], rows=7, terms=9)
     wide = Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * 9)) + ROUNDING_UNITS

@@ -142,7 +142,7 @@ def _pairs(page: str) -> list[list[str]]:
 
 def test_a_million_values_are_sent_as_deploy_says() -> None:
     packing = plan_packing([Exact(127)], [10**6], SUM60_PACK)
-    parts = packing.parts(REQUESTS_UNDER_WAY)
+    parts = packing.ranges(REQUESTS_UNDER_WAY)
     assert (packing.chunks, len(parts), max(part.stop - part.start for part in parts)) == (123, 4, 31)
     page = " ".join((DOCS / "deploy.md").read_text().split())
     assert "ceil(1,000,000 / 8,176) = 123 chunks, 31 in each of 4 requests" in page

@@ -18,7 +18,7 @@ from cleave.aggregates.columns import Domain, Values
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.ckks.columns import Columns
 from cleave.ckks.figures import Figures
-from cleave.ckks.job import Job, Totals
+from cleave.ckks.job import GroupTotals, Job
 from cleave.ckks.packing import plan_packing
 from cleave.finish.finish import bare_cells
 from cleave_shared.params import SUM60_PACK
@@ -33,7 +33,7 @@ NAMES = ("SUM", "AVG", "COUNT", "VAR_SAMP")
 class Added:
     """What `Figures` needs of a job."""
 
-    totals: Totals
+    totals: GroupTotals
 
 
 exact_domains = st.builds(

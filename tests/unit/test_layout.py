@@ -12,16 +12,16 @@ from cleave.aggregates.columns import Column, Exact, Real
 from cleave.ckks import packing as packings
 from cleave.ckks.layout import (
     ROUNDING_UNITS,
-    ExactPlace,
+    ExactFields,
     Field,
     Layout,
-    NarrowPlace,
-    WidePlace,
+    NarrowField,
+    WideLane,
     fields_of,
     noise,
     plan_layout,
 )
-from cleave.ckks.packing import Block, Packing, Part, Piece, Placement, bytes_of_chunk, place, plan_packing
+from cleave.ckks.packing import Block, BlockRun, ChunkRange, Packing, Placement, bytes_of_chunk, place, plan_packing
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.moments import SENTINELS
@@ -57,54 +57,54 @@ def test_fields_fill_lanes_widest_first() -> None:
         capacity_bits=BITS,
         guard=GUARD,
         used=(12, 5),
-        places=(
-            ExactPlace((Field(1, 0, 0, 3, 5, 7),)),  # 4 * 7 takes 5 bits: no room beside 400
-            ExactPlace((Field(0, 0, 0, 7, 9, 100),)),
-            ExactPlace((Field(0, 9, 0, 1, 3, 1),)),  # 9 + 3 bits fill lane 0 to the last
+        by_column=(
+            ExactFields((Field(1, 0, 0, 3, 5, 7),)),  # 4 * 7 takes 5 bits: no room beside 400
+            ExactFields((Field(0, 0, 0, 7, 9, 100),)),
+            ExactFields((Field(0, 9, 0, 1, 3, 1),)),  # 9 + 3 bits fill lane 0 to the last
         ),
     )
     assert [field.largest for field in layout.fields] == [7, 100, 1]
 
 
 def test_a_column_that_just_fits_a_lane_is_not_cut() -> None:
-    assert lay(Exact(1023)).places == (ExactPlace((Field(0, 0, 0, 10, 12, 1023),)),)
-    assert lay(Exact(1024)).places == (ExactPlace((Field(0, 0, 0, 10, 12, 1023), Field(1, 0, 10, 10, 3, 1))),)
-    assert lay(Exact(2**20)).places == (
-        ExactPlace((Field(0, 0, 0, 10, 12, 1023), Field(1, 0, 10, 10, 12, 1023), Field(2, 0, 20, 10, 3, 1))),
+    assert lay(Exact(1023)).by_column == (ExactFields((Field(0, 0, 0, 10, 12, 1023),)),)
+    assert lay(Exact(1024)).by_column == (ExactFields((Field(0, 0, 0, 10, 12, 1023), Field(1, 0, 10, 10, 3, 1))),)
+    assert lay(Exact(2**20)).by_column == (
+        ExactFields((Field(0, 0, 0, 10, 12, 1023), Field(1, 0, 10, 10, 12, 1023), Field(2, 0, 20, 10, 3, 1))),
     )
 
 
 def test_limbs_leave_room_for_the_sum() -> None:
     """Where two chunks are added 13 bits hold the sum of two limbs of 12; where three are, that of one of 11."""
-    (place_,) = plan_layout([Exact(2**13 + 1)], 2, BITS, 1, 9).places
-    assert place_ == ExactPlace((Field(0, 0, 0, 12, 13, 4095), Field(1, 0, 12, 12, 3, 2)))
-    assert plan_layout([Exact(1365)], 3, BITS, 1, 9).places == (ExactPlace((Field(0, 0, 0, 11, 12, 1365),)),)
-    (place_,) = plan_layout([Exact(2**13)], 1, BITS, 1, 9).places
-    assert place_ == ExactPlace((Field(0, 0, 0, 13, 13, 8191), Field(1, 0, 13, 13, 1, 1)))
+    (place_,) = plan_layout([Exact(2**13 + 1)], 2, BITS, 1, 9).by_column
+    assert place_ == ExactFields((Field(0, 0, 0, 12, 13, 4095), Field(1, 0, 12, 12, 3, 2)))
+    assert plan_layout([Exact(1365)], 3, BITS, 1, 9).by_column == (ExactFields((Field(0, 0, 0, 11, 12, 1365),)),)
+    (place_,) = plan_layout([Exact(2**13)], 1, BITS, 1, 9).by_column
+    assert place_ == ExactFields((Field(0, 0, 0, 13, 13, 8191), Field(1, 0, 13, 13, 1, 1)))
 
 
 def test_a_column_of_zeros_takes_nothing() -> None:
-    assert lay(Exact(0)) == Layout(0, WINDOW, BITS, GUARD, (), (ExactPlace(()),))
+    assert lay(Exact(0)) == Layout(0, WINDOW, BITS, GUARD, (), (ExactFields(()),))
 
 
 def test_real_columns_come_after_the_lanes_of_fields() -> None:
     layout = lay(Real(), Exact(7), Real())
-    assert [fields_of(each) for each in layout.places] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
-    assert (layout.places[0], layout.places[2]) == (WidePlace(1), WidePlace(2))
+    assert [fields_of(each) for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
+    assert (layout.by_column[0], layout.by_column[2]) == (WideLane(1), WideLane(2))
     assert (layout.lanes, layout.used) == (3, (5,))
 
 
 # Half a lane has 6 bits, a value in it 4. 254 spans 16 steps of 2^4 and two more, which is too much, and 8 of 2^5 and
 # two more: 10, whose sum of 4 takes 6 bits.
-NARROW = NarrowPlace(Field(0, 0, 0, 4, 6, 10), -5)
+NARROW = NarrowField(Field(0, 0, 0, 4, 6, 10), -5)
 
 
 def test_two_real_columns_share_a_lane() -> None:
     real = Real(reach=254.0, least=2.0)
     layout = lay(real, real, fewest=17, digits=0)
-    assert layout.places == (NARROW, NarrowPlace(Field(0, 6, 0, 4, 6, 10), -5))
+    assert layout.by_column == (NARROW, NarrowField(Field(0, 6, 0, 4, 6, 10), -5))
     assert (layout.lanes, layout.used) == (1, (12,))
-    assert lay(real, fewest=17, digits=0).places == (WidePlace(0),)  # alone it would win nothing
+    assert lay(real, fewest=17, digits=0).by_column == (WideLane(0),)  # alone it would win nothing
 
 
 def test_what_rounding_leaves_uncertain_decides() -> None:
@@ -137,13 +137,13 @@ def test_half_a_lane_of_two_bits_is_too_little(bits: int, lanes: int) -> None:
 
 def test_three_bits_hold_a_value() -> None:
     layout = lay(*[Real(reach=254.0, least=1e6)] * 2, bits=18, fewest=10**6, digits=0)
-    assert layout.places[0] == NarrowPlace(Field(0, 0, 0, 3, 5, 6), -6)
+    assert layout.by_column[0] == NarrowField(Field(0, 0, 0, 3, 5, 6), -6)
 
 
 @pytest.mark.parametrize("reach", [0.3, 1.0, 255.0, 256.0, 257.0, 1e300, 5e-324])
 def test_the_finest_step_that_fits_is_taken(reach: float) -> None:
-    place_ = lay(*[Real(reach, least=1e308)] * 2, fewest=10**9, digits=0).places[0]
-    assert isinstance(place_, NarrowPlace)
+    place_ = lay(*[Real(reach, least=1e308)] * 2, fewest=10**9, digits=0).by_column[0]
+    assert isinstance(place_, NarrowField)
 
     def largest(exponent: int) -> int:
         return math.ceil(Fraction(reach) * Fraction(2) ** exponent) + 2
@@ -157,13 +157,13 @@ def test_the_finest_step_that_fits_is_taken(reach: float) -> None:
 def test_half_a_lane_leaves_room_for_the_sum() -> None:
     """Where two chunks are added, a value in half of 13 bits has 5."""
     layout = plan_layout([Real(reach=254.0, least=0.5)] * 2, 2, BITS, 65, 0)
-    assert layout.places[0] == NarrowPlace(Field(0, 0, 0, 5, 6, 18), -4)
+    assert layout.by_column[0] == NarrowField(Field(0, 0, 0, 5, 6, 18), -4)
 
 
 def test_two_lanes_are_no_reason_for_halves() -> None:
     """Where halves save no lane, real columns keep whole ones, which are more precise."""
     real = Real(reach=254.0, least=1e6)
-    assert [type(each) for each in lay(real, Exact(1023), fewest=10**6, digits=0).places] == [WidePlace, ExactPlace]
+    assert [type(each) for each in lay(real, Exact(1023), fewest=10**6, digits=0).by_column] == [WideLane, ExactFields]
 
 
 def slow_chunks(sizes: list[int], capacity: int) -> int:
@@ -272,18 +272,18 @@ def packing_of(*chunks: int, window: int = 64) -> Packing:
 
 
 def cut(packing: Packing, streams: int) -> list[list[int]]:
-    """Chunks of every piece, by request."""
-    parts = packing.parts(streams)
+    """Chunks of every run, by request."""
+    parts = packing.ranges(streams)
     at = 0
     for part in parts:
         assert part.start == at
-        for piece in part.pieces:
-            assert piece.start == at
-            assert piece.block.start <= piece.start < piece.stop <= piece.block.stop
-            at = piece.stop
+        for run in part.runs:
+            assert run.start == at
+            assert run.block.start <= run.start < run.stop <= run.block.stop
+            at = run.stop
         assert part.stop == at
     assert at == packing.chunks
-    return [[piece.chunks for piece in part.pieces] for part in parts]
+    return [[run.chunks for run in part.runs] for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,8 @@ def test_sizes_of_a_packing() -> None:
     assert bytes_of_chunk(SUM60_PACK) == 8 * 8192 + 512
     assert packing.bytes_up == 12 * 66_048
     block = packing.placement.blocks[0]
-    part = Part((Piece(block, 2, 5), Piece(block, 5, 9)))
-    assert (part.start, part.stop, part.pieces[0].chunks) == (2, 9, 3)
+    part = ChunkRange((BlockRun(block, 2, 5), BlockRun(block, 5, 9)))
+    assert (part.start, part.stop, part.runs[0].chunks) == (2, 9, 3)
 
 
 @pytest.mark.parametrize("pad", [False, True])
@@ -371,7 +371,7 @@ def test_nothing_to_send() -> None:
     packing = plan_packing([Exact(0)], [5], SUM60_PACK, pad=True)
     assert (packing.chunks, packing.blocks, packing.columns) == (0, 0, (Exact(0),))
     assert (packing.placement.capacity, list(packing.placement.counts)) == (0, [5])
-    assert (packing.profile, packing.layout.places) == (SUM60_PACK, (ExactPlace(()),))
+    assert (packing.profile, packing.layout.by_column) == (SUM60_PACK, (ExactFields(()),))
     no_rows = plan_packing([Real(254.0, 2.0)] * 4, [], SUM60_PACK)
     assert (no_rows.lanes, no_rows.chunks, no_rows.rows) == (2, 0, 0)  # the smallest group of none is no obstacle
     assert no_rows.placement.counts.dtype == np.int64

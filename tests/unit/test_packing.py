@@ -14,8 +14,8 @@ from cleave.aggregates.columns import Column, Exact, Real
 from cleave.ckks import encode as encode_module
 from cleave.ckks.checks import fields_of_lanes
 from cleave.ckks.encode import carried, encode
-from cleave.ckks.job import Totals
-from cleave.ckks.layout import ROUNDING_UNITS, ExactPlace, NarrowPlace, WidePlace, noise, plan_layout
+from cleave.ckks.job import GroupTotals
+from cleave.ckks.layout import ROUNDING_UNITS, ExactFields, NarrowField, WideLane, noise, plan_layout
 from cleave.ckks.packing import Packing, place, plan_packing
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, QueryRefused
@@ -30,17 +30,17 @@ def words_of(values: list[int], limit: int) -> np.ndarray:
     return np.array([[value >> (64 * i) & (2**64 - 1) for value in values] for i in range(count)], np.uint64)
 
 
-def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt: float = 0.0) -> Totals:
+def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt: float = 0.0) -> GroupTotals:
     """What comes back where services only add; `salt` is the share of the allowed noise in every coefficient."""
     encoded = encode(packing, values)
-    totals = Totals(packing, encoded.scales)
+    totals = GroupTotals(packing, encoded.scales)
     covered = 0
-    for part in packing.parts(streams):
+    for part in packing.ranges(streams):
         assert part.start == covered
         covered = part.stop
         assert part.stop - part.start <= limits.MAX_REQUEST_CHUNKS
-        assert len(part.pieces) <= limits.MAX_REQUEST_SUMS
-        for piece in part.pieces:
+        assert len(part.runs) <= limits.MAX_REQUEST_SUMS
+        for piece in part.runs:
             result = encoded.plaintexts[piece.start : piece.stop].sum(axis=0)
             exact = [sum(int(v) for v in column) for column in encoded.plaintexts[piece.start : piece.stop].T[:50]]
             assert list(result[:50]) == exact  # int64 did not wrap
@@ -157,7 +157,7 @@ def test_small_columns_share_a_lane_and_large_ones_are_cut() -> None:
     layout = plan_layout([Exact(7)] * 3, 64, CAPACITY, 1, 9)
     assert layout.lanes == 1
     layout = plan_layout([*[Exact(7)] * 2, Exact(2**64 - 1)], 64, CAPACITY, 1, 9)
-    assert [len(place.fields) for place in layout.places if isinstance(place, ExactPlace)] == [1, 1, 2]
+    assert [len(place.fields) for place in layout.by_column if isinstance(place, ExactFields)] == [1, 1, 2]
     assert layout.lanes == 2
 
 
@@ -170,7 +170,7 @@ def test_fields_are_as_wide_as_the_sum_of_the_chunks_that_are_added() -> None:
 
 def test_a_constant_by_declaration_takes_no_lane() -> None:
     packing = plan_packing([Exact(0)], [5], SUM60_PACK)
-    assert (packing.lanes, packing.chunks, packing.parts(4)) == (0, 0, [])
+    assert (packing.lanes, packing.chunks, packing.ranges(4)) == (0, 0, [])
 
 
 def test_too_many_lanes_are_refused() -> None:
@@ -186,7 +186,7 @@ def test_real_columns_take_half_a_lane_where_the_digits_stay_certain() -> None:
     assert plan_packing([DECLARED] * 4, million, SUM60_PACK).lanes == 2
     assert plan_packing([DECLARED] * 4, [999_990, 10], SUM60_PACK).lanes == 4  # the smallest group decides
     assert plan_packing([DECLARED], million, SUM60_PACK).lanes == 1
-    assert isinstance(plan_packing([DECLARED], million, SUM60_PACK).layout.places[0], WidePlace)  # nothing to win
+    assert isinstance(plan_packing([DECLARED], million, SUM60_PACK).layout.by_column[0], WideLane)  # nothing to win
     for unknown in (Real(reach=254.0), Real(least=2.0), Real()):
         assert plan_packing([unknown] * 4, million, SUM60_PACK).lanes == 4
 
@@ -198,7 +198,7 @@ def test_half_lanes_keep_their_digits(seed: int, least: float, groups: int) -> N
     reach = least * 8
     counts = random.integers(100_000, 120_000, groups)
     packing = plan_packing([Real(reach, least)] * 2, counts, SUM60_PACK)
-    assert all(isinstance(each, NarrowPlace) for each in packing.layout.places)
+    assert all(isinstance(each, NarrowField) for each in packing.layout.by_column)
     # of x within least..least + reach the column is x - c for some c among them
     centre = random.uniform(0, reach)
     columns = [random.choice([0.0, reach, reach / 3], int(counts.sum())) - centre for _ in range(2)]

@@ -13,7 +13,7 @@ from cleave.ask.prices import CALL_DOLLARS, OUT_DOLLARS
 from cleave.ask.source import DEFAULTS, Options
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import Scale, scales_of
-from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WidePlace, fields_of
+from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane, fields_of
 from cleave.ckks.packing import Packing, bytes_of_chunk, plan_packing
 from cleave.sql.plan import Argument, LocalPlan, QueryPlan
 from cleave.sql.split import Halves, split
@@ -38,9 +38,9 @@ def describe_here(
     plain = [len(part.parquet or b"") for part in halves.plain_parts] if plan.asks_plain else []
     columns = Columns(plan.domains, plan.encrypted)
     packing = plan_packing(columns.types, halves.counts, profile, pad=options.pad)
-    parts = packing.parts(REQUESTS_UNDER_WAY)
+    parts = packing.ranges(REQUESTS_UNDER_WAY)
     scales = scales_of(packing.layout, columns.encode(halves.names, halves.values()))
-    down = sum(len(part.pieces) for part in parts) * limits.RESULT_BYTES
+    down = sum(len(part.runs) for part in parts) * limits.RESULT_BYTES
     described = description(
         *(table.name, table.rows, table.schema.columns, plan),
         dict(_fates(table, plan, halves, columns, packing)),
@@ -92,10 +92,8 @@ def _behind(argument: Argument, schema: Schema) -> tuple[str, ...]:
 def _bytes(packing: Packing) -> list[int]:
     """Every encrypted column's share of what is sent, by the bits it takes of a row."""
     bits = [
-        packing.profile.capacity_bits
-        if isinstance(place, WidePlace)
-        else sum(field.width for field in fields_of(place))
-        for place in packing.layout.places
+        packing.profile.capacity_bits if isinstance(place, WideLane) else sum(field.width for field in fields_of(place))
+        for place in packing.layout.by_column
     ]
     sent = packing.chunks * bytes_of_chunk(packing.profile)
     return [round(sent * taken / max(1, sum(bits))) for taken in bits]
@@ -106,11 +104,11 @@ def _encrypted(
 ) -> Iterator[EncryptedColumn]:
     noise = SIGMAS * math.sqrt(FRESH_VARIANCE * int(packing.placement.terms().sum()))
     for name, type_, place, scale, size, reading in zip(
-        columns.names, columns.types, packing.layout.places, scales, _bytes(packing), columns.decodings, strict=True
+        columns.names, columns.types, packing.layout.by_column, scales, _bytes(packing), columns.decodings, strict=True
     ):
         arguments = [plan.arguments[number] for number in name.arguments]
         exact = isinstance(type_, Exact)
-        lost = float(ROUNDING_UNITS) + (noise if isinstance(place, WidePlace) else 0.0)
+        lost = float(ROUNDING_UNITS) + (noise if isinstance(place, WideLane) else 0.0)
         yield EncryptedColumn(
             argument=", ".join(argument.sql for argument in arguments),
             type=", ".join(argument.type for argument in arguments),

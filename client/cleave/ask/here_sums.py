@@ -17,7 +17,7 @@ from cleave.ckks.columns import Columns
 from cleave.ckks.encode import encode
 from cleave.ckks.encryptors import Encryptors
 from cleave.ckks.job import Job
-from cleave.ckks.packing import Part, plan_packing
+from cleave.ckks.packing import ChunkRange, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
@@ -66,7 +66,7 @@ def encrypted_sums(
         del values
         job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None
         del encoded
-    parts = packing.parts(REQUESTS_UNDER_WAY)
+    parts = packing.ranges(REQUESTS_UNDER_WAY)
     both = _Both(halves, plan, transport, question, _Failed(transport), Verdict())
     with contextlib.ExitStack() as stack:
         stack.callback(both.verdict.settle)  # also where something else ended the asking
@@ -156,12 +156,12 @@ class _Both:
         return [future.result() for future in futures]
 
     def ask_sensitive(
-        self, job: Job, encryptors: Encryptors[Part], key_id: str, meanwhile: Callable[[], object]
+        self, job: Job, encryptors: Encryptors[ChunkRange], key_id: str, meanwhile: Callable[[], object]
     ) -> None:
         advance = self.question.progress.stage("encrypt and send", job.packing.chunks)
         lock = threading.Lock()  # guards the job's totals
 
-        def ask(part: Part, chunks: Sequence[bytes | memoryview]) -> None:
+        def ask(part: ChunkRange, chunks: Sequence[bytes | memoryview]) -> None:
             request = job.request(part, key_id, chunks)
             if part.start == 0:
                 meanwhile()  # the processor is the service's from here on

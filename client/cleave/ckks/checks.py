@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ckks.layout import FRESH_VARIANCE, SIGMAS_EXACT, Layout, noise
-from cleave.ckks.packing import Packing, Part
+from cleave.ckks.packing import ChunkRange, Packing
 from cleave_shared.errors import CheckFailed
 from cleave_shared.moments import SENTINELS
 from cleave_shared.requests import SumsRequest, SumsResponse
@@ -32,14 +32,14 @@ def check_envelope(request: SumsRequest, response: SumsResponse) -> None:
         raise CheckFailed("envelope", f"the answer has {sum(totals)} totals, expected {sum(lanes)}")
 
 
-def check_sentinels(part: Part, results: Coefficients, expected: Coefficients) -> None:
-    """`results` and `expected` (pieces, N). Every sentinel coefficient is compared with the sum sent."""
-    for piece, result, sent in zip(part.pieces, results, expected, strict=True):
+def check_sentinels(part: ChunkRange, results: Coefficients, expected: Coefficients) -> None:
+    """`results` and `expected` (runs, N). Every sentinel coefficient is compared with the sum sent."""
+    for run, result, sent in zip(part.runs, results, expected, strict=True):
         require_sentinels(
             result,
             sent[-SENTINELS:],
-            piece.chunks,
-            f"chunks {piece.start}..{piece.stop - 1} did not come back as they were sent",
+            run.chunks,
+            f"chunks {run.start}..{run.stop - 1} did not come back as they were sent",
             hint="a chunk was lost, duplicated, swapped or damaged, or another key was used: run the query again, "
             "and if it happens again do not use this service",
         )
@@ -71,13 +71,13 @@ def require_weighted_sum(
         )
 
 
-def check_totals(part: Part, results: Coefficients, expected: Coefficients) -> None:
+def check_totals(part: ChunkRange, results: Coefficients, expected: Coefficients) -> None:
     """Every coefficient must be what was sent, and so every position of every group, within the noise."""
-    for piece, result, sent in zip(part.pieces, results, expected, strict=True):
-        if (np.abs(result - sent) > noise(piece.chunks)).any():
+    for run, result, sent in zip(part.runs, results, expected, strict=True):
+        if (np.abs(result - sent) > noise(run.chunks)).any():
             raise CheckFailed(
                 "total",
-                f"a group's total over chunks {piece.start}..{piece.stop - 1} is not what was sent",
+                f"a group's total over chunks {run.start}..{run.stop - 1} is not what was sent",
             )
 
 
@@ -95,15 +95,15 @@ class GroupDrift:
         self._drift = np.zeros((packing.lanes, groups), np.int64)
         self._terms = np.zeros(groups, np.int64)
 
-    def check(self, part: Part, results: Coefficients, expected: Coefficients) -> None:
-        for piece, result, sent in zip(part.pieces, results, expected, strict=True):
-            block = piece.block
+    def check(self, part: ChunkRange, results: Coefficients, expected: Coefficients) -> None:
+        for run, result, sent in zip(part.runs, results, expected, strict=True):
+            block = run.block
             if not len(block.groups):
                 continue
             used = int(block.positions.sum())
             off = (result - sent)[: self._lanes * self._capacity].reshape(self._lanes, self._capacity)[:, :used]
             self._drift[:, block.groups] += np.add.reduceat(off, block.first, axis=1)
-            self._terms[block.groups] += block.positions * piece.chunks
+            self._terms[block.groups] += block.positions * run.chunks
             allowed = SIGMAS_EXACT * np.sqrt(FRESH_VARIANCE * self._terms[block.groups])
             if (np.abs(self._drift[:, block.groups]) > allowed).any():
                 raise CheckFailed("total", "a group's total is farther from what was sent than noise would bring it")

@@ -52,7 +52,7 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearColumn:
     """A count, sum or mean: what it is read from. `flags` is the column that counts the rows, None: all count."""
 
     kind: Kind
@@ -126,7 +126,7 @@ class Columns:
                     out[column], self.decodings[column] = moment.encode([operands[place] for place in key.arguments])
         return out
 
-    def linear(self, number: int) -> Linear | None:
+    def linear(self, number: int) -> LinearColumn | None:
         """Return what a count, sum or mean is read from; None for any other aggregate."""
         encrypted = self._aggregates[number]
         kind = _LINEAR.get(encrypted.aggregate)
@@ -135,7 +135,7 @@ class Columns:
         if kind is None:
             return None
         if kind == "count":
-            return Linear(kind, flags, -1, Decoding(), 0)
+            return LinearColumn(kind, flags, -1, Decoding(), 0)
         (moment,) = encrypted.aggregate.moments
         _, column = self._columns[self._key(encrypted, moment)]
         domain = self._domains[encrypted.arguments[0]]
@@ -143,7 +143,7 @@ class Columns:
             return None
         if domain.is_exact != isinstance(self.types[column], Exact):
             return None
-        return Linear(kind, flags, column, decoding, domain.decimals or 0)
+        return LinearColumn(kind, flags, column, decoding, domain.decimals or 0)
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
         """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates import columns
 from cleave.aggregates.columns import Doubles, Words
-from cleave.ckks.layout import ExactPlace, Layout, NarrowPlace, Place, WidePlace
+from cleave.ckks.layout import ColumnLayout, ExactFields, Layout, NarrowField, WideLane
 from cleave.ckks.packing import Packing
 from cleave_shared.errors import InputError
 
@@ -81,14 +81,14 @@ def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
 
 
 def scales_of(layout: Layout, values: Values) -> tuple[Scale, ...]:
-    return tuple(_scale(layout, place, column) for place, column in zip(layout.places, values, strict=True))
+    return tuple(_scale(layout, place, column) for place, column in zip(layout.by_column, values, strict=True))
 
 
 def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Number and integers (rows,) of every lane."""
     shared: dict[int, NDArray[np.int64]] = {}
-    for place, column, scale in zip(layout.places, values, scales, strict=True):
-        if isinstance(place, WidePlace):
+    for place, column, scale in zip(layout.by_column, values, scales, strict=True):
+        if isinstance(place, WideLane):
             yield place.lane, carried(column, scale.exponent)
             continue
         for lane, part in _parts(place, column, scale, layout.guard):
@@ -100,10 +100,10 @@ def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterato
 
 
 def _parts(
-    place: ExactPlace | NarrowPlace, column: Words | Doubles, scale: Scale, guard: int
+    place: ExactFields | NarrowField, column: Words | Doubles, scale: Scale, guard: int
 ) -> list[tuple[int, NDArray[np.int64]]]:
     """Return the part of a column in each of its lanes."""
-    if isinstance(place, NarrowPlace):
+    if isinstance(place, NarrowField):
         integers = carried(column, scale.exponent) + scale.shift
         _require_within(integers.view(np.uint64)[None], place.field.largest)
         return [(place.field.lane, integers << (place.field.offset + guard))]
@@ -127,10 +127,10 @@ def _require_within(integers: Words, largest: int) -> None:
         )
 
 
-def _scale(layout: Layout, place: Place, column: Words | Doubles) -> Scale:
-    if isinstance(place, ExactPlace):
+def _scale(layout: Layout, place: ColumnLayout, column: Words | Doubles) -> Scale:
+    if isinstance(place, ExactFields):
         return Scale()
-    if isinstance(place, NarrowPlace):
+    if isinstance(place, NarrowField):
         least = float(np.ldexp(column.min(initial=0.0), place.exponent)) if len(column) else 0.0
         return Scale(place.exponent, -math.floor(least))
     largest = max(float(column.max(initial=0.0)), -float(column.min(initial=0.0)))

@@ -46,14 +46,14 @@ class Range(Protocol):
     def stop(self) -> int: ...
 
 
-Part = TypeVar("Part", bound=Range)
-Part_contra = TypeVar("Part_contra", contravariant=True)
+Chunks = TypeVar("Chunks", bound=Range)
+Chunks_contra = TypeVar("Chunks_contra", contravariant=True)
 
 
-class Encrypting(Protocol[Part_contra]):
+class Encrypting(Protocol[Chunks_contra]):
     """Holder of the plaintexts and the key."""
 
-    def encrypt(self, part: Part_contra, /) -> Iterable[bytes]: ...
+    def encrypt(self, part: Chunks_contra, /) -> Iterable[bytes]: ...
 
     def shared(self) -> AbstractContextManager[Shared]:
         """Return what a worker makes the same of, as long as the block lasts."""
@@ -71,16 +71,16 @@ def prepare() -> None:
     _server.start()
 
 
-class Encryptors(Generic[Part]):
+class Encryptors(Generic[Chunks]):
     """Encrypts the `parts` of a job. Leaving it ends every worker."""
 
-    def __init__(self, job: Encrypting[Part], parts: Sequence[Part]) -> None:
+    def __init__(self, job: Encrypting[Chunks], parts: Sequence[Chunks]) -> None:
         self._job = job
         self._parts = parts
         self._workers = 0
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Encryptors[Part]:
+    def __enter__(self) -> Encryptors[Chunks]:
         if sum(part.stop - part.start for part in self._parts) >= MIN_CHUNKS_TO_FORK:
             self._workers = min(PROCESSES, len(self._parts))
             with contextlib.ExitStack() as stack:
@@ -99,7 +99,7 @@ class Encryptors(Generic[Part]):
 
     def each(
         self,
-        ask: Callable[[Part, Sequence[bytes | memoryview]], None],
+        ask: Callable[[Chunks, Sequence[bytes | memoryview]], None],
         under_way: int,
         failed: threading.Event,
         deadline: Deadline,

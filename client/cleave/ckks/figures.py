@@ -18,8 +18,8 @@ from flint import arb, fmpq
 
 from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
 from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
-from cleave.ckks.columns import Columns, Linear
-from cleave.ckks.job import Job, Totals
+from cleave.ckks.columns import Columns, LinearColumn
+from cleave.ckks.job import GroupTotals, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +115,18 @@ class Figures:
             for above, count in zip(sums.numerators, counts, strict=True)
         ]
 
-    def _counts(self, linear: Linear, totals: Totals) -> Sequence[int]:
+    def _counts(self, linear: LinearColumn, totals: GroupTotals) -> Sequence[int]:
         return self._rows if linear.flags is None else self._chosen(totals.whole(linear.flags).totals)
 
     def _chosen(self, every: Sequence[int]) -> list[int]:
         return [every[group] for group in self._groups]
 
-    def _sums(self, number: int, linear: Linear, totals: Totals) -> _Sums | None:
+    def _sums(self, number: int, linear: LinearColumn, totals: GroupTotals) -> _Sums | None:
         if number not in self._summed:
             self._summed[number] = self._sums_of(linear, totals)
         return self._summed[number]
 
-    def _sums_of(self, linear: Linear, every: Totals) -> _Sums | None:
+    def _sums_of(self, linear: LinearColumn, every: GroupTotals) -> _Sums | None:
         """Sums of all groups, as `Decoding.estimate` makes them."""
         whole, decoding = every.whole(linear.column), linear.decoding
         totals, counts = self._chosen(whole.totals), self._counts(linear, every)

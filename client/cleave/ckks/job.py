@@ -20,8 +20,8 @@ from cleave.ckks.checks import Coefficients, GroupDrift, check_envelope, check_s
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded, Scale
 from cleave.ckks.encryptors import Range, Shared
-from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowPlace, WidePlace, fields_of
-from cleave.ckks.packing import Packing, Part, Piece
+from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowField, WideLane, fields_of
+from cleave.ckks.packing import BlockRun, ChunkRange, Packing
 from cleave.ckks.secret_key import SharedKey
 from cleave_shared.chunks import joined
 from cleave_shared.errors import CheckFailed, WireError
@@ -44,7 +44,7 @@ class Job:
         self._to_add = packing.chunks >= LEAST_TO_ADD
 
     def _begin(self) -> None:
-        self._totals = Totals(self.packing, self._scales)
+        self._totals = GroupTotals(self.packing, self._scales)
         self._drift = GroupDrift(self.packing)
         self._accepted: set[int] = set()  # chunks
 
@@ -66,13 +66,13 @@ class Job:
             file.flush()
             yield file.fileno(), _Shared, (self._cipher.shared, self._to_add)
 
-    def request(self, part: Part, key_id: str, objects: Sequence[bytes | memoryview]) -> SumsRequest:
+    def request(self, part: ChunkRange, key_id: str, objects: Sequence[bytes | memoryview]) -> SumsRequest:
         """`objects`: what `encrypt` made of the part."""
         left = iter(objects)
-        lanes = [Lane(objects=[next(left) for _ in range(piece.chunks)], stop=1) for piece in part.pieces]
+        lanes = [Lane(objects=[next(left) for _ in range(run.chunks)], stop=1) for run in part.runs]
         return SumsRequest(profile=self.packing.profile.name, key_id=key_id, lanes=lanes)
 
-    def accept(self, part: Part, request: SumsRequest, response: SumsResponse) -> None:
+    def accept(self, part: ChunkRange, request: SumsRequest, response: SumsResponse) -> None:
         """Decrypt, check and add one answer, whole or not at all.
 
         Raises CheckFailed, and then nothing of the job may be used. Not for several threads at once.
@@ -86,19 +86,19 @@ class Job:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected = self._expected(part)
         check_sentinels(part, results, expected)
-        decoded = [self._totals.decode(piece, result) for piece, result in zip(part.pieces, results, strict=True)]
+        decoded = [self._totals.decode(run, result) for run, result in zip(part.runs, results, strict=True)]
         check_totals(part, results, expected)
         self._drift.check(part, results, expected)
-        for piece, positions in zip(part.pieces, decoded, strict=True):
-            self._totals.add(piece, positions)
+        for run, positions in zip(part.runs, decoded, strict=True):
+            self._totals.add(run, positions)
         self._accepted.update(range(part.start, part.stop))
 
-    def _expected(self, part: Part) -> NDArray[np.int64]:
-        """The sum of each piece's plaintexts (pieces, N)."""
-        return np.stack([self._plaintexts[piece.start : piece.stop].sum(axis=0) for piece in part.pieces])
+    def _expected(self, part: ChunkRange) -> NDArray[np.int64]:
+        """The sum of each run's plaintexts (runs, N)."""
+        return np.stack([self._plaintexts[run.start : run.stop].sum(axis=0) for run in part.runs])
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> GroupTotals:
         """Raises CheckFailed unless every answer was accepted."""
         if len(self._accepted) != self.packing.chunks:
             raise CheckFailed("envelope", "not every chunk has been answered")
@@ -136,7 +136,7 @@ class Whole:
     bound: Callable[[int], Fraction] | None
 
 
-class Totals:
+class GroupTotals:
     """Every group's total of every field and real lane, in two halves: no sum of 2^31 of them overflows."""
 
     def __init__(self, packing: Packing, scales: tuple[Scale, ...]) -> None:
@@ -149,15 +149,15 @@ class Totals:
         self._low = np.zeros((slots, groups), np.int64)
         self._high = np.zeros((slots, groups), np.int64)
 
-    def decode(self, piece: Piece, coefficients: Coefficients) -> Coefficients:
+    def decode(self, run: BlockRun, coefficients: Coefficients) -> Coefficients:
         """The totals (slots, positions in use) in one result (N,). Raises CheckFailed."""
         layout, capacity = self._packing.layout, self._packing.placement.capacity
         lanes = coefficients[: layout.lanes * capacity].reshape(layout.lanes, capacity)
-        fields = fields_of_lanes(layout, lanes, piece.chunks)
+        fields = fields_of_lanes(layout, lanes, run.chunks)
         return np.concatenate([fields, lanes[len(layout.used) :]])
 
-    def add(self, piece: Piece, positions: Coefficients) -> None:
-        block = piece.block
+    def add(self, run: BlockRun, positions: Coefficients) -> None:
+        block = run.block
         if len(block.groups):
             used = positions[:, : int(block.positions.sum())]
             self._low[:, block.groups] += np.add.reduceat(used & _LOW, block.first, axis=1)
@@ -171,12 +171,12 @@ class Totals:
     def whole(self, number: int) -> Whole:
         """The totals of one column over every group."""
         layout = self._packing.layout
-        place, scale = layout.places[number], self._scales[number]
-        if isinstance(place, WidePlace):
+        place, scale = layout.by_column[number], self._scales[number]
+        if isinstance(place, WideLane):
             slot = len(layout.fields) + place.lane - len(layout.used)
             return Whole(self._slot(slot), scale.exponent, lambda terms: wide_bound(terms, scale))
-        at = sum(len(fields_of(each)) for each in layout.places[:number])
-        if isinstance(place, NarrowPlace):
+        at = sum(len(fields_of(each)) for each in layout.by_column[:number])
+        if isinstance(place, NarrowField):
             shifted = [t - int(n) * scale.shift for t, n in zip(self._slot(at), self._rows, strict=True)]
             return Whole(shifted, scale.exponent, lambda _: ROUNDING_UNITS * unit_of(scale))
         fields = [[total << each.shift for total in self._slot(at + i)] for i, each in enumerate(fields_of(place))]
@@ -207,13 +207,13 @@ def wide_bound(terms: int, scale: Scale) -> Fraction:
 def estimates(layout: Layout, scales: Sequence[Scale], slots: Sequence[int], rows: int, terms: int) -> list[Estimate]:
     """The total of every column over `rows` rows, from its `slots`, each a sum of `terms` fresh coefficients."""
     columns, at = [], 0
-    for place, scale in zip(layout.places, scales, strict=True):
+    for place, scale in zip(layout.by_column, scales, strict=True):
         fields = fields_of(place)
         totals, at = slots[at : at + len(fields)], at + len(fields)
-        if isinstance(place, WidePlace):
+        if isinstance(place, WideLane):
             total = slots[len(layout.fields) + place.lane - len(layout.used)]
             columns.append(Estimate(total * unit_of(scale), wide_bound(terms, scale)))
-        elif isinstance(place, NarrowPlace):
+        elif isinstance(place, NarrowField):
             columns.append(Estimate((totals[0] - rows * scale.shift) * unit_of(scale), ROUNDING_UNITS * unit_of(scale)))
         else:
             columns.append(

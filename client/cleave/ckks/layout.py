@@ -47,14 +47,14 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactPlace:
-    """Place of an exact column; no field where its limit is 0."""
+class ExactFields:
+    """Fields of an exact column; none where its limit is 0."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowPlace:
+class NarrowField:
     """A real column in half a lane: as integers x * 2^exponent, counted from the least of them."""
 
     field: Field
@@ -62,13 +62,13 @@ class NarrowPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class WidePlace:
+class WideLane:
     """A real column in a lane of its own."""
 
     lane: int
 
 
-Place = ExactPlace | NarrowPlace | WidePlace
+ColumnLayout = ExactFields | NarrowField | WideLane
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,18 @@ class Layout:
     capacity_bits: int
     guard: int
     used: tuple[int, ...]
-    places: tuple[Place, ...]  # one per column
+    by_column: tuple[ColumnLayout, ...]
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """Fields of all columns, column by column."""
-        return tuple(field for place in self.places for field in fields_of(place))
+        return tuple(field for place in self.by_column for field in fields_of(place))
 
 
-def fields_of(place: Place) -> tuple[Field, ...]:
-    if isinstance(place, ExactPlace):
+def fields_of(place: ColumnLayout) -> tuple[Field, ...]:
+    if isinstance(place, ExactFields):
         return place.fields
-    return (place.field,) if isinstance(place, NarrowPlace) else ()
+    return (place.field,) if isinstance(place, NarrowField) else ()
 
 
 def noise(terms: int) -> float:
@@ -112,13 +112,13 @@ def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewe
 def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
     guard = math.ceil(math.log2(2 * noise(window)))
     usable = capacity_bits - guard
-    places: list[Place] = []
+    places: list[ColumnLayout] = []
     for column in columns:
         narrow = None
         if isinstance(column, Real) and tolerance is not None:
             narrow = _narrow(column, window, usable // 2, tolerance)
         places.append(
-            ExactPlace(_limbs(column, window, usable)) if isinstance(column, Exact) else narrow or WidePlace(-1)
+            ExactFields(_limbs(column, window, usable)) if isinstance(column, Exact) else narrow or WideLane(-1)
         )
     used: list[int] = []
     placed = {}
@@ -133,12 +133,12 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
     lanes = len(used)
     settled = iter([placed[number] for number in range(len(waiting))])
     for number, place in enumerate(places):
-        if isinstance(place, ExactPlace):
-            places[number] = ExactPlace(tuple(next(settled) for _ in place.fields))
-        elif isinstance(place, NarrowPlace):
+        if isinstance(place, ExactFields):
+            places[number] = ExactFields(tuple(next(settled) for _ in place.fields))
+        elif isinstance(place, NarrowField):
             places[number] = replace(place, field=next(settled))
         else:
-            places[number] = WidePlace(lanes)
+            places[number] = WideLane(lanes)
             lanes += 1
     return Layout(lanes, window, capacity_bits, guard, tuple(used), tuple(places))
 
@@ -157,7 +157,7 @@ def _limbs(column: Exact, window: int, usable: int) -> tuple[Field, ...]:
     return tuple(limbs)
 
 
-def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> NarrowPlace | None:
+def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> NarrowField | None:
     """Half a lane for `column`, if its rounding is at most `tolerance` times the least magnitude a row can have.
 
     `tolerance` is the rows of the smallest group times 10^-digits. So the rounding of any group's sum is at most
@@ -174,4 +174,4 @@ def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> Narro
         exponent -= 1
     if ROUNDING_UNITS * Fraction(2) ** -exponent > tolerance * Fraction(column.least):
         return None
-    return NarrowPlace(Field(-1, 0, 0, largest.bit_length(), (largest * window).bit_length(), largest), exponent)
+    return NarrowField(Field(-1, 0, 0, largest.bit_length(), (largest * window).bit_length(), largest), exponent)

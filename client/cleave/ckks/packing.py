@@ -36,7 +36,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BlockRun:
     """Consecutive chunks of one block that are added up in one request."""
 
     block: Block
@@ -49,18 +49,18 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChunkRange:
     """Content of one request: chunks `start`..`stop` of the job."""
 
-    pieces: tuple[Piece, ...]
+    runs: tuple[BlockRun, ...]
 
     @property
     def start(self) -> int:
-        return self.pieces[0].start
+        return self.runs[0].start
 
     @property
     def stop(self) -> int:
-        return self.pieces[-1].stop
+        return self.runs[-1].stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +96,25 @@ class Packing:
         window = self.layout.window
         return self.chunks + 2 * sum(-(-block.chunks // window) for block in self.placement.blocks)
 
-    def parts(self, streams: int) -> list[Part]:
+    def ranges(self, streams: int) -> list[ChunkRange]:
         """Cut the job into requests: within the limits of a body and an answer, and enough for `streams` at once."""
         most = min(limits.MAX_REQUEST_CHUNKS, max(_LEAST_CHUNKS, -(-self.chunks // streams)))
-        parts: list[Part] = []
-        pieces: list[Piece] = []
+        parts: list[ChunkRange] = []
+        runs: list[BlockRun] = []
         left = most
         for block in self.placement.blocks:
             start = block.start
             while start < block.stop:
-                # a block is not torn without need: every piece costs an answer
+                # a block is not torn without need: every run costs an answer
                 torn = start == block.start and block.chunks > left and block.chunks <= most
-                if pieces and (left == 0 or torn or len(pieces) == limits.MAX_REQUEST_SUMS):
-                    parts.append(Part(tuple(pieces)))
-                    pieces, left = [], most
+                if runs and (left == 0 or torn or len(runs) == limits.MAX_REQUEST_SUMS):
+                    parts.append(ChunkRange(tuple(runs)))
+                    runs, left = [], most
                 stop = min(block.stop, start + left, start + self.layout.window)
-                pieces.append(Piece(block, start, stop))
+                runs.append(BlockRun(block, start, stop))
                 left -= stop - start
                 start = stop
-        return [*parts, Part(tuple(pieces))] if pieces else parts
+        return [*parts, ChunkRange(tuple(runs))] if runs else parts
 
 
 def plan_packing(

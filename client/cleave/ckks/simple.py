@@ -96,7 +96,7 @@ class _Sum:
     def __init__(self, columns: Columns, job: Job, key: SecretKey) -> None:
         self.columns = columns
         self._job = job
-        (self._part,) = job.packing.parts(1)
+        (self._part,) = job.packing.ranges(1)
         objects = list(job.encrypt(self._part))
         self.chunks = [chunk for each in objects for chunk in split(each)]
         self._request = job.request(self._part, key.key_id, objects)

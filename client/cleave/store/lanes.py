@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cleave.aggregates.columns import Exact, Words
 from cleave.ckks.checks import fields_of_lane
 from cleave.ckks.encode import Scale, lanes_of
-from cleave.ckks.layout import ExactPlace, Layout, plan_layout
+from cleave.ckks.layout import ExactFields, Layout, plan_layout
 from cleave.store import measures as of_measures
 from cleave.store.manifest import WINDOW, Manifest, Measure
 from cleave_shared.moments import SENTINELS
@@ -92,9 +92,9 @@ class Lanes:
             total += fields[number].astype(kind) << (field.shift if kind is object else kind(field.shift))
         return total
 
-    def _place(self, column: int) -> ExactPlace:
-        place = self.layout.places[column]
-        if not isinstance(place, ExactPlace):
+    def _place(self, column: int) -> ExactFields:
+        place = self.layout.by_column[column]
+        if not isinstance(place, ExactFields):
             raise TypeError("columns of a store are exact")
         return place
 
