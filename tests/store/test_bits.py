@@ -64,6 +64,7 @@ def append(world: World, rows: Frame, **options: bool) -> int:
     return putting.append(world.tables, open_table(rows, SCHEMA), "trial", Silent(), **options).manifest.rows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_number_is_read_as_the_column_s_type(world: World, column: str) -> None:
     put(world, frame(0.0, 2.5))
@@ -81,6 +82,7 @@ def test_rows_that_stay_keep_their_bits(world: World) -> None:
         assert bits(world, column) == bits_of(*values[:4], 2.5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -22,13 +22,12 @@ from cleave.store import put as putting
 from cleave.store.contributors import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
-from tests.campaign import FACTOR
+from tests.campaign import FACTOR, sampled
 from tests.solver import singled_out
 from tests.store.contributing import kept_as
 from tests.store.releasing import Releases
 
 MIN_CELL = 3
-STEPS = 9  # changes, most of them followed by a release
 CELLS = [("A", "f"), ("A", "m"), ("B", "f"), ("B", "m"), ("C", "f"), ("C", "m")]  # rows are in three of them at first
 MEASURES = {"age": 1, "bill": 100, "twice": 1}  # units of one; a released sum counts from the lower bound, which is 0
 Cell = tuple[str, str]
@@ -263,9 +262,10 @@ def life(folder: Path, key_file: Path, seed: int, *, keyed: bool) -> Life:
 
 
 @pytest.mark.parametrize("seed", range(1, 1 + FACTOR))
-def test_no_numbers_of_any_releases_are_over_few_rows(tmp_path: Path, key_file: Path, seed: int) -> None:
+@pytest.mark.parametrize("steps", sampled(5, 9, 9))  # changes, most of them followed by a release
+def test_no_numbers_of_any_releases_are_over_few_rows(tmp_path: Path, key_file: Path, seed: int, steps: int) -> None:
     table = life(tmp_path, key_file, seed, keyed=seed % 2 == 1)
-    for _ in range(STEPS):
+    for _ in range(steps):
         table.step()
     table.release()
     table.check()

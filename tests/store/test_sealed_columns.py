@@ -130,6 +130,7 @@ def test_bounds_at_the_edge_of_a_width(type_: str) -> None:
     assert all(width == wanted for width, wanted in found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("type_", INTEGRAL)
 @pytest.mark.parametrize("nullable", [False, True])
 def test_values_at_the_edge_of_a_width(type_: str, nullable: bool) -> None:

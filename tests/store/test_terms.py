@@ -95,12 +95,14 @@ def test_every_term_counts(session: Session, oracle: duckdb.DuckDBPyConnection, 
         check(session, oracle, statement(chance, oracle))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("term", ["4", "g", "GROUPING()", "CASE WHEN GROUPING() = 3 THEN 1 ELSE 0 END"])
 def test_grouping_orders_rows(session: Session, oracle: duckdb.DuckDBPyConnection, term: str) -> None:
     sql = f"SELECT a, b, SUM(x), GROUPING() AS g FROM t GROUP BY ROLLUP (a, b) ORDER BY {term} DESC LIMIT 1"
     check(session, oracle, sql)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("constant", ["5", "'x'", "NULL", "CAST(5 AS INTEGER)"])
 def test_a_constant_key_that_a_set_leaves_out_orders_rows(
     session: Session, oracle: duckdb.DuckDBPyConnection, constant: str

@@ -43,6 +43,7 @@ def world(tmp_path: Path, key_file: Path) -> Releases:
     return kept_as(Releases, tmp_path / "world", key_file, released)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "figure",
     [
