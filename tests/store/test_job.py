@@ -418,6 +418,22 @@ def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
         cloud.job().run(cloud.calls, [6] * GROUPS, WINDOW, ("p", "k"), Deadline(HANGS), lambda _, __: None)
 
 
+def test_a_job_that_the_last_release_started_is_refused_and_can_be_ended(cloud: Cloud) -> None:
+    """Its state is without a wire version, and its answers are of the version before."""
+    with pytest.raises(OutOfTime):
+        cloud.run(0.001)
+    job = cloud.job()
+    state = json.loads(job._vault.open("job", job._state_name, cloud.storage.read(job._state_name)))
+    assert state.pop("wire") == wire.VERSION
+    cloud.storage.delete([job._state_name])
+    cloud.storage.write(job._state_name, job._vault.seal("job", job._state_name, json.dumps(state).encode()))
+    with pytest.raises(InputError, match="by another release") as refused:
+        cloud.run()
+    assert "--stop-job" in str(refused.value.hint)
+    assert cloud.job().stop()
+    assert cloud.left() == []
+
+
 @pytest.mark.slow
 def test_an_item_that_failed_in_silence_is_counted(cloud: Cloud) -> None:
     """As moto, and a map that tolerates failures, tell of it: null among the parts."""

@@ -47,7 +47,7 @@ class OwnerKey:
         return f"OwnerKey({self.key_id})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an owner's key is not serialised")  # forked workers inherit it; nothing sends it
+        raise TypeError("an owner's key is not serialised")  # nothing sends it
 
     def derive(self, purpose: str) -> bytes:
         """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from the master secret."""
