@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleave.store.put import put
-from cleave.store.schemas import check_fits
+from cleave.store.schemas import check_fits, stored_schema
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema, read_schema
 from cleave.table.stream import open_table
@@ -95,7 +95,7 @@ def test_the_column_is_named_that_rows_cannot_be_added_for(before: str, after: s
         read_schema(tomllib.loads(each, parse_float=Decimal), "it") for each in (text.replace(before, after), text)
     )
     with pytest.raises(InputError, match=f"not that of stored table 't': {told}"):
-        check_fits(mine, stored, "t")
+        check_fits(mine, stored_schema(stored, "t"), "t")
 
 
 @pytest.mark.parametrize("kind", ["plain", "encrypted"])

@@ -37,20 +37,19 @@ from cleave.store.contribution import (
     read_head,
 )
 from cleave.store.drafts import Draft, Drafts, Step
-from cleave.store.filling import Say, begins_with, can_resume, rows_together, segments_of
+from cleave.store.filling import NewRows, Say
 from cleave.store.identity import Identity, read_identity
 from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
-from cleave.store.schemas import check_fits, stored_schema
+from cleave.store.schemas import check_fits
 from cleave.store.sealed import key_of_object
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
 from cleave.store.vault import Vault
 from cleave.table.duck import identifier
-from cleave.table.faults import changed
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
-from cleave.table.stream import Stream, Survey
+from cleave.table.stream import Stream
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
@@ -200,14 +199,15 @@ class Contributions:
         Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
         """
         current, version = self.head()
-        self._require_schema(rows)
+        check_fits(rows.schema, self._schema, self._invitation.table, invited=True)
         survey = rows.survey(progress)
         if not survey.rows:
             raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
         count_cells(rows, self._invitation.by)
+        new = NewRows(rows, self._schema, survey, segment_rows, self._say)
         request = self._request(replace=replace)
         draft = self._drafts.find(request)
-        if current is not None and draft is not None and not again and self._is_done(draft, current, rows, survey):
+        if current is not None and draft is not None and not again and self._is_done(draft, current, new):
             self._say("the last put had the same rows: nothing is added (--again adds them again)")
             if draft.is_open:  # it was killed before the end of its sweep
                 self._sweep(current, listed(self._stores, self.folder), draft)
@@ -215,21 +215,18 @@ class Contributions:
             return current, survey.rows
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         draft = self._drafts.resumable(draft, version)
-        if draft is None or not can_resume(rows, self._schema, draft.steps, self._say):
+        if draft is None or not new.can_resume(draft.steps):
             draft = new_contribution(request, version, self._schema)
-        together = rows_together(survey, 0, segment_rows)
-        draft = self._drafts.write(draft, self._steps(rows, draft, together, advance))
-        if draft.rows != survey.rows:
-            raise changed(rows.name)
+        draft = self._drafts.write(draft, self._steps(new, draft, advance))
         head, before = self._commit(draft, current, version, replace=replace)
         self._sweep(head, before, draft)
         self._close(draft, replace=replace)
         return head, survey.rows
 
     def _steps(
-        self, rows: Stream, draft: ContributionDraft, together: int, advance: Callable[[int], None]
+        self, new: NewRows, draft: ContributionDraft, advance: Callable[[int], None]
     ) -> Generator[ContributionStep]:
-        """Seal and write those of `rows` that `draft` does not have, `together` in a segment."""
+        """Seal and write those of `new` that `draft` does not have."""
         secret, columns = bytes.fromhex(draft.key), draft.columns
 
         def seal(table: Table) -> ContributedSegment:
@@ -245,15 +242,13 @@ class Contributions:
             return ContributedSegment(id=segment, rows=table.rows, columns=tuple(sealed))
 
         advance(draft.rows)
-        for digest, segment in segments_of(rows, self._schema, draft.steps, together, seal):
+        for digest, segment in new.segments(draft.steps, seal):
             yield ContributionStep(id=segment.id, rows=segment.rows, digest=digest, segment=segment)
             advance(segment.rows)
 
-    def _is_done(self, draft: ContributionDraft, current: ContributionHead, rows: Stream, survey: Survey) -> bool:
+    def _is_done(self, draft: ContributionDraft, current: ContributionHead, new: NewRows) -> bool:
         """Check by the draft of the last put whether the head has a part of just these rows."""
-        if draft.part not in {each.id for each in current.parts} or draft.rows != survey.rows:
-            return False
-        return begins_with(rows, self._schema, draft.steps)
+        return draft.part in {each.id for each in current.parts} and new.are(draft.steps)
 
     def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
@@ -307,15 +302,6 @@ class Contributions:
         """Digest of what makes a second put the same as a first, but for the rows."""
         request = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()
-
-    def _require_schema(self, rows: Stream) -> None:
-        name = self._invitation.table
-        if stored_schema(rows.schema, name).hash() != self._schema.hash():
-            raise InputError(
-                f"the schema is not the one that the owner of {name!r} invites to",
-                hint="leave --schema out, or let it differ in local columns alone",
-            )
-        check_fits(stored_schema(rows.schema, name), self._schema, name)
 
     def _write(self, make: Callable[[str], bytes]) -> Object:
         name = f"{self.folder}/{new_id()}"

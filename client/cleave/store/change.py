@@ -19,12 +19,10 @@ from cleave.store.drafts import Draft, Drafts
 from cleave.store.manifest import Contributor, Hex, LogHead, Manifest, Measure, Object, SealedColumn, Segment, new_id
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import Opened
-from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.sweeping import cleaning
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
-from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES
 
@@ -89,7 +87,7 @@ def apply(
         if cells is None:
             cells = Cells() if stored is None else stored.copy()
         draft = drafts.resumable(drafts.find(digest), head)
-        counted = _continued(tables, draft, pieces, cells, load_stored_schema(manifest)) if draft else None
+        counted = _continued(tables, draft, pieces, cells) if draft else None
         if draft is not None and counted is not None:
             manifest, cells = draft.of(manifest), counted
         else:
@@ -148,9 +146,7 @@ def digest_of_request(what: str, request: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps([what, *request]).encode()).hexdigest()
 
 
-def _continued(
-    tables: Tables, draft: ChangeDraft, pieces: Sequence[Piece], cells: Cells, schema: Schema
-) -> Cells | None:
+def _continued(tables: Tables, draft: ChangeDraft, pieces: Sequence[Piece], cells: Cells) -> Cells | None:
     """A copy of `cells` with the rows of `draft`. None where these are not of `pieces`, or an index is damaged."""
     counted, vault = cells.copy(), tables.vault(draft.table_id)
     by_segments = {each.replaces: each for each in pieces}
@@ -172,7 +168,7 @@ def _continued(
         raise
     except (CheckFailed, KeyError):
         return None
-    return counted if all(each.can_resume(_done(each, draft), schema) for each in pieces) else None
+    return counted if all(each.can_resume(_done(each, draft)) for each in pieces) else None
 
 
 def _next(manifest: Manifest, pieces: Sequence[Piece], draft: ChangeDraft) -> Manifest:

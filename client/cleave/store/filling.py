@@ -14,6 +14,7 @@ from typing import TypeVar
 from cleave.store.drafts import Step
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.slices import Slices, digest_of
+from cleave.table.faults import changed
 from cleave.table.schema import Schema
 from cleave.table.stream import Stream, Survey
 from cleave.table.table import Table
@@ -39,48 +40,77 @@ def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sor
     return min(most, max(_FEWEST_ROWS, room), max(1, survey.rows))
 
 
-def begins_with(stream: Stream, schema: Schema, steps: Sequence[Step]) -> bool:
-    """Check whether the first rows of `stream` are those of the segments of `steps`, by their digests."""
-    with Slices(stream, schema) as slices:
-        for step in steps:
-            batch = slices.next(step.rows, sys.maxsize)
-            if batch is None or batch.rows != step.rows or digest_of(slices.table(batch)) != step.digest:
-                return False
-    return True
+class NewRows:
+    """Rows that are put: the `schema` columns of a stream, in segments of at most `segment_rows` rows.
 
-
-def can_resume(stream: Stream, schema: Schema, steps: Sequence[Step], say: Say) -> bool:
-    """Check whether a put that stored `steps` was of these rows, and say what happens now."""
-    if not steps:
-        return True
-    if not begins_with(stream, schema, steps):
-        say("the rows differ from those of the interrupted put: all of them are stored again")
-        return False
-    say(f"resuming an interrupted put of the same rows: {counted(sum(each.rows for each in steps), 'row')} are stored")
-    return True
-
-
-def segments_of(
-    stream: Stream, schema: Schema, done: Sequence[Step], rows: int, begin: Callable[[Table], T]
-) -> Generator[tuple[str, T]]:
-    """Cut the `schema` columns of the rows that follow those of `done` into segments of `rows` rows.
-
-    Yields the digest of each segment's rows, and what `begin` made of them in a thread of its own.
+    `scanned`, `sorts`: see `rows_together`. `say` gets what became of an earlier try.
     """
-    with Slices(stream, schema) as slices:
-        for step in done:
-            slices.next(step.rows, sys.maxsize)
 
-        def prepared() -> Iterator[tuple[str, T]]:
-            for each in batches:
-                table = slices.table(each)
-                yield digest_of(table), begin(table)
+    def __init__(
+        self,
+        stream: Stream,
+        schema: Schema,
+        survey: Survey,
+        segment_rows: int,
+        say: Say,
+        *,
+        scanned: int = 0,
+        sorts: bool = False,
+    ) -> None:
+        self.rows = survey.rows
+        self.together = rows_together(survey, scanned, segment_rows, sorts=sorts)
+        self._stream = stream
+        self._schema = schema
+        self._say = say
 
-        with (
-            _ahead(iter(lambda: slices.next(rows), None), stream.interrupt) as batches,
-            _ahead(prepared(), stream.interrupt) as segments,
-        ):
-            yield from segments
+    def are(self, steps: Sequence[Step]) -> bool:
+        """Check whether all of them are the rows of the segments of `steps`, by their digests."""
+        return self.rows == sum(each.rows for each in steps) and self._begin_with(steps)
+
+    def can_resume(self, steps: Sequence[Step]) -> bool:
+        """Check whether a put that stored `steps` was of these rows, and say what happens now."""
+        if not steps:
+            return True
+        if not self._begin_with(steps):
+            self._say("the rows differ from those of the interrupted put: all of them are stored again")
+            return False
+        stored = counted(sum(each.rows for each in steps), "row")
+        self._say(f"resuming an interrupted put of the same rows: {stored} are stored")
+        return True
+
+    def _begin_with(self, steps: Sequence[Step]) -> bool:
+        with Slices(self._stream, self._schema) as slices:
+            for step in steps:
+                batch = slices.next(step.rows, sys.maxsize)
+                if batch is None or batch.rows != step.rows or digest_of(slices.table(batch)) != step.digest:
+                    return False
+        return True
+
+    def segments(self, done: Sequence[Step], begin: Callable[[Table], T]) -> Generator[tuple[str, T]]:
+        """Cut the rows that follow those of `done`.
+
+        Yields the digest of each segment's rows, and what `begin` made of them in a thread of its own. Raises
+        InputError.
+        """
+        rows = sum(each.rows for each in done)
+        with Slices(self._stream, self._schema) as slices:
+            for step in done:
+                slices.next(step.rows, sys.maxsize)
+
+            def prepared() -> Iterator[tuple[str, T]]:
+                nonlocal rows
+                for each in batches:
+                    rows += each.rows
+                    table = slices.table(each)
+                    yield digest_of(table), begin(table)
+
+            with (
+                _ahead(iter(lambda: slices.next(self.together), None), self._stream.interrupt) as batches,
+                _ahead(prepared(), self._stream.interrupt) as segments,
+            ):
+                yield from segments
+        if rows != self.rows:
+            raise changed(self._stream.name)
 
 
 @contextlib.contextmanager

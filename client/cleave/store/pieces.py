@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.drafts import Step
-from cleave.store.filling import Say, can_resume, segments_of
+from cleave.store.filling import NewRows
 from cleave.store.manifest import Count, Segment
 from cleave.store.rows import Rows
 from cleave.store.segment import SegmentWriter
 from cleave.table.duck import identifier
-from cleave.table.faults import changed
 from cleave.table.running import fetched
 from cleave.table.schema import Schema
-from cleave.table.stream import Stream, Survey
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
 
@@ -60,7 +58,7 @@ class Piece(ABC):
         """Rows of its largest segment, where it encrypts them for scans."""
         return self.rows
 
-    def can_resume(self, done: Sequence[ChangeStep], schema: Schema) -> bool:  # noqa: ARG002 - as others take it
+    def can_resume(self, done: Sequence[ChangeStep]) -> bool:  # noqa: ARG002 - as others take it
         """Check whether `done`, stored by an earlier try, is of this piece."""
         return True
 
@@ -79,32 +77,25 @@ class Piece(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StreamRows(Piece):
-    """All rows of a stream, `together` in a segment. `say` gets what became of an earlier try."""
+    """All rows of a stream."""
 
-    stream: Stream
-    survey: Survey
-    together: int
-    say: Say
+    new: NewRows
 
     @property
     def rows(self) -> int:
-        return self.survey.rows
+        return self.new.rows
 
     @property
     def most_rows(self) -> int:
-        return self.together
+        return self.new.together
 
-    def can_resume(self, done: Sequence[ChangeStep], schema: Schema) -> bool:
-        return can_resume(self.stream, schema, done, self.say)
+    def can_resume(self, done: Sequence[ChangeStep]) -> bool:
+        return self.new.can_resume(done)
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
-        written = sum(each.rows for each in done)
-        writer.advance(written)
-        for digest, partial in segments_of(self.stream, writer.schema, done, self.together, writer.begin):
-            written += partial.segment.rows
+        writer.advance(sum(each.rows for each in done))
+        for digest, partial in self.new.segments(done, writer.begin):
             yield self.step(writer.finish(partial), digest, partial.keys)
-        if written != self.rows:
-            raise changed(self.stream.name)
 
 
 def whole(table: Table) -> str:

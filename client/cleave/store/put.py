@@ -19,7 +19,7 @@ from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.consent import require_no_move, require_word
 from cleave.store.contributors import contributed
-from cleave.store.filling import Say, begins_with, rows_together
+from cleave.store.filling import NewRows, Say
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
@@ -120,7 +120,7 @@ def put(
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
         say(describe(manifest, survey.rows, cells, profile))
-        pieces = [_rows_of(stream, survey, manifest, segment_rows, say)]
+        pieces = [StreamRows(_rows_of(stream, survey, manifest, segment_rows, say))]
         return apply(
             tables,
             existing,
@@ -183,13 +183,14 @@ def append(
         return opened
     with tables.changing(opened), as_stream(rows) as stream, closing(Rows(tables, opened)) as stored:
         manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
-        check_fits(stored_schema(stream.schema, name), schema, name)
+        check_fits(stream.schema, schema, name)
         survey = stream.survey(progress)
         check_extents(manifest.measures, survey)
         count_cells(stream, manifest.by)
         keys = _keys(stream, schema, manifest.key)
         request = _request(manifest, *([keys.digest] if keys else []))
-        if batch is None and not again and _is_repeated(tables, manifest, request, stream, survey, say):
+        new = _rows_of(stream, survey, manifest, segment_rows, say)
+        if batch is None and not again and _is_repeated(tables, manifest, request, new, say):
             return opened
         merged = merge_due(manifest)
         touched = keys.count_in(tables, opened, manifest.segments) if keys else {}
@@ -204,12 +205,11 @@ def append(
         if batch is not None:
             manifest = manifest.model_copy(update={"batches": (*manifest.batches, batch)})
             details["batch"] = batch.id
-        new = _rows_of(stream, survey, manifest, segment_rows, say)
         return apply(
             tables,
             opened,
             manifest,
-            [*pieces, new],
+            [*pieces, StreamRows(new)],
             "append",
             request,
             progress,
@@ -219,11 +219,11 @@ def append(
         )
 
 
-def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: int, say: Say) -> StreamRows:
+def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: int, say: Say) -> NewRows:
     """All rows of `stream`, in segments of `segment_rows` rows at most."""
-    sorts = bool(plain_by(manifest, load_stored_schema(manifest).columns))
-    together = rows_together(survey, manifest.scanned, segment_rows, sorts=sorts)
-    return StreamRows(stream, survey, together, say)
+    schema, scanned = load_stored_schema(manifest), manifest.scanned
+    sorts = bool(plain_by(manifest, schema.columns))
+    return NewRows(stream, schema, survey, segment_rows, say, scanned=scanned, sorts=sorts)
 
 
 def _request(manifest: Manifest, *more: object) -> list[object]:
@@ -232,14 +232,10 @@ def _request(manifest: Manifest, *more: object) -> list[object]:
     return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, *more, manifest.scanned]
 
 
-def _is_repeated(
-    tables: Tables, manifest: Manifest, request: Sequence[object], stream: Stream, survey: Survey, say: Say
-) -> bool:
+def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], new: NewRows, say: Say) -> bool:
     """Check by the draft of the table's version whether its last change was to append just these rows."""
     draft = last_change(tables, manifest, "append", request)
-    if draft is None or draft.rows != survey.rows:
-        return False
-    if not begins_with(stream, load_stored_schema(manifest), draft.put):
+    if draft is None or not new.are(draft.put):
         return False
     say(f"version {manifest.version} added the same rows: nothing is added (--again adds them again)")
     return True

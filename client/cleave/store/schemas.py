@@ -136,17 +136,24 @@ def _difference(mine: Schema, stored: Schema) -> str:
     return f"column {next(iter(others.values())).name!r} is none of its columns"
 
 
-def check_fits(mine: Schema, stored: Schema, name: str) -> None:
-    """Raises InputError unless rows of `mine` may be added to stored table `name`: it has the same columns, and they
-    hold no value or NULL that its fields were not made for.
+def check_fits(rows: Schema, stored: Schema, name: str, *, invited: bool = False) -> None:
+    """Raises InputError unless such `rows` may be added to stored table `name`: what is stored of them has the same
+    columns, and these hold no value or NULL that the table's fields were not made for. `invited`: by a contributor.
     """
+    mine = stored_schema(rows, name)
     if mine.hash() != stored.hash():
+        if invited:
+            raise InputError(
+                f"the schema is not the one that the owner of {name!r} invites to",
+                hint="leave --schema out, or let it differ in local columns alone",
+            )
         raise InputError(
             f"the schema is not that of stored table {name!r}: {_difference(mine, stored)}",
             hint=f"`cleave show {name}` has it",
         )
+    columns = {each.name.lower(): each for each in mine.columns}
     for column in stored.columns:
-        other = mine.column(column.name)
+        other = columns[column.name.lower()]
         below = column.lower is not None and (other.lower is None or other.lower < column.lower)
         above = column.upper is not None and (other.upper is None or other.upper > column.upper)
         if below or above or (other.nullable and not column.nullable):
