@@ -60,7 +60,7 @@ def plain_columns(path: Path) -> tuple[dict[str, list[str]], bytes]:
     return {name: [str(row[at]) for row in rows] for at, name in enumerate(names)}, repr(footer).encode()
 
 
-class World:
+class CanaryStore:
     def __init__(self, cli: Cli, wrapped: WrappedKey, places: Places, table: Canaries) -> None:
         self.cli, self.places, self.wrapped, self.canaries = cli, places, wrapped, table
         self.file = table.write(places.here)
@@ -92,15 +92,17 @@ class World:
 
 
 @pytest.fixture
-def world(cli: Cli, wrapped: WrappedKey, places: Places, table: Canaries) -> World:
-    return World(cli, wrapped, places, table)
+def world(cli: Cli, wrapped: WrappedKey, places: Places, table: Canaries) -> CanaryStore:
+    return CanaryStore(cli, wrapped, places, table)
 
 
 @pytest.fixture(scope="module")
-def filled(wrapped_key: tuple[Path, OwnerKey], table: Canaries, tmp_path_factory: pytest.TempPathFactory) -> World:
+def filled(
+    wrapped_key: tuple[Path, OwnerKey], table: Canaries, tmp_path_factory: pytest.TempPathFactory
+) -> CanaryStore:
     """After everything that writes; for tests that only read."""
     with pytest.MonkeyPatch.context() as patch:
-        made = World(Cli(), watched(wrapped_key, patch), settled(tmp_path_factory.mktemp("filled"), patch), table)
+        made = CanaryStore(Cli(), watched(wrapped_key, patch), settled(tmp_path_factory.mktemp("filled"), patch), table)
         made.fill()
     return made
 
@@ -109,7 +111,7 @@ def secret(table: Canaries) -> set[bytes]:
     return table.all | {name.encode() for name in (*NAMES, *PLAIN, "hiddentwice")} | {NAME.encode()} | SCHEMA_WORDS
 
 
-def test_nothing_can_be_read_in_the_sensitive_half(filled: World) -> None:
+def test_nothing_can_be_read_in_the_sensitive_half(filled: CanaryStore) -> None:
     objects = filled.objects(0)
     assert len(objects) > 20
     for name, content in objects.items():
@@ -121,7 +123,7 @@ def test_nothing_can_be_read_in_the_sensitive_half(filled: World) -> None:
     assert frames > 10, "the search itself opens what can be opened: SEAL's own compression"
 
 
-def test_the_plain_half_holds_the_plain_columns_and_nothing_else(filled: World) -> None:
+def test_the_plain_half_holds_the_plain_columns_and_nothing_else(filled: CanaryStore) -> None:
     world = filled
     objects = world.objects(1)
     assert len(objects) == 2
@@ -136,7 +138,7 @@ def test_the_plain_half_holds_the_plain_columns_and_nothing_else(filled: World) 
     assert traces(every, {b"WardCanary-7f3a-1"}), "the search itself finds what is there"
 
 
-def test_nothing_is_left_or_said(world: World) -> None:
+def test_nothing_is_left_or_said(world: CanaryStore) -> None:
     """On this machine: no temporary file, in the memory of versions no name, in what is said no cell."""
     before = set(world.places.listing())
     world.fill()
@@ -172,7 +174,7 @@ def test_nothing_is_left_or_said(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_bucket_is_told_nothing_besides(world: World, s3_endpoint: str) -> None:
+def test_a_bucket_is_told_nothing_besides(world: CanaryStore, s3_endpoint: str) -> None:
     """Of names, headers and metadata that go to S3 with an object."""
     with Proxy(s3_endpoint) as proxy:
         proxy.heads = []
@@ -193,7 +195,7 @@ def test_a_bucket_is_told_nothing_besides(world: World, s3_endpoint: str) -> Non
     assert b"python" in heads.lower(), "the search looks at headers: botocore names itself"
 
 
-def test_the_same_table_put_twice_has_nothing_in_common(world: World) -> None:
+def test_the_same_table_put_twice_has_nothing_in_common(world: CanaryStore) -> None:
     """No object's content says that another's is of the same values; what sealed objects share is their mark."""
     world.run("put", world.file, "--table", NAME, "--by", BY)
     first = world.objects(0)

@@ -21,16 +21,14 @@ from cleave.local.embedded import embedded_services
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.store import cells as of_cells
-from cleave.store import put as putting
 from cleave.store import reading, rows, sealed
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
-from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
-from tests.store.asking import session_of
 from tests.store.made import filled
+from tests.store.trial import World
 
 BLOCK = 64
 QUESTION = "SELECT p, median(n) AS n FROM t GROUP BY p ORDER BY p"
@@ -58,40 +56,31 @@ class Elsewhere(Folder):
         self.location = f"s3://made{root}"
 
 
-class World:
+class Cached(World):
     """A table of plain and sealed columns in a store elsewhere; by p, so that conditions on p choose blocks."""
 
     def __init__(self, root: Path, key: OwnerKey, key_file: Path, made: Path | None = None) -> None:
-        """`made`: folder of a world whose store is copied."""
-        self.root, self.key, self.key_file = root, key, key_file
-        store = Bounded(Elsewhere(root / "store"))
-        self.stores = Stores(store, store)
-        self.memory = SeenVersions(root / "tables.json")
-        self.folder = root / "cache" / "cleave" / "objects"
+        """`made`: folder of another whose store is copied."""
+        super().__init__(Bounded(Elsewhere(root / "store")), key, root, name="t")
+        self.tables = Tables(self.stores, key, self.memory, Cache(root / "cache", used=False))
+        self.key_file, self.folder = key_file, root / "cache" / "cleave" / "objects"
         (root / "t.schema.toml").write_text(SCHEMA)
         if made is None:
-            self.put()
+            self.fill()
         else:
             shutil.copytree(made / "store", root / "store")
-            self.tables(used=False).open("t")  # so that it is remembered
+            self.tables.open("t")  # so that it is remembered
 
-    def put(self, last: int = 400, *, append: bool = False, replace: bool = False) -> None:
+    def fill(self, last: int = 400, **options: bool) -> None:
         lines = [f"p{i % 3},{i}" for i in range(last)]
         (self.root / "t.csv").write_text("p,n\n" + "\n".join(lines) + "\n")
-        tables = self.tables(used=False)
-        with of_files([self.root / "t.csv"], self.root / "t.schema.toml", "t").read(None) as table:
-            if append:
-                putting.append(tables, table, "t", Silent(), again=True)
-            else:
-                opened = putting.put(tables, table, "t", ("p",), Silent(), replace=replace)
-                tables.sweep(opened)
+        opened = self.write(of_files([self.root / "t.csv"], name="t"), "p", **options)
+        if "append" not in options:
+            self.tables.sweep(opened)
 
-    def tables(self, *, used: bool) -> Tables:
-        return Tables(self.stores, self.key, self.memory, Cache(self.root / "cache", used=used))
-
-    def ask(self, sql: str = QUESTION, *, cache: bool = True) -> tuple[list[list[object]], int]:
+    def asked(self, sql: str = QUESTION, *, cache: bool = True) -> tuple[list[list[object]], int]:
         """The answer, and how many objects of the store were read for it."""
-        with session_of(self.stores, self.key_file, self.memory, "t", cache=cache) as session:
+        with self.session(self.key_file, cache=cache) as session:
             answer = session.ask(session.plan(sql))
         read = answer.usage.objects_read
         assert read is not None
@@ -102,31 +91,31 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Cached:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for module in (of_cells, reading, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
-    made = filled(("cache", key.key_id), lambda it: World(it, key, key_file))
-    return World(tmp_path, key, key_file, made)
+    made = filled(("cache", key.key_id), lambda it: Cached(it, key, key_file))
+    return Cached(tmp_path, key, key_file, made)
 
 
-def test_what_was_read_is_not_read_again(world: World) -> None:
-    first, read = world.ask()
+def test_what_was_read_is_not_read_again(world: Cached) -> None:
+    first, read = world.asked()
     assert first == [["p0", 199.5], ["p1", 199.0], ["p2", 200.0]]
     assert read > 3
-    assert world.ask() == (first, 0)  # the head alone, which is not counted and never cached
-    assert world.ask(cache=False) == (first, read)
+    assert world.asked() == (first, 0)  # the head alone, which is not counted and never cached
+    assert world.asked(cache=False) == (first, read)
 
 
-def test_blocks_of_another_question_are_taken_from_it(world: World) -> None:
-    world.ask(QUESTION.replace("GROUP", "WHERE p = 'p1' GROUP"))
-    rows, read = world.ask()
+def test_blocks_of_another_question_are_taken_from_it(world: Cached) -> None:
+    world.asked(QUESTION.replace("GROUP", "WHERE p = 'p1' GROUP"))
+    rows, read = world.asked()
     assert len(rows) == 3
-    assert 0 < read < world.ask(cache=False)[1]
+    assert 0 < read < world.asked(cache=False)[1]
 
 
-def test_nothing_is_kept_where_it_is_not_wanted_or_no_gain(world: World, key_file: Path) -> None:
-    world.ask(cache=False)
+def test_nothing_is_kept_where_it_is_not_wanted_or_no_gain(world: Cached, key_file: Path) -> None:
+    world.asked(cache=False)
     assert not world.entries()
     folder = Stores(Folder(world.root / "store"), Folder(world.root / "store"))
     access = Access(key_file, no_passphrase)
@@ -136,8 +125,8 @@ def test_nothing_is_kept_where_it_is_not_wanted_or_no_gain(world: World, key_fil
     assert not world.entries()
 
 
-def test_nothing_in_it_is_plain(world: World) -> None:
-    world.ask()
+def test_nothing_in_it_is_plain(world: Cached) -> None:
+    world.asked()
     (plain,) = [each for each in (world.root / "store").rglob("*") if each.is_file() and b"PAR1" in each.read_bytes()]
     cached = [each for each in world.entries() if each.name.startswith(plain.name)]
     assert cached
@@ -146,8 +135,8 @@ def test_nothing_in_it_is_plain(world: World) -> None:
     assert all(len(name.split("/")[0]) == 32 and "t.csv" not in name for name in names)
 
 
-def test_owner_only(world: World) -> None:
-    world.ask()
+def test_owner_only(world: Cached) -> None:
+    world.asked()
     assert {stat.S_IMODE(each.stat().st_mode) for each in world.entries()} == {0o600}
     for folder in (world.folder, world.folder.parent, *(each for each in world.folder.iterdir())):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -191,38 +180,38 @@ def exchange(entry: Path) -> None:
 
 @pytest.mark.parametrize("harm", [flip, cut, grow, link, pipe, exchange], ids=lambda harm: harm.__name__)
 @pytest.mark.sampled(3)
-def test_an_entry_that_is_harmed_is_as_good_as_none(world: World, harm: Callable[[Path], None]) -> None:
-    first, read = world.ask()
+def test_an_entry_that_is_harmed_is_as_good_as_none(world: Cached, harm: Callable[[Path], None]) -> None:
+    first, read = world.asked()
     for entry in world.entries():
         if not entry.name.endswith(("-1", "-3", "-5")):  # the other of two that are exchanged
             harm(entry)
-    again, reread = world.ask()
+    again, reread = world.asked()
     assert again == first
     assert 0 < reread <= 2 * read  # a range whose blocks were exchanged is read in parts
-    assert world.ask() == (first, 0)  # what was harmed was replaced
+    assert world.asked() == (first, 0)  # what was harmed was replaced
 
 
 @pytest.mark.parametrize("place", ["cleave", "cleave/objects"])
-def test_no_link_is_followed_on_the_way(world: World, place: str) -> None:
-    first, read = world.ask()
+def test_no_link_is_followed_on_the_way(world: Cached, place: str) -> None:
+    first, read = world.asked()
     elsewhere = world.root / "elsewhere"
     (world.root / "cache" / place).rename(elsewhere)
     (world.root / "cache" / place).symlink_to(elsewhere)
-    assert world.ask() == (first, read)
+    assert world.asked() == (first, read)
 
 
-def test_a_folder_that_others_may_read_is_not_used(world: World) -> None:
-    first, read = world.ask()
+def test_a_folder_that_others_may_read_is_not_used(world: Cached) -> None:
+    first, read = world.asked()
     world.folder.chmod(0o750)
-    assert world.ask() == (first, read)
+    assert world.asked() == (first, read)
 
 
-def test_a_newer_version_evicts_what_it_does_not_name(world: World) -> None:
-    world.ask()
-    tables = world.tables(used=False)
+def test_a_newer_version_evicts_what_it_does_not_name(world: Cached) -> None:
+    world.asked()
+    tables = world.tables
     before = {each.name.partition("-")[0] for each in world.entries()}
-    world.put(append=True)
-    world.ask(cache=False)  # also where it is not used
+    world.fill(append=True)
+    world.asked(cache=False)  # also where it is not used
     named = {each.rpartition("/")[2] for each in tables.open("t").manifest.objects()}
     left = {each.name.partition("-")[0] for each in world.entries()}
     assert left
@@ -231,17 +220,17 @@ def test_a_newer_version_evicts_what_it_does_not_name(world: World) -> None:
 
 
 @pytest.mark.parametrize("cache", [True, False])
-def test_rows_of_a_version_that_is_gone(world: World, key_file: Path, cache: bool) -> None:
+def test_rows_of_a_version_that_is_gone(world: Cached, key_file: Path, cache: bool) -> None:
     """The table is replaced between a plan and its answer: it is answered over the newer version."""
     access = Access(key_file, no_passphrase)
     given = {"memory": world.memory, "embedded": embedded_services, "cache": cache}
     with Session(StoredSource("t", world.stores, access, **given)) as session:
         plan = session.plan(QUESTION)
-        world.put(40, replace=True)
+        world.fill(40, replace=True)
         assert session.ask(plan).result.rows == [["p0", 19.5], ["p1", 19.0], ["p2", 20.0]]
 
 
-def test_what_an_older_version_writes_late_is_deleted(world: World) -> None:
+def test_what_an_older_version_writes_late_is_deleted(world: Cached) -> None:
     """A process that still reads the version before writes an entry after another has opened the newer one."""
     old = Cache(world.root / "cache")
     table = "0" * 32
@@ -256,10 +245,10 @@ def test_what_an_older_version_writes_late_is_deleted(world: World) -> None:
     assert not world.entries()
 
 
-def test_a_dropped_table_is_evicted(world: World) -> None:
-    world.ask()
+def test_a_dropped_table_is_evicted(world: Cached) -> None:
+    world.asked()
     assert world.entries()
-    world.tables(used=False).drop("t")
+    world.tables.drop("t")
     assert not world.entries()
 
 

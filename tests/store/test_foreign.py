@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Table:
     return open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml"))
 
 
-class World:
+class Elsewhere:
     """`place` has version 3 of the table and another table; `old` the first as it was at version 1; `twin` is a store
     of the same rows under the same key.
     """
@@ -58,7 +58,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
+def world(tmp_path: Path, key: OwnerKey, table: Table) -> Elsewhere:
     def fill(root: Path) -> None:
         place, twin = Place(root / "place", key), Place(root / "twin", key)
         for each in (place, twin):
@@ -71,7 +71,7 @@ def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
             (each.root / "tables.json").unlink()  # it is of these folders
 
     shutil.copytree(filled(("foreign", key.key_id), fill), tmp_path, dirs_exist_ok=True)
-    world = World(tmp_path, key)
+    world = Elsewhere(tmp_path, key)
     for each in (world.place, world.twin):
         each.tables()[0].open("trial")  # so that it is remembered
     return world
@@ -80,7 +80,7 @@ def world(tmp_path: Path, key: OwnerKey, table: Table) -> World:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("swaps", SWAPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_object_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str, tmp_path: Path, swaps: int) -> None:
+def test_an_object_of_elsewhere_is_told(world: Elsewhere, key: OwnerKey, kind: str, tmp_path: Path, swaps: int) -> None:
     rng = random.Random(kind)
     tables, _ = world.place.tables()
     named = sorted(tables.open("trial").manifest.objects())
@@ -107,7 +107,7 @@ def test_an_object_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str, 
 
 
 @pytest.mark.parametrize("kind", ["older", "another store"])
-def test_a_head_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str) -> None:
+def test_a_head_of_elsewhere_is_told(world: Elsewhere, key: OwnerKey, kind: str) -> None:
     """With all that it stands on, as a store would show it that plays its own past or another's state."""
     source = world.old if kind == "older" else world.twin
     for half in ("s", "p"):
@@ -118,19 +118,19 @@ def test_a_head_of_elsewhere_is_told(world: World, key: OwnerKey, kind: str) -> 
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["3", "118.75"]
 
 
-def test_a_head_without_what_it_stands_on_is_told(world: World) -> None:
+def test_a_head_without_what_it_stands_on_is_told(world: Elsewhere) -> None:
     shutil.copy(world.head(world.twin), world.head(world.place))
     (world.place.root / "tables.json").unlink()
     with pytest.raises(CheckFailed, match="lost"):
         world.place.answer(SUM)
 
 
-def test_a_memory_that_is_lost_changes_no_answer(world: World) -> None:
+def test_a_memory_that_is_lost_changes_no_answer(world: Elsewhere) -> None:
     (world.place.root / "tables.json").unlink()
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
 
 
-def test_rows_of_another_schema_are_not_appended(world: World, key: OwnerKey, tmp_path: Path) -> None:
+def test_rows_of_another_schema_are_not_appended(world: Elsewhere, key: OwnerKey, tmp_path: Path) -> None:
     changes = {
         "upper = 127": "upper = 500",
         "lower = 0": "lower = -1",
@@ -148,7 +148,7 @@ def test_rows_of_another_schema_are_not_appended(world: World, key: OwnerKey, tm
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["6", "237.50"]
 
 
-def test_rows_of_narrower_bounds_are_appended(world: World, key: OwnerKey, tmp_path: Path) -> None:
+def test_rows_of_narrower_bounds_are_appended(world: Elsewhere, key: OwnerKey, tmp_path: Path) -> None:
     (tmp_path / "narrower.toml").write_text(
         SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
     )

@@ -149,7 +149,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_LISTED_NAMES", 1000)
 
 
-class World:
+class InStub:
     """The table in the stub. `memory`: of the machine that makes changes."""
 
     def __init__(self, stub: Stub, key: OwnerKey, key_file: Path, table: Table, root: Path) -> None:
@@ -207,22 +207,22 @@ def filled(stub: Stub, key: OwnerKey, key_file: Path, table: Table, tmp_path_fac
     root = tmp_path_factory.mktemp("filled")
     stub.objects.clear()
     stub.arm(None)
-    World(stub, key, key_file, table, root).run("put")
+    InStub(stub, key, key_file, table, root).run("put")
     return dict(stub.objects), (root / "tables.json").read_text()
 
 
 @pytest.fixture
 def world(
     filled: tuple[dict[str, bytes], str], stub: Stub, key: OwnerKey, key_file: Path, table: Table, tmp_path: Path
-) -> World:
+) -> InStub:
     stub.arm(None)
     stub.objects.clear()
     stub.objects.update(filled[0])
     (tmp_path / "tables.json").write_text(filled[1])
-    return World(stub, key, key_file, table, tmp_path)
+    return InStub(stub, key, key_file, table, tmp_path)
 
 
-def emptied(world: World, tmp_path: Path) -> None:
+def emptied(world: InStub, tmp_path: Path) -> None:
     world.stub.objects.clear()
     (tmp_path / "tables.json").unlink()
 
@@ -244,7 +244,7 @@ def ended(work: Callable[[], object]) -> tuple[str, ServiceError | CheckFailed |
 
 
 @pytest.mark.parametrize(("name", "command"), CASES)
-def test_no_wrong_figure_and_no_lost_table(world: World, tmp_path: Path, name: str, command: str) -> None:
+def test_no_wrong_figure_and_no_lost_table(world: InStub, tmp_path: Path, name: str, command: str) -> None:
     wrong, how = WRONGS[name]
     if command == "put":
         emptied(world, tmp_path)
@@ -283,7 +283,7 @@ def test_no_wrong_figure_and_no_lost_table(world: World, tmp_path: Path, name: s
 
 @pytest.mark.parametrize("how", ["nothing", pytest.param("half", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.slow) for each in WRITERS[1:]] + ["append"])
-def test_any_one_write_that_is_not_kept_is_found(world: World, command: str, how: str) -> None:
+def test_any_one_write_that_is_not_kept_is_found(world: InStub, command: str, how: str) -> None:
     """Quick: the last ones of an append, which are the manifest, the log's page and the head."""
     start, memory = dict(world.stub.objects), world.memory._path.read_text()
     world.run(command)
@@ -378,7 +378,7 @@ def test_a_conflict_is_told_by_its_status(stub: Stub) -> None:
 
 
 @pytest.fixture
-def words(world: World, cli: Cli, key_file: Path, tmp_path: Path) -> tuple[object, ...]:
+def words(world: InStub, cli: Cli, key_file: Path, tmp_path: Path) -> tuple[object, ...]:
     """Options of commands on the table, on a machine that has not seen it."""
     cli.environment |= {
         "AWS_ENDPOINT_URL": world.stub.url,
@@ -392,7 +392,7 @@ def words(world: World, cli: Cli, key_file: Path, tmp_path: Path) -> tuple[objec
 
 @pytest.mark.parametrize("how", ["forbidden", pytest.param("errors", marks=pytest.mark.slow)])
 def test_put_without_the_right_to_delete_says_what_is_committed(
-    world: World, cli: Cli, words: tuple[object, ...], tmp_path: Path, how: str
+    world: InStub, cli: Cli, words: tuple[object, ...], tmp_path: Path, how: str
 ) -> None:
     (tmp_path / "more.csv").write_text(CSV)
     put = ("put", tmp_path / "more.csv", "--table", "trial", "--append", *words)
@@ -409,7 +409,7 @@ def test_put_without_the_right_to_delete_says_what_is_committed(
 
 
 def test_a_deletion_is_recorded_only_once_the_objects_are_gone(
-    world: World, cli: Cli, words: tuple[object, ...], tmp_path: Path
+    world: InStub, cli: Cli, words: tuple[object, ...], tmp_path: Path
 ) -> None:
     record, old = tmp_path / "erased.json", set(world.stub.objects)
     delete_it = (
@@ -529,7 +529,7 @@ def test_a_later_record_is_not_taken_for_a_lost_head(key: OwnerKey, table: Table
         replaced(stores.sensitive, f"{other.folder('trial')}/head", b"{}", opened.head_etag)
 
 
-def test_a_rotated_table_is_closed_only_where_its_objects_are_listed(world: World) -> None:
+def test_a_rotated_table_is_closed_only_where_its_objects_are_listed(world: InStub) -> None:
     tables = world.tables()
     opened = tables.open("trial")
     objects = dict(world.stub.objects)
