@@ -21,8 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.lab.generated import Table, World, chooser_of, questions
-from cleave.ask.choice import name_of
+from benchmarks.lab.generated import Table, World, questions, site_of
 
 FLOOR = 0.010
 TIMES = 1.5
@@ -45,13 +44,14 @@ class Asked:
 
 def asked(world: World, table: Table, sql: str, repeats: int) -> Asked:
     with world.session(table) as session:
-        chooser, plans = chooser_of(session), {name_of(plan): plan for plan in session.ways(sql)}
-        found = Asked(sql, name_of(session.plan(sql)))
+        site, plans = site_of(session), {plan.name: plan for plan in session.ways(sql)}
+        found = Asked(sql, session.plan(sql).name)
         for name, plan in plans.items():
-            found.read[name] = chooser.work(plan).bytes
+            found.read[name] = plan.work(site).bytes
     for _ in range(repeats):
         for name, plan in plans.items():
             with world.session(table) as session:
+                session.open()
                 session.describe(plan)  # reads the list of cells, as planning does
                 started, before = time.perf_counter(), processor()
                 result = session.ask(plan).result

@@ -26,8 +26,8 @@ from benchmarks import memory, postgres
 from benchmarks.store import each_scale, no_aws, processor, program
 from benchmarks.tables import markdown
 from cleave.ask.options import Access
+from cleave.ask.question import Result
 from cleave.ask.session import Session
-from cleave.ask.source import Result
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import open_stores

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from cleave.ask.here import HereSource, local_sums, split_in_time
-from cleave.ask.here_sums import encrypted_sums
+from cleave.ask.files import FileSource
+from cleave.ask.plan import Plan
+from cleave.ask.question import DEFAULTS, Clock, Options, Question, Result
 from cleave.ask.session import Session, finished, finished_whole
-from cleave.ask.source import DEFAULTS, Clock, Options, Question, Result
+from cleave.ask.ways.encrypted import encrypted_sums
+from cleave.ask.ways.file import File, local_sums, split_in_time
 from cleave.ckks.secret_key import SecretKey
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -42,15 +44,15 @@ def run_local(
     question = question_of(options, deadline)
     if isinstance(plan, QueryPlan):
         return finished(local_sums(*split_in_time(table, plan, question)), question)
-    return finished_whole(_Read(table), plan, question)
+    return finished_whole(_Read(table), Plan(plan, (File(plan),)), plan, question)
 
 
-class _Read(HereSource):
+class _Read(FileSource):
     def __init__(self, table: Table) -> None:
         self._table = table
 
 
 def table_of(session: Session) -> Table:
     """The table of a session over files, which is read."""
-    assert isinstance(session.source, HereSource)
+    assert isinstance(session.source, FileSource)
     return session.source.read(Silent())

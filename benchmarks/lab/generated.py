@@ -15,10 +15,10 @@ from pathlib import Path
 
 import duckdb
 
-from cleave.ask.choice import Chooser
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, open_tables
+from cleave.ask.ways.base import Site
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.store.put import append, put
@@ -190,8 +190,8 @@ def questions(count: int) -> Iterator[tuple[Table, str]]:
             yield table, sql
 
 
-def chooser_of(session: Session) -> Chooser:
-    """The ways of questions over the session's stored table."""
+def site_of(session: Session) -> Site:
+    """The session's stored table and its services."""
     if not isinstance(session.source, StoredSource):
         raise TypeError("a session over files has no ways to choose from")
-    return session.source.chooser()
+    return session.source.site()

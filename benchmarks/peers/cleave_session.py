@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.thesis.measured import usage
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services, prepare_embedded
@@ -22,7 +22,7 @@ from cleave.table.lazy import of_files
 def main() -> None:
     table, key = map(Path, sys.argv[1:3])
     prepare_embedded()  # as `cleave.connect` and the command do
-    with Session(HereSource(of_files([table]), Access(key), embedded_services)) as session:
+    with Session(FileSource(of_files([table]), Access(key), embedded_services)) as session:
         session.ask(session.plan(f"SELECT SUM(e0) FROM {session.name}"))
         before = usage()
         answer = session.ask(session.plan(f"SELECT SUM(e0), SUM(e1), SUM(e2), SUM(e3) FROM {session.name}"))

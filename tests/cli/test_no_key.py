@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 import cleave
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks import key_file
@@ -101,7 +101,7 @@ def test_a_session_makes_another_key_after_a_failed_check(table: Path) -> None:
     """And keeps its key as long as all checks hold; the next session has another one."""
     services = Watched()
     for _ in range(2):
-        with Session(HereSource(of_files([table]), Access(table.with_name("none.json")), services.opened)) as session:
+        with Session(FileSource(of_files([table]), Access(table.with_name("none.json")), services.opened)) as session:
             plan = session.plan(AGES)
             first = session.ask(plan)
             session.ask(plan)

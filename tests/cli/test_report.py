@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
-from cleave.ask.source import Result, Usage
-from cleave.ask.works import Cost, Way
+from cleave.ask.plan import Considered
+from cleave.ask.question import Result, Usage
+from cleave.ask.ways.base import Cost
 from cleave.cli.answer_text import answer_json, answer_text, footer
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.finish import ResultTable
@@ -181,7 +182,7 @@ def test_a_plan_in_six_lines() -> None:
 
 
 def test_a_stored_plan_in_six_lines() -> None:
-    way = Way("rows", Cost(131_000, 1, 0.0), True, "totals do not answer it")
+    way = Considered("rows", Cost(131_000, 1, 0.0), True, "totals do not answer it")
     stored = dataclasses.replace(DESCRIPTION, places=("s3://a/b", "pla\x1bce"), ways=(way,))
     lines = plan_lines(stored).splitlines()
     assert len(lines) == 6

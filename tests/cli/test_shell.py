@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
 from cleave.cli.shell.shell import Shell, run_lines
@@ -194,7 +194,7 @@ def session(key_file: Path, reads: list[str]) -> Iterator[Session]:
         return b""
 
     lazy = replace(patients, prefetched=read)
-    with Session(HereSource(lazy, Access(key_file, passphrase), embedded)) as opened:  # type: ignore[arg-type]
+    with Session(FileSource(lazy, Access(key_file, passphrase), embedded)) as opened:  # type: ignore[arg-type]
         yield opened
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
@@ -53,7 +53,7 @@ class Tables:
     def session(self, name: str, *others: str) -> Session:
         if (name, *others) not in self._sessions:
             further = [self._tables[other] for other in others]
-            session = Session(HereSource(self._tables[name], self._access, embedded_services, others=further))
+            session = Session(FileSource(self._tables[name], self._access, embedded_services, others=further))
             self._sessions[name, *others] = self._open.enter_context(session)
         return self._sessions[name, *others]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks import encryptors as encryptors_module
@@ -38,7 +38,7 @@ def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatc
     key = tmp_path / "key.json"
     create_key(key, None)
     monkeypatch.setattr(Job, "shared", lambda _: Work(never).shared())
-    with Session(HereSource(of_files([table]), Access(key), embedded_services)) as session:
+    with Session(FileSource(of_files([table]), Access(key), embedded_services)) as session:
         plan = session.plan("SELECT SUM(x) FROM t")
         table_of(session)
         with pytest.raises(OutOfTime, match=r"within the 0\.5 seconds"):

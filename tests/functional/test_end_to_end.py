@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.source import Result
+from cleave.ask.question import Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql import split

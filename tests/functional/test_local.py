@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from cleave.ask import session as asking
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
 from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from cleave.text import figures
@@ -53,7 +53,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def opened(folder: Path, name: str) -> Iterator[tuple[str, Session]]:
     table = write_table(folder / "t.csv", ROWS, **COLUMNS)
     wards = write_table(folder / "wards.csv", "ward,beds\nA,10\nB,20\n", ward="local VARCHAR", beds="local INTEGER")
-    with Session(HereSource(of_files([table], name=name), others=[of_files([wards])])) as one:
+    with Session(FileSource(of_files([table], name=name), others=[of_files([wards])])) as one:
         yield name, one
 
 
@@ -166,7 +166,7 @@ def test_work_here_ends_with_its_time(session: Session) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_time_that_is_over_already(session: Session) -> None:
     with pytest.raises(OutOfTime):
-        run_local(table_of(session), session.plan(SLOW), deadline=Deadline(0))
+        run_local(table_of(session), session.plan(SLOW).cut, deadline=Deadline(0))
 
 
 @pytest.mark.usefixtures("patient")
@@ -227,7 +227,7 @@ def test_tables_of_one_name_are_refused(tmp_path: Path) -> None:
     for _ in opened(tmp_path, "t"):
         wards = [of_files([tmp_path / "wards.csv"], name=each) for each in ("wards", "WARDS")]
         with pytest.raises(InputError, match="two tables have the name 'WARDS'"):
-            HereSource(of_files([tmp_path / "t.csv"]), others=wards)
+            FileSource(of_files([tmp_path / "t.csv"]), others=wards)
 
 
 def test_nothing_is_left_behind(session: Session) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.here_facts import describe_here
-from cleave.ask.source import Options, Result
+from cleave.ask.describe import Description
+from cleave.ask.describe_file import describe_file
+from cleave.ask.plan import Plan
+from cleave.ask.question import Options, Result
+from cleave.ask.ways.file import File, FilePlace
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import QueryPlan
@@ -35,6 +38,13 @@ COLUMNS = {
     "note": "local VARCHAR",
 }
 ROWS = 300
+
+
+def described(table: Table, cut: QueryPlan) -> Description:
+    def unused(*_: object) -> Any:
+        raise AssertionError("nothing is sent")
+
+    return describe_file(FilePlace(table, unused, unused), Plan(cut, (File(cut),)))
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +214,7 @@ def test_where_only_this_machine_computes_nothing_is_sent_and_no_key_is_needed(t
     assert plan.sends_nothing
     result = run_local(table, plan)
     assert sorted(map(repr, shown(result))) == sorted(map(repr, expected(table, sql)))
-    description = describe_here(table, plan)
+    description = described(table, plan)
     assert description.profile is None
     assert not any(column.bytes for column in description.columns)
 
@@ -279,7 +289,7 @@ def test_every_local_output_says_why(table: Table) -> None:
     made = plan_query(
         "SELECT ward, AVG(age) FROM t GROUP BY ward HAVING MAX(name) > 'a' ORDER BY MEDIAN(kg)", table.schema, "t"
     )
-    told = {each.name for each in describe_here(table, made).local}
+    told = {each.name for each in described(table, made).local}
     assert told == {"HAVING or ORDER BY"}
 
 

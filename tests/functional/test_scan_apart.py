@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from cleave.sums.scanned import question
+from cleave.sums.scanned import sum_call
 from cleave_services.links import Buffer
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
@@ -37,7 +37,7 @@ def asked(store: Store, rows: Rows, groups: int) -> httpx.Response:
     """Of sums that are right where there are any."""
     told = numbers(groups)
     (cut,) = rows.cuts(told, groups)
-    of = question(cut)
+    of = sum_call(cut)
     answer = scan(store, rows, of)
     if answer.status_code == 200:
         assert rows.read(of, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals) == rows.truth(told)

@@ -13,7 +13,7 @@ import pytest
 
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.lanes import SCAN_ROWS
-from cleave.sums.scanned import Question, question
+from cleave.sums.scanned import SumCall, sum_call
 from cleave_services.plain.app import app as plain
 from cleave_services.plain.database import Database
 from cleave_services.sensitive.app import app as sensitive
@@ -169,7 +169,7 @@ def rows(key: SecretKey) -> Rows:
     return Rows(key, [(limit, rng.integers(0, limit + 1, 20_000, np.uint64)) for limit in (5_000, 1 << 40)], SCAN_ROWS)
 
 
-def scan(store: Store, rows: Rows, asked: Question, **harm: Any) -> httpx.Response:
+def scan(store: Store, rows: Rows, asked: SumCall, **harm: Any) -> httpx.Response:
     """Objects of two chunks each."""
     lanes = []
     for lane in asked.cut.lanes:
@@ -196,14 +196,14 @@ def numbers(groups: int) -> rowsets.Numbers:
 def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
     told = numbers(3)
     (cut,) = rows.cuts(told, 3)
-    asked = question(cut)
+    asked = sum_call(cut)
     answer = scan(store, rows, asked)
     assert answer.status_code == 200, answer.text
     found = wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE)
     assert found.label == asked.label
     assert rows.read(asked, found.totals) == rows.truth(told)
     with pytest.raises(CheckFailed):
-        rows.read(question(cut), found.totals)  # the answer to another call
+        rows.read(sum_call(cut), found.totals)  # the answer to another call
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
 )
 def test_what_is_no_scan_is_refused(store: Store, rows: Rows, harm: dict[str, Any], said: str) -> None:
     (cut,) = rows.cuts(numbers(3), 3)
-    answer = scan(store, rows, question(cut), **harm)
+    answer = scan(store, rows, sum_call(cut), **harm)
     assert answer.status_code == (422 if said else 200), answer.text
     assert said in answer.text or not said
 
 
 def test_a_row_of_a_group_that_is_not_there_is_refused(store: Store, rows: Rows) -> None:
     (cut,) = rows.cuts(numbers(2), 2)
-    answer = scan(store, rows, question(cut), numbers=b"\xff" * len(cut.numbers))
+    answer = scan(store, rows, sum_call(cut), numbers=b"\xff" * len(cut.numbers))
     assert answer.status_code == 422
     assert "group that is not there" in answer.text
 
@@ -247,7 +247,7 @@ def test_partial_sums_without_rows_are_refused(store: Store, rows: Rows) -> None
     assert cut.chunks == (0, 2)
     numbered = rowsets.pack(np.zeros(8_176, np.int32), 1)
     harm = {"chunks": [0, 1, 2], "numbers": cut.numbers[:1_022] + numbered + cut.numbers[1_022:], "cuts": [[0, 1, 2]]}
-    answer = scan(store, rows, question(cut), **harm)
+    answer = scan(store, rows, sum_call(cut), **harm)
     assert answer.status_code == 422
     assert "no row" in answer.text
 
@@ -256,7 +256,7 @@ def test_partial_sums_without_rows_are_refused(store: Store, rows: Rows) -> None
 def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows, flips: int) -> None:
     """Whatever is in an object: not of its digest, not ciphertexts, other ciphertexts than they say."""
     (cut,) = rows.cuts(numbers(2), 2)
-    asked = question(cut)
+    asked = sum_call(cut)
     rng = random.Random(1)
     for _ in range(flips):
         content = bytearray(joined(rows.files[0][:2]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
@@ -39,7 +39,7 @@ def test_a_table_a_key_and_services_are_opened_once(key_file: Path) -> None:
         opened.append("services")
         return embedded_services()
 
-    with Session(HereSource(counting(opened), Access(key_file), embedded)) as session:  # type: ignore[arg-type]
+    with Session(FileSource(counting(opened), Access(key_file), embedded)) as session:  # type: ignore[arg-type]
         plan = session.plan(SQL)
         assert opened == []
         first, second = session.ask(plan), session.ask(plan)
@@ -60,7 +60,7 @@ def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytes
         return plans(self, cloud_only=cloud_only)
 
     monkeypatch.setattr(Planner, "plan", plan)
-    source = HereSource(of_files([PATIENTS]))
+    source = FileSource(of_files([PATIENTS]))
     with Session(source) as session:
         assert session.plan(SQL) is session.plan(SQL)
         assert planned == [(SQL, False)]
@@ -79,7 +79,7 @@ def test_a_question_is_planned_once_and_refusals_are_not_kept(monkeypatch: pytes
 @pytest.mark.parametrize("clock", ["current_date", "Today()", '"current_localtimestamp"()'])
 def test_what_reads_the_clock_is_planned_anew(clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = f"SELECT SUM(age) FROM patients WHERE admitted < {clock}"
-    with Session(HereSource(of_files([PATIENTS]))) as session:
+    with Session(FileSource(of_files([PATIENTS]))) as session:
         first = session.plan(sql)
         settled = Catalog.settle
         monkeypatch.setattr(Catalog, "settle", lambda *_: settled(*_).replaced(_days_later))
@@ -91,13 +91,13 @@ def _days_later(node: Node) -> Node | None:
 
 
 def test_describing_needs_no_services() -> None:
-    with Session(HereSource(of_files([PATIENTS]))) as session:
+    with Session(FileSource(of_files([PATIENTS]))) as session:
         assert session.describe(session.plan(SQL)).groups == 6
 
 
 def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> None:
     opened: list[str] = []
-    with Session(HereSource(counting(opened), Access(tmp_path / "missing.json"), embedded_services)) as session:
+    with Session(FileSource(counting(opened), Access(tmp_path / "missing.json"), embedded_services)) as session:
         with pytest.raises(QueryRefused):
             session.plan("SELECT nothing FROM patients")
         with pytest.raises(InputError, match="seconds above 0"):
@@ -106,7 +106,7 @@ def test_what_is_wrong_here_is_told_before_the_table_is_read(tmp_path: Path) -> 
 
 
 def test_a_session_makes_one_key_and_needs_no_file(tmp_path: Path) -> None:
-    source = HereSource(of_files([PATIENTS]), Access(tmp_path / "missing.json"), embedded_services)
+    source = FileSource(of_files([PATIENTS]), Access(tmp_path / "missing.json"), embedded_services)
     with Session(source) as session:
         first = session.ask(session.plan(SQL))
         key = source._key
@@ -114,7 +114,7 @@ def test_a_session_makes_one_key_and_needs_no_file(tmp_path: Path) -> None:
         assert key is not None
         assert source._key is key
     assert source._key is None
-    another = HereSource(of_files([PATIENTS]), None, embedded_services)
+    another = FileSource(of_files([PATIENTS]), None, embedded_services)
     with Session(another) as other:
         other.ask(other.plan(SQL))
         assert another._key is not None
@@ -123,7 +123,7 @@ def test_a_session_makes_one_key_and_needs_no_file(tmp_path: Path) -> None:
 
 def test_without_services_there_is_nobody_to_ask(key_file: Path) -> None:
     with (
-        Session(HereSource(of_files([PATIENTS]), Access(key_file))) as session,
+        Session(FileSource(of_files([PATIENTS]), Access(key_file))) as session,
         pytest.raises(InputError, match="no services in this process"),
     ):
         session.ask(session.plan(SQL))

@@ -20,13 +20,11 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.ask.choice import name_of
-from cleave.ask.source import Options
+from cleave.ask.plan import Plan
+from cleave.ask.question import Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
 from cleave.maintain.operations import add_scan, drop_scan
-from cleave.sql.plan import LocalPlan
-from cleave.sums.cellwise import StoredPlan
 from cleave_shared.errors import InputError
 from tests.campaign import FACTOR
 from tests.cli.runner import Cli
@@ -416,13 +414,12 @@ class Life:
         question = self.asking().question()
         truth = question.truth(self.mirror)
         for plan in fronts.session.ways(question.ours):
-            assert isinstance(plan, LocalPlan | StoredPlan)
 
-            def ask(plan: LocalPlan | StoredPlan = plan) -> Shown:
+            def ask(plan: Plan = plan) -> Shown:
                 result = fronts.session.ask(plan, Options(min_group=1)).result
                 return Shown(result.rows, result.bounds, result.exact)
 
-            self.judge(f"by {name_of(plan)}", question, ask, truth)
+            self.judge(f"by {plan.name}", question, ask, truth)
 
     def judge(self, name: str, question: Question, ask: Callable[[], Shown], truth: Truth) -> None:
         """Ask, and compare with the mirror's answer; DuckDB's error there is a refusal here."""

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cleave.aggregates.base import Figure
-from cleave.ask.source import DEFAULTS, Options, Result
+from cleave.ask.question import DEFAULTS, Options, Result
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query

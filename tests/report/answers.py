@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
-from cleave.ask.source import Result, Usage
+from cleave.ask.question import Result, Usage
 from cleave.finish import ResultTable
 from cleave.report.page import PageFacts
 from cleave.sql.plan import Output, Source

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cleave.ask.source import Options
+from cleave.ask.question import Options
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query

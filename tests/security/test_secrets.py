@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 from aws.serving import served
-from cleave.ask import here_sums
+from cleave.ask.ways import encrypted
 from cleave.ckks import encryptors
 from cleave.transport.base import Service
 from cleave_services.sensitive import workers
@@ -168,7 +168,7 @@ def _break_the_client(patch: pytest.MonkeyPatch, _: Path) -> None:
     def broken(*_: object) -> None:
         raise ValueError("WardCanary-7f3a-1 827364518000000")
 
-    patch.setattr(here_sums, "plan_packing", broken)
+    patch.setattr(encrypted, "plan_packing", broken)
 
 
 FAILURES = {

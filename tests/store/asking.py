@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cleave.ask.choice import Chooser
+from cleave.ask.choice import FETCH_LIMIT, WAYS
 from cleave.ask.options import Access
+from cleave.ask.plan import Plan
+from cleave.ask.question import DEFAULTS, Options, Result
 from cleave.ask.session import Session, finished
-from cleave.ask.source import DEFAULTS, Options, Result
-from cleave.ask.stored import StoredSource
-from cleave.ask.stored_sums import stored_sums
-from cleave.ask.works import fetches
+from cleave.ask.stored import StoredSource, checks_of, usage_of
+from cleave.ask.ways.answering import answered
+from cleave.ask.ways.base import Setting, Site
+from cleave.ask.ways.choosing import ways_of
+from cleave.ask.ways.rows import Rows
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.seen_versions import SeenVersions
-from cleave.sums.cellwise import KeptTotals, StoredPlan, stored_plan
+from cleave.sums.needs import KeptTotals
 from cleave.sums.stored import Stored
 from cleave.table.lazy import LazyTable
 from tests.answering import question_of
@@ -27,18 +31,40 @@ from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 
 
-def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> StoredPlan:
-    sums = KeptTotals(stored.manifest.measures, stored.manifest.by, "a plain aggregate is computed from rows")
-    plan = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, sums=sums)
-    assert isinstance(plan, QueryPlan)
-    return stored_plan(plan, sums, stored.manifest.measures)
+def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> Plan:
+    sums = KeptTotals(stored.manifest.measures, stored.by, "a plain aggregate is computed from rows")
+    cut = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, sums=sums)
+    assert isinstance(cut, QueryPlan)
+    return Plan(cut, ways_of(WAYS, cut, sums))
+
+
+def site_of(stored: Stored, table: str = "trial", *, services: bool = True) -> Site:
+    return Site(
+        table,
+        {table.lower(): stored},
+        {},
+        frozenset(),
+        services=services,
+        remote=False,
+        scan=True,
+        job=False,
+        fetch_limit=FETCH_LIMIT,
+    )
+
+
+def stored_site(session: Session) -> Site:
+    """The site of questions over the session's stored table."""
+    assert isinstance(session.source, StoredSource)
+    return session.source.site()
+
+
+def rows_of(plan: Plan) -> Rows:
+    return next(each for each in plan.ways if isinstance(each, Rows))
 
 
 def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
     """`cloud_only`: no row is read for it."""
-    plan, question = planned(stored, sql, cloud_only=cloud_only), question_of(options, Deadline(HANGS))
-    fetched = fetches({plan.table.lower(): stored}, plan, pad=options.pad)
-    return finished(stored_sums(stored, plan, question, fetched, lambda _: None), question)
+    return ask_plan(stored, planned(stored, sql, cloud_only=cloud_only), options)
 
 
 def session_of(
@@ -57,7 +83,7 @@ def session_of(
     return Session(StoredSource(name, stores, access, others, memory=memory, embedded=embedded, **options))
 
 
-def chooser_of(session: Session) -> Chooser:
-    """The ways of questions over the session's stored table."""
-    assert isinstance(session.source, StoredSource)
-    return session.source.chooser()
+def ask_plan(stored: Stored, plan: Plan, options: Options = DEFAULTS) -> Result:
+    question = question_of(options, Deadline(HANGS))
+    sums = answered(plan, Setting(site_of(stored, plan.table), question, stop=stored.stop))
+    return finished(replace(sums, usage=usage_of(stored), checks=checks_of(stored)), question)

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from cleave.ask.question import Result
 from cleave.ask.session import Session
-from cleave.ask.source import Result
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side

@@ -8,9 +8,9 @@ from typing import Any
 
 import duckdb
 
+from cleave.ask.question import Result
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
-from cleave.ask.source import Result
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.share.releases import ReleaseFacts, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
@@ -68,7 +68,7 @@ class Releases(World):
     def shown(self, name: str) -> dict[tuple[Any, ...], int]:
         """Cells of the release that the analyst reads, and their rows."""
         source = self.source(name)
-        totals = source._newest(self.name).totals
+        totals = source._release(self.name).totals
         source.close()
         return dict(zip(totals.keys, totals.rows, strict=True))
 

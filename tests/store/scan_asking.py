@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from cleave.ask.session import finished
-from cleave.ask.source import DEFAULTS, Options, Result
-from cleave.ask.stored_sums import stored_sums
-from cleave.ask.works import fetches
+from cleave.ask.choice import WAYS
+from cleave.ask.plan import Plan
+from cleave.ask.question import DEFAULTS, Options, Result
+from cleave.ask.ways.choosing import ways_of
+from cleave.ask.ways.scan import Scan
 from cleave.objects.locate import Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.manifest import Object
-from cleave.sums.cellwise import StoredPlan, SummedRows, stored_plan
+from cleave.sums.needs import CutSums, SummedRows
 from cleave.sums.stored import Stored
 from cleave_services.links import Links, TableLinks
 from cleave_services.plain.calls import aggregate
@@ -23,8 +22,7 @@ from cleave_services.sensitive.scan import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import QueryRefused
 from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanRequest, ScanResponse
-from tests.answering import question_of
-from tests.functional.processes import HANGS
+from tests.store import asking
 
 Asked = TypeVar("Asked", PlainRequest, ScanRequest)
 Harm = Callable[[str, Any, Any], Any]  # of an endpoint's name, its request and its answer, the answer
@@ -96,13 +94,18 @@ def _forget(**_numbers: Any) -> None:
     pass
 
 
-def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> StoredPlan:
+def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> Plan:
     """Raises QueryRefused where a scan does not answer it and no row may be fetched, or it cannot be cut."""
     sums = SummedRows(stored.manifest, stored.schema)
-    plan = plan_query(sql, stored.schema, table, cloud_only=cloud_only, sums=sums)
-    if not isinstance(plan, QueryPlan):
-        raise QueryRefused(plan.reason)
-    return replace(stored_plan(plan, sums, stored.manifest.measures), cloud_only=True)  # however small the table is
+    cut = plan_query(sql, stored.schema, table, cloud_only=cloud_only, sums=sums)
+    if not isinstance(cut, QueryPlan):
+        raise QueryRefused(cut.reason)
+    return Plan(cut, ways_of(WAYS, cut, sums))
+
+
+def scan_sums(stored: Stored, sql: str) -> CutSums:
+    """Those that a scan makes."""
+    return next(each.needs for each in scan_plan(stored, sql).ways if isinstance(each, Scan))
 
 
 def ask_by_scan(
@@ -111,8 +114,6 @@ def ask_by_scan(
     return ask_plan(stored, services, scan_plan(stored, sql, cloud_only=cloud_only), options)
 
 
-def ask_plan(stored: Stored, services: Services, plan: StoredPlan, options: Options = DEFAULTS) -> Result:
-    question = question_of(options, Deadline(HANGS))
+def ask_plan(stored: Stored, services: Services, plan: Plan, options: Options = DEFAULTS) -> Result:
     stored.remote = services
-    fetched = fetches({plan.table.lower(): stored}, plan, pad=options.pad)
-    return finished(stored_sums(stored, plan, question, fetched, lambda _: None), question)
+    return asking.ask_plan(stored, plan, options)

@@ -13,7 +13,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import Lanes, plan_lanes
-from cleave.sums.scanned import Cut, Question, Scanned, cut, question, stored_order
+from cleave.sums.scanned import Cut, Scanned, SumCall, cut, stored_order, sum_call
 from cleave_services.sensitive.evaluate import Evaluator
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import rowsets
@@ -47,7 +47,7 @@ class Rows:
         placed = stored_order(numbers, order, self.lanes.capacity)
         return list(cut(placed, groups, range(self.lanes.count), window or self.window))
 
-    def chunks(self, asked: Question) -> list[ScanChunk]:
+    def chunks(self, asked: SumCall) -> list[ScanChunk]:
         cut_, capacity = asked.cut, self.lanes.capacity
         size = rowsets.size(capacity, len(cut_.groups))
         return [
@@ -60,10 +60,10 @@ class Rows:
             for place, number in enumerate(cut_.chunks)
         ]
 
-    def wanted(self, asked: Question) -> Wanted:
+    def wanted(self, asked: SumCall) -> Wanted:
         return Wanted(asked.cut.cuts, asked.weights, asked.label)
 
-    def answer(self, asked: Question, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
+    def answer(self, asked: SumCall, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
         """What the service answers, its work divided between `shares` processes."""
         sums = sums or MaskedSums(self.evaluator, self.wanted(asked))
         chunks = self.chunks(asked)
@@ -75,7 +75,7 @@ class Rows:
     def scanned(self, key: SecretKey | None = None) -> Scanned:
         return Scanned(self.lanes, Cipher(key) if key else self.cipher)
 
-    def read(self, asked: Question, totals: Totals, key: SecretKey | None = None) -> dict[tuple[int, int], int]:
+    def read(self, asked: SumCall, totals: Totals, key: SecretKey | None = None) -> dict[tuple[int, int], int]:
         """By column and group, the sums that one call answers."""
         scanned, cut_ = self.scanned(key), asked.cut
         scanned.accept(asked.shape, [blob for lane in totals for blob in lane], [(SEGMENT, asked)])
@@ -92,11 +92,11 @@ class Rows:
         numbers: NDArray[np.int32],
         groups: int,
         window: int | None = None,
-        harm: Callable[[Question, Totals], Totals] = lambda _, totals: totals,
+        harm: Callable[[SumCall, Totals], Totals] = lambda _, totals: totals,
         shares: int = 1,
     ) -> dict[tuple[int, int], int]:
         """By column and group, through encryption, as `harm` leaves it."""
-        asked = [question(each) for each in self.cuts(numbers, groups, window)]
+        asked = [sum_call(each) for each in self.cuts(numbers, groups, window)]
         found = [self.read(each, harm(each, self.answer(each, shares=shares))) for each in asked]
         return {place: total for each in found for place, total in each.items()}
 
@@ -109,5 +109,5 @@ class Rows:
         }
 
 
-def relabelled(asked: Question, **changes: object) -> Question:
+def relabelled(asked: SumCall, **changes: object) -> SumCall:
     return replace(asked, **changes)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.source import Options
+from cleave.ask.question import Options
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
@@ -109,7 +109,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
-    with Session(HereSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
+    with Session(FileSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
         found = session.ask(session.plan(sql)).result
     agree(found.rows, told(schema_file, sql))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
@@ -72,7 +72,7 @@ def over_a_file(sql: str, text: str, folder: Path, key_file: Path) -> int:
     path = folder / "trial.schema.toml"
     path.write_text(schema_with(text), "utf-8")
     table = of_files([SAMPLE / "patients.csv"], path, "trial")
-    with Session(HereSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
+    with Session(FileSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
         ((rows,),) = session.ask(session.plan(sql)).result.rows
     return int(str(rows))
 

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from cleave.ask.source import Options
-from cleave.ask.works import cells_of, rows_work
+from cleave.ask.question import Options
+from cleave.ask.ways.rows import cells_of
 from cleave.sql.parse import conditions_of_select
 from cleave.sql.read import read_statement
+from cleave.store.rows import whole
 from cleave.sums.stored import Stored
 from cleave_shared.errors import CheckFailed, QueryRefused
-from tests.store.asking import ask, planned
+from tests.store.asking import ask, planned, rows_of, site_of
 from tests.store.trial import World, check, truth
 
 MIXED = {
@@ -60,8 +61,9 @@ def test_by_columns_may_be_sealed_or_encrypted(world: World) -> None:
 def test_only_the_columns_that_need_it_are_fetched(world: World) -> None:
     world.put("ward")
     plan = planned(world.stored(), "SELECT ward, AVG(bill), MEDIAN(age) FROM trial GROUP BY ward")
-    assert plan.fetched_columns == ("ward", "age")
-    needed = world.stored().rows.needed(plan.fetched_columns)
+    rows = rows_of(plan)
+    assert rows.columns == {"trial": ["ward", "age"]}
+    needed = world.stored().rows.needed(rows.columns["trial"])
     assert [stored_column(world, number) for number in needed.sealed] == ["age"]
     assert not needed.ordered
 
@@ -137,13 +139,13 @@ def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: 
     stored = world.stored()
     plan = planned(stored, f"SELECT MEDIAN(bill) FROM trial WHERE {where}")
     whole = f"SELECT bill FROM trial AS t WHERE {where}"
-    for conditions in (plan.conditions, conditions_of_select(read_statement(whole), "trial")):
+    for conditions in (plan.cut.conditions, conditions_of_select(read_statement(whole), "trial")):
         left = cells_of(stored, conditions)
         assert (left is not None) == CONJUNCTS[where]
         if left is not None:
             wanted = expected(where, stored)
-            assert not (wanted & ~left).any()
-            assert "age" in where or (left == wanted).all()
+            assert not (wanted & ~left.flags).any()
+            assert "age" in where or (left.flags == wanted).all()
 
 
 @pytest.mark.parametrize(
@@ -172,10 +174,10 @@ def test_padded_questions_read_everything(world: World) -> None:
     world.put("ward")
     stored = world.stored()
     plan = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery' AND age > 3")
-    needed = stored.rows.needed(plan.fetched_columns)
-    every = stored.rows.reads(needed)
-    assert rows_work({"trial": stored}, plan, pad=True).reads == [each.bytes for each in every]
-    index = stored.manifest.segments[0].index
-    assert rows_work({"trial": stored}, plan, pad=False).reads == [index.bytes, *(each.bytes for each in every)]
+    rows, site = rows_of(plan), site_of(stored)
+    every = stored.rows.reads(stored.rows.needed(rows.columns["trial"]))
+    assert rows.work(site, pad=True).reads == every
+    index = whole(stored.manifest.segments[0].index)
+    assert rows.work(site, pad=False).reads == [index, *every]
     nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")
-    assert rows_work({"trial": stored}, nowhere, pad=False).reads == [index.bytes]
+    assert rows_of(nowhere).work(site, pad=False).reads == [index]

@@ -23,8 +23,8 @@ from moto.core.exceptions import JsonRESTError
 
 from aws.translate import source
 from cleave.ask.options import Access
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
 from cleave.ask.stored import open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key

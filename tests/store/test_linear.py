@@ -7,7 +7,7 @@ import pytest
 from cleave.sql.plan import Argument
 from cleave.sql.read import canonical, expression_of
 from cleave.store.measures import unscaled
-from cleave.sums.sources import linear
+from cleave.sums.combination import linear
 from tests.store.asking import planned
 from tests.store.trial import World, check, truth
 

@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 import cleave
-from cleave.ask import choice
 from cleave.ask.choice import FETCH_LIMIT
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
+from cleave.ask.ways.totals import Totals
 from cleave.cli.plan import plan_lines
 from cleave.objects.locate import Folder
 from cleave.sql.plan import LocalPlan
@@ -99,7 +99,7 @@ def kind() -> str:
 @pytest.fixture
 def totals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are read however few rows there are."""
-    monkeypatch.setattr(choice, "TOTALS_BYTES", 1e9)
+    monkeypatch.setattr(Totals, "worth", 10**9)
 
 
 @pytest.fixture
@@ -158,8 +158,8 @@ def test_only_the_columns_that_are_named_are_read(place: Place) -> None:
     sql = "SELECT region, SUM(bill) FROM visits JOIN wards USING (ward) GROUP BY region"
     with place.session() as session:
         plan = session.plan(sql)
-        assert isinstance(plan, LocalPlan)
-        assert plan.reads == {"visits": ("ward", "bill"), "wards": ("ward", "region")}
+        assert isinstance(plan.cut, LocalPlan)
+        assert plan.cut.reads == {"visits": ("ward", "bill"), "wards": ("ward", "region")}
         described = session.describe(plan)
         assert {each.name for each in described.columns if each.fate.startswith("fetched")} == {
             *("visits.ward", "visits.bill", "wards.ward", "wards.region")
@@ -193,10 +193,10 @@ def test_a_star_reads_the_tables_it_is_over(place: Place) -> None:
     with place.session() as session:
         for sql, wanted in READS.items():
             plan = session.plan(sql)
-            assert isinstance(plan, LocalPlan)
+            assert isinstance(plan.cut, LocalPlan)
             read = {
                 f"{table}.{column}" if len(columns) < len(KINDS[table]) else f"{table}.*"
-                for table, columns in plan.reads.items()
+                for table, columns in plan.cut.reads.items()
                 for column in columns
             }
             assert read == set(wanted.split()), sql
@@ -235,17 +235,17 @@ def test_aggregates_inside_a_statement_are_answered_from_totals(place: Place, pa
     with place.session() as session:
         for sql in INNER[part]:
             plan = session.plan(sql)
-            assert isinstance(plan, LocalPlan), sql
-            assert plan.inner.values(), sql
-            assert not plan.reads.get("visits"), sql
+            assert isinstance(plan.cut, LocalPlan), sql
+            assert plan.cut.inner, sql
+            assert not plan.cut.reads.get("visits"), sql
             fates = {each.name: each.fate for each in session.describe(plan).columns}
             assert "answered from its totals" in fates.values(), sql
             assert not {"visits.bill", "bill"} & {name for name, fate in fates.items() if "fetched" in fate}, sql
             if sql == INNER[0]:
-                assert plan.reads == {"visits": (), "wards": ("ward", "region")}
+                assert plan.cut.reads == {"visits": (), "wards": ("ward", "region")}
             answer = session.ask(plan)
             check(answer.result.rows, answer.result.bounds, place.oracle.execute(sql).fetchall())
-            rows = next(each for each in session.ways(sql) if not isinstance(each, LocalPlan) or not each.inner)
+            rows = next(each for each in session.ways(sql) if each.name == "rows")
             assert session.ask(rows).result.rows == answer.result.rows, sql
             with pytest.raises(QueryRefused, match="a minimum group size"):
                 session.ask(plan, Options(min_group=5))
@@ -264,7 +264,8 @@ NOT_TAKEN_OUT = [
 def test_what_is_not_exact_or_not_by_itself_is_not_taken_out(place: Place) -> None:
     with place.session() as session:
         for sql in NOT_TAKEN_OUT:
-            assert [each.inner for each in session.ways(sql) if isinstance(each, LocalPlan)] == [{}], sql
+            cuts = [each.cut for each in session.ways(sql)]
+            assert [each.inner for each in cuts if isinstance(each, LocalPlan)] == [{}], sql
 
 
 def test_files_join_stored_tables(place: Place) -> None:

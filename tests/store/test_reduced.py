@@ -10,7 +10,7 @@ import pytest
 
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.sums.job import Term, reduced
-from cleave.sums.scanned import Question, Shape, question, weights_of
+from cleave.sums.scanned import Shape, SumCall, sum_call, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
 from cleave_shared.params import DEFAULT_PROFILE
@@ -34,8 +34,8 @@ class Segments:
         self.numbers = [rng.integers(0, GROUPS + 1, ROWS).astype(np.int32) for _ in self.segments]
         self.numbers[1][self.numbers[1] == 2] = 0  # a group need not have rows everywhere
         self.weights = weights_of(GROUPS)
-        self.asked: list[tuple[Rows, Question]] = [
-            (rows, question(each, self.weights))
+        self.asked: list[tuple[Rows, SumCall]] = [
+            (rows, sum_call(each, self.weights))
             for rows, numbers in zip(self.segments, self.numbers, strict=True)
             for each in rows.cuts(numbers, GROUPS)
         ]

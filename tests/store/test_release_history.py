@@ -60,7 +60,7 @@ class History:
         made = self.world.open().manifest.release
         assert made is not None
         source = self.world.source("carol")
-        totals = source._newest(self.world.name).totals
+        totals = source._release(self.world.name).totals
         source.close()
         for key, count, as_of in zip(totals.keys, totals.rows, totals.as_of, strict=True):
             cell = (str(key[0]), str(key[1]))

@@ -193,7 +193,7 @@ class Life:
             now[each.cell].append(each)
         self.known[number] = now
         source = self.world.source("carol")
-        totals = source._newest(self.world.name).totals
+        totals = source._release(self.world.name).totals
         source.close()
         names = [each.name for each in totals.measures]
         for place, (key, rows, as_of) in enumerate(zip(totals.keys, totals.rows, totals.as_of, strict=True)):

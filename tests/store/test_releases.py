@@ -137,7 +137,7 @@ def test_no_difference_of_derived_totals_is_over_one_row(tmp_path: Path, key_fil
     tables.sweep(derive(tables, world.name, "age + bill", "cost", Silent()))
     world.release("carol")
     source = world.source("carol")
-    totals = source._newest(world.name).totals
+    totals = source._release(world.name).totals
     source.close()
     people = {"age": {*range(8)}, "bill": {*bills}, "cost": {*bills}, "weight": {*range(13)}}
     reads = {"cost": ("age", "bill")}

@@ -19,7 +19,7 @@ from cleave.sql.split import Halves
 from cleave.store import cells as of_cells
 from cleave.store import reading, rows, sealed
 from cleave.store.cells import Index
-from cleave.store.rows import ResidentTables, Rows
+from cleave.store.rows import ResidentTables, Rows, SelectedCells
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.running import run_select
@@ -91,11 +91,11 @@ class TwoSegments(World):
     def rows(self) -> Rows:
         return Stored(self.tables, self.opened).rows
 
-    def select(self, where: str) -> np.ndarray:
+    def select(self, where: str) -> SelectedCells:
         """The cells whose keys `where` holds for."""
         found = np.zeros(self.cells, np.bool_)
         found[[c for (c,) in self.oracle.execute(f"SELECT c FROM cells WHERE {where}").fetchall()]] = True
-        return found
+        return SelectedCells(found)
 
 
 @pytest.fixture(scope="module", autouse=True)

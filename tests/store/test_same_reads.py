@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cleave.ask.options import Access
+from cleave.ask.question import DEFAULTS
 from cleave.ask.session import Session
-from cleave.ask.source import DEFAULTS
 from cleave.ask.stored import StoredSource
 from cleave.ckks.key_file import open_key
 from cleave.objects.locate import Folder, Stores

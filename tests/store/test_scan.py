@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cleave.ask.source import Options
+from cleave.ask.question import Options
 from cleave_shared import rowsets
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 from tests.campaign import FACTOR, sampled

@@ -101,7 +101,7 @@ class World:
                 )
             ) as session:
                 plan = session.plan(SUM, cloud_only=True)
-                assert plan.scans  # type: ignore[union-attr]
+                assert plan.scanned
                 found = session.ask(plan, seconds=seconds).result.rows
         except CleaveError as error:
             failed = error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.source import DEFAULTS, Options
+from cleave.ask.question import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.derive import derive

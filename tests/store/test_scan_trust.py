@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from cleave.api.result import Result as Shown
-from cleave.ask.source import DEFAULTS, Result
-from cleave.ask.stored_facts import describe_stored
+from cleave.ask.describe_stored import describe_stored
+from cleave.ask.question import Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes
 from cleave.cli.answer_text import footer
@@ -19,7 +19,7 @@ from cleave.cli.plan import plan_json, plan_text
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import Folder
 from cleave.report.page import PageFacts, page
-from tests.store.asking import ask, planned
+from tests.store.asking import ask, planned, site_of
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
 from tests.store.trial import World
 
@@ -82,6 +82,6 @@ def test_totals_have_none(world: World) -> None:
 def test_the_plan_says_so(world: World) -> None:
     stored = world.stored()
     for plan, trust in ((scan_plan(stored, SQL), f"sums are {FAULTS_ONLY}"), (planned(stored, SQL), "")):
-        description = describe_stored({"trial": stored}, plan, DEFAULTS, (), services=True)
+        description = describe_stored(site_of(stored), plan)
         assert json.loads(plan_json(description))["trust"] == trust
         assert ("How far it can be trusted" in plan_text(description)) == bool(trust)

@@ -12,7 +12,7 @@ import pytest
 from cleave.ckks.secret_key import fresh_key
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.sums.scanned import Question, counts_of, cut, question, stored_order
+from cleave.sums.scanned import SumCall, counts_of, cut, stored_order, sum_call
 from cleave_services.sensitive.evaluate import Results as Found
 from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
 from cleave_shared import limits, rowsets
@@ -73,7 +73,7 @@ def test_chunks_without_a_selected_row_are_not_asked_about(rows: Rows) -> None:
 
 def test_a_total_of_fewer_or_more_rows_than_a_group_has_is_none(rows: Rows) -> None:
     numbers = _numbers(1)
-    (asked,) = map(question, rows.cuts(numbers, 1))
+    (asked,) = map(sum_call, rows.cuts(numbers, 1))
     scanned = rows.scanned()
     with pytest.raises(CheckFailed, match="not of all rows"):
         scanned.total(0, 0, 1)  # nothing has answered yet
@@ -138,7 +138,7 @@ def test_partial_sums_are_cut_where_their_fields_would_overflow(seed: int) -> No
 class Faulty(MaskedSums):
     """A service that does `fault` to the chunks of one group, of the check, or of all."""
 
-    def __init__(self, rows: Rows, asked: Question, fault: str, rng: random.Random) -> None:
+    def __init__(self, rows: Rows, asked: SumCall, fault: str, rng: random.Random) -> None:
         super().__init__(rows.evaluator, rows.wanted(asked))
         self.fault, self.rng = fault, rng
         self.chunk = rng.randrange(len(asked.cut.chunks))
@@ -197,7 +197,7 @@ def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) 
     rng = random.Random(fault)
     (cut_,) = rows.cuts(numbers, 3)
     for _ in range(times):
-        asked = question(cut_)
+        asked = sum_call(cut_)
         with pytest.raises(CheckFailed):
             rows.read(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
 
@@ -208,7 +208,7 @@ def test_what_happens_to_an_answer_is_found(rows: Rows, times: int) -> None:
     numbers = _numbers(3)
     (cut_,) = rows.cuts(numbers, 3)
     rng = random.Random(7)
-    asked, other = question(cut_), question(cut_)
+    asked, other = sum_call(cut_), sum_call(cut_)
     sound, stale = rows.answer(asked), rows.answer(other)
     rows.read(asked, sound)
     zero = rows.cipher.encrypt(np.eye(1, 8_192, dtype=np.int64) * (1 << 30))[0]

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.maintain.pull import pull_into
@@ -205,7 +205,7 @@ def test_the_same_rows_are_selected_as_over_the_file(tmp_path: Path, key: OwnerK
     place.fill(SQL, "p")
     sql = "SELECT note, weight FROM t WHERE weight = 39.1 - 0.1 OR weight = 0.7 ORDER BY ALL"
     with Session(
-        HereSource(of_files([place.file], place.schema, "t"), Access(key_file, no_passphrase), embedded_services)
+        FileSource(of_files([place.file], place.schema, "t"), Access(key_file, no_passphrase), embedded_services)
     ) as file:
         over_file = file.ask(file.plan(sql)).result.rows
     with place.session(key_file) as session:

@@ -45,7 +45,7 @@ def test_the_table_of_cells_is_made_once_and_closed(
     world.put("ward")
     stored = world.stored()
     before = len(os.listdir("/proc/self/fd"))
-    assert stored.cell_table(["ward"]) is stored.cell_table(["ward"])
+    assert stored.cells_by().table(["ward"]) is stored.cells_by().table(["ward"])
     assert len(os.listdir("/proc/self/fd")) > before
     stored.close()
     stored.close()
@@ -70,7 +70,7 @@ def test_the_table_of_cells_has_what_was_read_of_them(key: OwnerKey, tmp_path: P
     ):
         answer = ask(stored, sql).result
         check(answer.rows, answer.bounds, truth(sql))
-        table = stored._cell_table._table
+        table = stored.cells_by()._cell_table._table
         if columns is None:
             assert table is None
         else:

@@ -7,26 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask import choice, works
+from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
-from cleave.ask.works import Work, cost_of
+from cleave.ask.ways import totals
+from cleave.ask.ways.base import Work
+from cleave.ask.ways.choosing import FEWER_BYTES
+from cleave.ask.ways.rows import Fetch
+from cleave.ask.ways.scan import groups_of
+from cleave.ask.ways.totals import Totals
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement
 from cleave.store import put as putting
+from cleave.store.manifest import Object
 from cleave.store.rows import Read
 from cleave.sums import scan
-from cleave.sums.cellwise import StoredPlan
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
-from tests.store.asking import chooser_of
-from tests.store.scan_asking import scan_plan
+from tests.store.asking import stored_site
+from tests.store.scan_asking import scan_sums
 from tests.store.trial import World
 
 ITEMS = "SELECT ward, AVG(bill), MEDIAN(bill) FROM trial GROUP BY ward"
@@ -77,13 +82,14 @@ def test_a_question_is_parsed_once_whatever_ways_it_has(session: Session, monkey
 @pytest.mark.parametrize("fewer", [False, True])
 def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
     """Bytes, beside the list of cells and the indexes, which are here by then."""
-    monkeypatch.setattr(choice, "TOTALS_BYTES", 1e-9 if fewer else 1e9)
+    monkeypatch.setattr(totals, "CELL_BYTES", 10**9 if fewer else 0)
+    monkeypatch.setattr(Totals, "worth", 4 if fewer else 10**9)
     with session:
         plan = session.plan("SELECT ward, AVG(bill), MEDIAN(age) FROM trial WHERE ward < 'N' GROUP BY ward")
         described = session.describe(plan)
         session.ask(session.plan("SELECT MEDIAN(weight) FROM trial"))  # whose count has what opening the table read
         usage = session.ask(plan).usage
-        stored = chooser_of(session).stored
+        stored = stored_site(session).stored
         foreseen = described.ways[0].cost
         assert foreseen is not None
         assert described.ways[0].name == ("rows" if fewer else "totals and rows")
@@ -98,8 +104,7 @@ def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
     with world.session(key_file) as session:
         sql = "SELECT SUM(bill), AVG(weight) FROM trial WHERE admitted > DATE '2025-02-01'"
         plan = session.plan(sql, cloud_only=True)
-        assert isinstance(plan, StoredPlan)
-        assert plan.scans
+        assert plan.name == "scan"
         described = session.describe(plan)
         assert [(way.name, way.taken) for way in described.ways] == [
             ("scan", True),
@@ -135,16 +140,17 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
     many_cells(world, tmp_path, 2_000)
     sql = "SELECT SUM(x), VAR_POP(x), COUNT(*) FROM trial WHERE id < 9"
     with world.session(key_file, services=False) as session:
-        chooser = chooser_of(session)
-        totals, rows = (chooser.work(plan).bytes for plan in session.ways(sql))
-        monkeypatch.setattr(choice, "TOTALS_BYTES", totals / rows + 0.01)
+        site = stored_site(session)
+        by_totals, rows = session.ways(sql)
+        counted = by_totals.work(site).bytes + 160 * 2_000
+        assert sum(each.effort(site) for each in by_totals.ways) == 160 * 2_000
+        monkeypatch.setattr(Totals, "worth", counted / rows.work(site).bytes + 0.01)
         assert [each.source for each in session.plan(sql).outputs] == ["encrypted"] * 3
-        monkeypatch.setattr(choice, "TOTALS_BYTES", totals / rows - 0.01)
+        monkeypatch.setattr(Totals, "worth", counted / rows.work(site).bytes - 0.01)
         plan = session.plan(sql)
-        assert isinstance(plan, StoredPlan)
         assert plan.fetches
         assert [(each.source, each.reason) for each in plan.outputs] == [
-            *[("local", choice.FEWER_BYTES)] * 2,
+            *[("local", FEWER_BYTES)] * 2,
             ("encrypted", ""),
         ]
         ways = session.describe(plan).ways
@@ -163,15 +169,15 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
     world.put("ward", scan=scans)
     with world.session(key_file) as session:
         plan = session.plan(LATE)
-        fetched = works.rows_work(chooser_of(session).tables, plan, pad=False).bytes
-        assert choice.name_of(plan) == "rows"
+        fetched = plan.fetched(stored_site(session))
+        assert plan.name == "rows"
     with world.session(key_file, fetch_limit=fetched) as session:
-        assert choice.name_of(session.plan(LATE)) == "rows"
+        assert session.plan(LATE).name == "rows"
         by_rows = session.ask(session.plan(LATE)).result.rows
     with world.session(key_file, fetch_limit=fetched - 1) as session:
         if scans:
             plan = session.plan(LATE)
-            assert choice.name_of(plan) == "scan"
+            assert plan.name == "scan"
             assert "--fetch-limit" in session.describe(plan).ways[0].reason
             assert session.ask(plan).result.rows == by_rows
         else:
@@ -180,7 +186,7 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
             assert "--fetch-limit" in str(refused.value.hint)
             assert "--scan" in str(refused.value.hint)
     with world.session(key_file, fetch_limit=0) as session:
-        assert choice.name_of(session.plan("SELECT SUM(bill) FROM trial")) == "totals"
+        assert session.plan("SELECT SUM(bill) FROM trial").name == "totals"
         with pytest.raises(QueryRefused, match="it would fetch"):
             session.plan("SELECT MEDIAN(bill) FROM trial")
 
@@ -188,10 +194,10 @@ def test_rows_over_the_limit_are_scanned_or_refused(world: World, key_file: Path
 def test_padding_is_held_to_the_limit(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """--pad reads all rows, which may be more than those that the plan was chosen by."""
 
-    def reads(fetch: works.Fetch) -> list[Read]:
-        return [Read(fetch.stored.manifest.secret, choice.FETCH_LIMIT + 1 if fetch.cells is None else 1)]
+    def reads(fetch: Fetch) -> list[Read]:
+        return [Read(fetch.stored.manifest.secret, FETCH_LIMIT + 1 if fetch.cells is None else 1)]
 
-    monkeypatch.setattr(works.Fetch, "reads", reads)
+    monkeypatch.setattr(Fetch, "reads", reads)
     with session:
         plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
         assert len(session.ask(plan).result.rows) == 1
@@ -203,14 +209,14 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     world.put("ward", scan=True, segment_rows=250)
     stored = world.stored()
     (bound, known, unknown) = (
-        scan_plan(stored, f"SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01' {keys}")
+        scan_sums(stored, f"SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01' {keys}")
         for keys in ("", "GROUP BY ward", "GROUP BY admitted")
     )
-    assert works.groups_of(stored, bound) == 1
-    assert works.groups_of(stored, known) == len(stored.cells)
-    assert works.groups_of(stored, unknown) is None
+    assert groups_of(stored, bound) == 1
+    assert groups_of(stored, known) == len(stored.cells)
+    assert groups_of(stored, unknown) is None
     one, many = (scan.answer_of_scan(stored, known, groups) for groups in (1, 100))
-    assert many.results - one.results == 99 * len(scan.lanes_of_parts(stored, known)) * len(stored.manifest.segments)
+    assert many.results - one.results == 99 * len(scan.lanes_of_totals(stored, known)) * len(stored.manifest.segments)
     assert many.bytes >= many.results * limits.MASKED_RESULT_BYTES + many.largest
     most = scan.most_groups(stored, unknown)
     assert scan.too_large(scan.answer_of_scan(stored, unknown, most)) == ""
@@ -222,14 +228,15 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
 
 def test_prices() -> None:
     """A bucket's requests and bytes cost money, a folder's nothing; nor do services in this process."""
-    reading = Work(reads=[1_000_000] * 9)
-    from_bucket, from_folder = (cost_of(reading, bucket=each, elsewhere=False) for each in (True, False))
+    objects = [Object(name=f"tables/{0:032x}/{number:032x}", bytes=9_000_000, sha256="0" * 64) for number in range(100)]
+    reading = Work([Read(each, 1_000_000) for each in objects[:9]])
+    from_bucket, from_folder = (reading.cost(bucket=each, remote=False) for each in (True, False))
     assert from_bucket.bytes == from_folder.bytes == 9_000_000
     assert from_bucket.requests == 9
     assert from_folder.dollars == 0
     assert from_bucket.dollars == pytest.approx(9 * GET_DOLLARS + 9e6 * OUT_DOLLARS)
-    adding = Work(calls=1, linked=900_000_000, objects=100, answered=131_688)
-    served, here = cost_of(adding, bucket=True, elsewhere=True), cost_of(adding, bucket=False, elsewhere=False)
+    adding = Work(calls=1, linked=objects, answered=131_688)
+    served, here = adding.cost(bucket=True, remote=True), adding.cost(bucket=False, remote=False)
     assert (served.bytes, here.bytes) == (131_688, 900_000_000)
     assert served.dollars == pytest.approx(100 * GET_DOLLARS + CALL_DOLLARS + 131_688 * OUT_DOLLARS)
     assert here.dollars == 0

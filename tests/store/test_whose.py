@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask import choice
+from cleave.ask.plan import Plan
+from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.source import Options
-from cleave.sums.cellwise import StoredPlan
+from cleave.ask.ways.totals import Totals
 from cleave_shared.errors import QueryRefused
 from tests.store.contributing import World, kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH, _oracle, expected, registered, taken_in
@@ -47,7 +47,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[
         yield opened, world
 
 
-def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> StoredPlan | object:
+def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Plan:
     opened, world = asked
     expected(world, OWN + NORTH + SOUTH, "SELECT 1 FROM trial")
     if "contributor" in sql.lower():
@@ -61,11 +61,9 @@ def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Stor
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", TOTALS)
 def test_totals_of_each_contributor(asked: tuple[Session, World], sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "TOTALS_BYTES", 1e9)
+    monkeypatch.setattr(Totals, "worth", 10**9)
     plan = compare(asked, sql, cloud_only=True)
-    assert isinstance(plan, StoredPlan)
-    assert plan.over_cells
-    assert not plan.fetches
+    assert plan.name == "totals"
 
 
 @pytest.mark.sampled(3)

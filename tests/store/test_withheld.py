@@ -12,8 +12,8 @@ import openpyxl
 import pytest
 
 from cleave.api.result import Result as Answer
+from cleave.ask.question import Result
 from cleave.ask.session import Session
-from cleave.ask.source import Result
 from cleave.cli.answer import Format, answer_bytes
 from cleave.gateway.work import _warnings
 from cleave.maintain.derive import derive

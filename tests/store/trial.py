@@ -11,10 +11,10 @@ from typing import Any
 
 import duckdb
 
-from cleave.ask.here import HereSource
+from cleave.ask.files import FileSource
 from cleave.ask.options import Access
+from cleave.ask.question import DEFAULTS, Options, Result
 from cleave.ask.session import Session
-from cleave.ask.source import DEFAULTS, Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
@@ -107,7 +107,7 @@ class World:
     def over(self, rows: LazyTable, key: Path, *by: str, file: bool, **options: Any) -> Session:
         """A session over `rows`: over their file, or stored by `write`."""
         if file:
-            return Session(HereSource(rows, embedded=embedded_services))
+            return Session(FileSource(rows, embedded=embedded_services))
         self.write(rows, *by, **options)
         return self.session(key)
 

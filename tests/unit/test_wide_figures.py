@@ -15,7 +15,7 @@ from openpyxl import load_workbook
 
 import cleave
 from cleave.api.result import Result as Answered
-from cleave.ask.source import Result
+from cleave.ask.question import Result
 from cleave.cli.answer import Format, answer_bytes
 from cleave.finish import ResultTable
 from cleave.sql.plan import Output

@@ -163,7 +163,7 @@ def ask(session: Session, question: str | Statement, asking: Asking, started: fl
     answer = session.ask(planned, question_options(asking), asking["timeout"], strict=asking["strict"])
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=stack_level())
-    return Result(planned, time.perf_counter() - started, answer)
+    return Result(planned.cut, time.perf_counter() - started, answer)
 
 
 def protect() -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ask.source import Result as Answer
-    from cleave.ask.source import Usage
+    from cleave.ask.question import Result as Answer
+    from cleave.ask.question import Usage
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
+from cleave.ask.plan import Considered
+from cleave.ask.ways.base import Destination, Use
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.params import Profile
 
-if TYPE_CHECKING:
-    from cleave.ask.works import Way  # the rooms of stored tables, which a query over files does without
-
-Destination = Literal["plain", "sensitive", "none"]
-Fate = tuple[str, Destination, int]  # of a column: what becomes of it, who gets it, and how many bytes
 UNASKED = "nothing: it gets no request"
 
 
@@ -97,7 +94,7 @@ class Description:
     encrypted: tuple[EncryptedColumn, ...] = ()
     sets: int = 1
     places: tuple[str, str] | None = None
-    ways: tuple[Way, ...] = ()
+    ways: tuple[Considered, ...] = ()
     dollars: float = 0.0
     trust: str = ""
 
@@ -106,26 +103,27 @@ def description(
     table: str,
     rows: int,
     columns: Sequence[Column],
-    plan: QueryPlan | LocalPlan,
-    fates: Mapping[str, Fate],
+    cut: QueryPlan | LocalPlan,
+    uses: Mapping[str, Use],
     unread: str,
     *,
     profile: Profile | None,
     lanes: int = 0,
     **facts: Any,
 ) -> Description:
-    """The description of `plan`. `fates`: by column; of all others `unread`. `lanes`: numbers encrypted of a row, or
+    """The description of `cut`. `uses`: by column; of all others `unread`. `lanes`: numbers encrypted of a row, or
     objects read. `facts`: what only the source knows, members of Description.
     """
 
     def fate(column: Column) -> ColumnFate:
-        return ColumnFate(column.name, str(column.kind), column.type, *fates.get(column.name, (unread, "none", 0)))
+        use = uses.get(column.name, Use(unread))
+        return ColumnFate(column.name, str(column.kind), column.type, use.text, use.destination, use.bytes)
 
     return Description(
         table=table,
         rows=rows,
-        local=_local(plan),
-        hint="" if isinstance(plan, QueryPlan) else plan.hint,
+        local=_local(cut),
+        hint="" if isinstance(cut, QueryPlan) else cut.hint,
         columns=tuple(fate(each) for each in columns),
         profile=Parameters(
             name=profile.name,
@@ -138,15 +136,15 @@ def description(
         )
         if profile
         else None,
-        sets=len(plan.sets) if isinstance(plan, QueryPlan) and plan.sets is not None else 1,
+        sets=len(cut.sets) if isinstance(cut, QueryPlan) and cut.sets is not None else 1,
         **facts,
     )
 
 
-def _local(plan: QueryPlan | LocalPlan) -> tuple[Output, ...]:
-    outputs = [each for each in plan.outputs if each.reason]
-    if isinstance(plan, QueryPlan):
-        shown = {place for final in plan.finals for place in final.local}
-        reasons = dict.fromkeys(each.reason for place, each in enumerate(plan.local) if place not in shown)
+def _local(cut: QueryPlan | LocalPlan) -> tuple[Output, ...]:
+    outputs = [each for each in cut.outputs if each.reason]
+    if isinstance(cut, QueryPlan):
+        shown = {place for final in cut.finals for place in final.local}
+        reasons = dict.fromkeys(each.reason for place, each in enumerate(cut.local) if place not in shown)
         outputs += [Output("HAVING or ORDER BY", "local", reason) for reason in reasons]
     return tuple(outputs)

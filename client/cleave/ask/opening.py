@@ -125,9 +125,9 @@ def open_session(
         for name, (option, default) in _STORED_ONLY.items():
             if given[name] != default:
                 raise UsageError(f"{option} needs a stored table", hint="name its store with --store")
-        from cleave.ask.here import HereSource  # noqa: PLC0415
+        from cleave.ask.files import FileSource  # noqa: PLC0415
 
-        return Session(HereSource(table, access, embedded, others), bars)
+        return Session(FileSource(table, access, embedded, others), bars)
     if (identity := analyst_file(asking)) is not None:
         for name, default in _NOT_OF_RELEASES.items():
             if given[name] and given[name] != default:

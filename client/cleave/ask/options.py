@@ -14,7 +14,7 @@ from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
-    from cleave.ask.source import Options
+    from cleave.ask.question import Options
     from cleave.ckks.key_file import Passphrase
     from cleave.table.lazy import ArrowStream, Described
     from cleave.table.progress import Bars
@@ -352,7 +352,7 @@ def complete(options: type[G], given: G) -> G:
 
 def question_options(asking: Asking) -> "Options":
     """Raises UsageError for what is out of range."""
-    from cleave.ask.source import Options  # noqa: PLC0415 - numpy and all that computes
+    from cleave.ask.question import Options  # noqa: PLC0415 - numpy and all that computes
 
     return Options(asking["pad"], asking["min_group"])
 

@@ -36,16 +36,16 @@ class Services:
         self._opened: Transport | None = None
 
     @property
-    def there(self) -> bool:
+    def available(self) -> bool:
         return self._embedded is not None or self._access.remote
 
     @property
-    def elsewhere(self) -> bool:
+    def remote(self) -> bool:
         return self._access.remote
 
-    def remote(self, folder: str, manifest: Manifest, deadline: Deadline) -> Remote | None:
+    def open(self, folder: str, manifest: Manifest, deadline: Deadline) -> Remote | None:
         """The services about one version of a table, for one question; None where there are none."""
-        if not self.there:
+        if not self.available:
             return None
         own = Deadline(deadline.left())  # the failure of a request ends the others, and not what else a question does
         own.seconds = deadline.seconds  # as messages tell it

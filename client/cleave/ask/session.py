@@ -1,6 +1,6 @@
 """Questions over a source, any number of them: the command line, the shell, Python and reports all use it.
 
-    with Session(HereSource(of_files(["patients.csv"]), embedded=embedded_services)) as session:
+    with Session(FileSource(of_files(["patients.csv"]), embedded=embedded_services)) as session:
         plan = session.plan("SELECT ward, AVG(age) FROM patients GROUP BY ward")
         answer = session.ask(plan)
 
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from cleave.ask.options import LONGEST_TIMEOUT
-from cleave.ask.source import DEFAULTS, Clock, GroupSums, Options, Question, Result, Source
+from cleave.ask.plan import Plan
+from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
+from cleave.ask.source import Source
 from cleave.ask.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -84,7 +86,7 @@ class Session:
         """
         return self.source.snapshot()
 
-    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
+    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
         """Decide for each output which way answers it. Reads no rows and sends nothing.
 
         `cloud_only`: what only rows here answer is refused. Raises QueryRefused, InputError for what is no text, and
@@ -109,12 +111,12 @@ class Session:
         named.add(self.name.lower())
         return [name for table, schema in self.schemas.items() if table.lower() in named for name in schema.names]
 
-    def ways(self, question: str | Statement) -> Sequence[QueryPlan | LocalPlan]:
+    def ways(self, question: str | Statement) -> Sequence[Plan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""
         statement = _read(question)
         return self._run(lambda _: self.source.ways(statement))
 
-    def describe(self, plan: QueryPlan | LocalPlan, options: Options | None = None) -> Description:
+    def describe(self, plan: Plan, options: Options | None = None) -> Description:
         """Describe what the query would send and read, where, and what it would reveal. Raises InputError,
         QueryRefused.
         """
@@ -123,7 +125,7 @@ class Session:
 
     def ask(
         self,
-        plan: QueryPlan | LocalPlan,
+        plan: Plan,
         options: Options | None = None,
         seconds: float | None = None,
         *,
@@ -145,16 +147,16 @@ class Session:
             )
         return answer
 
-    def _answer(self, plan: QueryPlan | LocalPlan, options: Options | None, deadline: Deadline) -> Result:
+    def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
         guarded = self._guarded(plan, options)
         with self._bars() as progress:
             question = Question(guarded, progress, deadline, Clock())
-            if isinstance(plan, QueryPlan):
+            if isinstance(plan.cut, QueryPlan):
                 with self.source.sums(plan, question) as sums:
                     return finished(sums, question)
-            return finished_whole(self.source, plan, question)
+            return finished_whole(self.source, plan, plan.cut, question)
 
-    def _guarded(self, plan: QueryPlan | LocalPlan, options: Options | None) -> Options:
+    def _guarded(self, plan: Plan, options: Options | None) -> Options:
         """With the source's own least size of groups where none is asked for."""
         chosen = options or DEFAULTS
         least = chosen.min_group or self.source.min_group(plan)
@@ -164,7 +166,7 @@ class Session:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
         return self.source.run(lambda: work(deadline), deadline)
 
-    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+    def stop_job(self, plan: Plan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
         return self._run(lambda _: self.source.stop_job(plan))
 
@@ -197,17 +199,17 @@ def finished(sums: GroupSums, question: Question) -> Result:
     from cleave.finish import finish  # noqa: PLC0415 - see import_finish
     from cleave.finish.finish import uncollected  # noqa: PLC0415
 
-    plan, least = sums.plan, question.options.min_group
+    cut, least = sums.cut, question.options.min_group
     with question.clock.stage("finish"), uncollected():
         if sums.keys is None:
-            groups = merge(plan, sums.responses)
+            groups = merge(cut, sums.responses)
         else:
-            groups = rejoin(plan, sums.responses, sums.keys, sums.counts)
+            groups = rejoin(cut, sums.responses, sums.keys, sums.counts)
         sums.release()
-        every, of = regroup(plan, groups, sums.responses)
+        every, of = regroup(cut, groups, sums.responses)
         every = replace(every, local=sums.local)
         shown, members, small, withheld = suppress_small(every, of, of, groups.counts, least)
-        result = finish(plan, shown, sums.figures(members, groups.counts))
+        result = finish(cut, shown, sums.figures(members, groups.counts))
         warnings = [*sums.warnings, *result.warnings]
         result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
     usage = sums.usage
@@ -221,7 +223,7 @@ def finished(sums: GroupSums, question: Question) -> Result:
 _PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
 
 
-def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Result:
+def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Question) -> Result:
     """The answer of DuckDB on this machine to a question as a whole, over the rows that `source` loads.
 
     Raises QueryRefused for a least size of groups, InputError where it cannot be computed on these rows, OutOfTime once
@@ -229,24 +231,24 @@ def finished_whole(source: Source, plan: LocalPlan, question: Question) -> Resul
     """
     if question.options.min_group > 1:  # of one row every group is
         raise QueryRefused(
-            f"a minimum group size cannot be kept: {plan.reason}, and DuckDB answers the query as a whole",
-            hint=plan.hint or "select aggregates of groups",
+            f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
+            hint=whole.hint or "select aggregates of groups",
         )
     deadline = question.deadline
     with source.load(plan, question) as loaded:
 
         def run() -> list[list[object]]:
-            return run_select(loaded.table, loaded.name, plan.runs, plan.types, deadline.left, ordered=plan.ordered)
+            return run_select(loaded.table, loaded.name, whole.runs, whole.types, deadline.left, ordered=whole.ordered)
 
         with question.clock.stage("local"):
             # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
             rows = within(deadline, lambda: deadline.call(run, _PATIENCE))
         from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
 
-        exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in plan.types]
+        exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in whole.types]
         result = ResultTable(
-            columns=list(plan.outputs),
-            types=list(plan.types),
+            columns=list(whole.outputs),
+            types=list(whole.types),
             rows=rows,
             bounds=[[0.0 if each else None for each in exact] for _ in rows],
             exact=[[True if each else None for each in exact] for _ in rows],

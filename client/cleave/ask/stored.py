@@ -10,35 +10,36 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
 from cleave.ask.config import user
 from cleave.ask.describe import Description
+from cleave.ask.describe_stored import describe_stored
 from cleave.ask.options import Access
+from cleave.ask.plan import Plan
+from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
-from cleave.ask.source import COUNTS, GroupSums, Loaded, Options, Question, Result, Source, Usage
-from cleave.ask.stored_facts import describe_stored
-from cleave.ask.stored_sums import checks_of, stored_sums, usage_of
-from cleave.ask.works import Fetch, fetches
+from cleave.ask.versioned import VersionedSource
+from cleave.ask.ways.answering import answered
+from cleave.ask.ways.base import Setting, Site
+from cleave.ask.ways.rows import Rows
 from cleave.ckks.key_file import open_key
 from cleave.objects.cache import open_cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.planner import names_in
+from cleave.sql.plan import LocalPlan
 from cleave.sql.read import Statement
-from cleave.store.contributors import CONTRIBUTOR, min_group_of, with_contributor
+from cleave.store.contributors import min_group_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
-from cleave.sums.cellwise import StoredPlan
 from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
@@ -46,13 +47,11 @@ from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.figures import plain
-from cleave.transport.base import QUERY_SECONDS
-from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError, UsageError
+from cleave_shared.errors import InputError, KeyFileError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.store.manifest import Manifest
     from cleave.sums.job import Job
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
@@ -73,7 +72,7 @@ def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = No
     return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())
 
 
-class StoredSource(Source):
+class StoredSource(VersionedSource[Stored]):
     """`others` are further tables a question may name; they are read here."""
 
     def __init__(
@@ -92,10 +91,9 @@ class StoredSource(Source):
         memory_limit: int | None = None,
         cache: bool = True,
     ) -> None:
-        """`name`: the table that questions are over; None: those that each question names.
+        """`embedded`: the services, where `access` names none; without any, what they would answer is computed from
+        rows.
 
-        `seconds`: what a step may take that is given no time of its own.
-        `embedded`: the services, where `access` names none; without any, what they would answer is computed from rows.
         `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
         `machine`: makes the calls of scans, which then go on when this process ends.
         `fetch_limit`: bytes of rows that a question may fetch.
@@ -104,8 +102,7 @@ class StoredSource(Source):
         """
         if access is None:
             raise KeyFileError("a stored table needs its key file, and none was given")
-        self.name = name or ""
-        self.seconds = seconds or QUERY_SECONDS
+        super().__init__(name, stores, seconds)
         self._scan = scan
         self._machine = machine
         self._fetch_limit = fetch_limit
@@ -113,20 +110,17 @@ class StoredSource(Source):
         resident = most // _RESIDENT if most >= _KEEPS else 0
         self._resident = ResidentTables(most - resident, resident)
         self._others = tuple(others)
-        self._stores = stores
         self._open = contextlib.ExitStack()
         self._open.callback(stores.close)
         self._services = Services(access, stores, embedded)
         self._open.callback(self._services.close)
         self._table: Table | None = None  # that DuckDB is at work on
-        self._held: dict[str, Stored] = {}  # the versions that are asked, by name in lower case
-        self._is_fixed = False  # no newer ones are looked for
         self._used = False
         try:
             self._tables = open_tables(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
-            self._open.callback(self._let_go)
+            self._open.callback(super().close)
         except BaseException:
             self._open.close()
             raise
@@ -141,19 +135,17 @@ class StoredSource(Source):
         elif not self._is_fixed:
             self._find_all()
         stored = {
-            self.name if lower == self.name.lower() else each.manifest.table: with_contributor(
-                each.manifest, each.schema
-            )
+            self.name if lower == self.name.lower() else each.manifest.table: each.whole_schema
             for lower, each in self._held.items()
         }
         return stored | {each.name: each.schema for each in self._others}
 
-    def min_group(self, plan: QueryPlan | LocalPlan) -> int:
+    def min_group(self, plan: Plan) -> int:
         """The largest of the tables that are asked."""
-        return max((min_group_of(each.manifest) for each in self._of(plan).values()), default=0)
+        return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
 
-    def logged(self, plan: QueryPlan | LocalPlan) -> list[str]:
-        return [each.manifest.table for each in self._of(plan).values()]
+    def logged(self, plan: Plan) -> list[str]:
+        return [each.manifest.table for each in self._site_of(plan).tables.values()]
 
     def record(self, table: str, what: str, **details: JsonValue) -> None:
         """Record in the audit log of a stored table what does not change it. Raises InputError, StoreError."""
@@ -169,74 +161,52 @@ class StoredSource(Source):
         if self.name:
             self._require(self.name)
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Fix the versions of all tables in the store: this reads the head of each."""
-        if self._is_fixed:
-            raise UsageError("there is a snapshot already", hint="end it before the next")
+    def ways(self, statement: Statement) -> list[Plan]:
+        names, named = self._over(statement)
+        return [self._assuming(each, names) for each in Chooser(self.site(names, named)).plans(statement)]
 
-        def find() -> None:
-            self._find_all()
-            for each in self._held.values():
-                each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
-
-        self.run(find, Deadline(self.seconds))
-        self._is_fixed = True
-        try:
-            yield
-        finally:
-            self._is_fixed = False
-
-    def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
-        """A StoredPlan, or a LocalPlan where it is answered over rows as a whole. Raises also what reading the list of
-        cells may.
-        """
-        names, whose = self._named(statement)
-        plan = self.chooser(names, whose=whose).chosen(statement, cloud_only=cloud_only)
-        return replace(plan, assumed=self._assumed(names))
-
-    def ways(self, statement: Statement) -> list[StoredPlan | LocalPlan]:
-        names, whose = self._named(statement)
-        assumed = self._assumed(names)
-        return [replace(each, assumed=assumed) for each in self.chooser(names, whose=whose).plans(statement)]
-
-    def chooser(self, names: Sequence[str] = (), *, whose: bool = False) -> Chooser:
-        """Over the first of `names`, or the table that was named; the others may be joined.
-
-        `whose`: the question names the contributor of each row.
-        """
+    def site(self, names: Sequence[str] = (), named: Set[str] = frozenset()) -> Site:
+        """The first of `names`, or the table that was named; the others may be joined. `named`: columns."""
         if not names:
             self._require(self.name)
         first, *joined = names or [self.name]
-        tables = {name.lower(): self._at(name, whose=whose) for name in (first, *joined)}
-        return Chooser(
+        tables = {name.lower(): self._held[name.lower()] for name in (first, *joined)}
+        schemas = {name: tables[name.lower()].schema_of(named) for name in joined}
+        return Site(
             first,
             tables,
-            {name: tables[name.lower()].schema for name in joined} | {each.name: each.schema for each in self._others},
-            services=self._services.there,
-            elsewhere=self._services.elsewhere,
+            schemas | {each.name: each.schema for each in self._others},
+            named,
+            services=self._services.available,
+            remote=self._services.remote,
             scan=self._scan,
             job=self._machine is not None,
             fetch_limit=self._fetch_limit,
         )
 
-    def _named(self, statement: Statement) -> tuple[list[str], bool]:
-        """The stored tables that a question is over, which are open then, and whether it names the contributor of rows.
+    def _site_of(self, plan: Plan) -> Site:
+        """The tables that `plan` is over. Raises StoreError where it does not fit their versions in use."""
+        self._require_same(plan)
+        joined = [lower for lower, _ in plan.assumed if lower != plan.table.lower()]
+        site = self.site([plan.table, *joined], plan.named)
+        for way in plan.ways:
+            for table, measures in way.measures.items():
+                if site.of(table).manifest.measures[: len(measures)] != measures:  # `derive` only adds some
+                    raise StoreError(
+                        f"the stored totals of table {table!r} changed while this query ran", hint="run the query again"
+                    )
+        return site
 
-        Raises QueryRefused where there are none, InputError for a name that is a file's as well.
-        """
-        try:
-            named, columns = names_in(statement)
-        except QueryRefused:
-            if self.name:
-                self._require(self.name)
-                return [self.name], False  # planning it gives a better error
-            raise
+    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
+        return Chooser(self.site(names, named)).chosen(statement, cloud_only=cloud_only)
+
+    def _names_of(self, named: Sequence[str]) -> list[str]:
+        """Raises also InputError for a name that is a file's as well."""
         if self.name:
             self._require(self.name)
         files = {each.name.lower() for each in self._others}
         names = [self.name] if self.name else []
-        for name in {each.lower(): each for each in named}.values():
+        for name in named:
             stored = self._held.get(name.lower()) if name.lower() == self.name.lower() else self._find(name)
             if stored and name.lower() in files:
                 raise InputError(
@@ -252,14 +222,24 @@ class StoredSource(Source):
                 )
         if not names:
             raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")
-        return names, CONTRIBUTOR in columns
+        return names
 
-    def _find(self, name: str) -> Stored | None:
-        """Return a table in its newest version, or in that of the snapshot; None where there is none."""
-        held = self._held.get(name.lower())
+    def _newest(self, name: str, held: Stored | None) -> Stored | None:
         if self._is_fixed:
             return held
-        return self._keep(name.lower(), self._tables.find(name, held.opened if held else None))
+        return self._opened(held, self._tables.find(name, held.opened if held else None))
+
+    def _opened(self, held: Stored | None, newest: Opened | None) -> Stored | None:
+        """`held`, if it is of the newest version. What was read of the same version stays."""
+        if newest is None or (held is not None and held.opened is newest):
+            return None if newest is None else held
+        return Stored(self._tables, newest, session=self._resident)
+
+    def _fix(self) -> None:
+        """All tables in the store: this reads the head of each."""
+        self._find_all()
+        for each in self._held.values():
+            each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
 
     def _find_all(self) -> None:
         """Open the newest versions of all tables in the store."""
@@ -268,17 +248,8 @@ class StoredSource(Source):
             for each in self._tables.all([each.opened for each in self._held.values()])
         }
         for lower in {**self._held, **newest}:
-            self._keep(lower, newest.get(lower))
+            self._keep(lower, self._opened(self._held.get(lower), newest.get(lower)))
         self._held = {lower: self._held[lower] for lower in newest}  # by name
-
-    def _keep(self, lower: str, opened: Opened | None) -> Stored | None:
-        """Hold `opened` under a name, and close another version. What was read of the same version stays."""
-        held = self._held.get(lower)
-        if held is not None and held.opened is not opened:
-            self._held.pop(lower).close()
-        if opened is not None and lower not in self._held:
-            self._held[lower] = Stored(self._tables, opened, session=self._resident)
-        return self._held.get(lower)
 
     def _require(self, name: str) -> None:
         """Open a table. Raises InputError where there is none."""
@@ -290,49 +261,32 @@ class StoredSource(Source):
                 hint="take a new snapshot to query it",
             )
 
-    def _at(self, name: str, *, whose: bool) -> Stored:
-        """A table that is held. `whose`: with the contributor of each row, if it has contributors."""
-        held = self._held[name.lower()]
-        return held.by_contributor if whose else held
+    def _assumed_of(self, version: Stored) -> str:
+        """A digest of what plans assume of a table, whatever its rows are."""
+        manifest = version.manifest
+        facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def _of(self, plan: QueryPlan | LocalPlan) -> dict[str, Stored]:
-        """The stored tables that `plan` is over, its own first. Raises StoreError where it does not fit them."""
-        self._require_same(plan)
-        names = [plan.table]
-        if isinstance(plan, LocalPlan):
-            names += [*plan.reads, *(each.table for each in plan.inner.values())]
-        whose = _names_contributor(plan)
-        return {name.lower(): self._at(name, whose=whose) for name in names if name.lower() in self._held}
+    @property
+    def _changed(self) -> str:
+        return "table {} was dropped or replaced with a different schema while this query ran"
 
-    def _assumed(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        return tuple((name.lower(), _assumed_of(self._held[name.lower()].manifest)) for name in names)
-
-    def _require_same(self, plan: QueryPlan | LocalPlan) -> None:
-        for lower, assumed in plan.assumed:
-            if lower not in self._held or _assumed_of(self._held[lower].manifest) != assumed:
-                raise StoreError(
-                    f"table {lower!r} was dropped or replaced with a different schema while this query ran",
-                    hint="run it again",
-                )
-
-    def stop_job(self, plan: QueryPlan | LocalPlan) -> bool:
+    def stop_job(self, plan: Plan) -> bool:
         """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
-        if self._machine is None or isinstance(plan, LocalPlan) or not (mine := self._mine(plan)).scans:
+        if self._machine is None or not plan.scanned:
             raise _no_scan()
-        return self._job(mine, self._machine).stop()
+        return self._job(plan, self._site_of(plan), self._machine).stop()
 
-    def _job(self, plan: StoredPlan, machine: Machine) -> Job:
+    def _job(self, plan: Plan, site: Site, machine: Machine) -> Job:
         from cleave.sums.job import job_of  # noqa: PLC0415 - boto3 takes 120 ms
 
-        stored = self._at(plan.table, whose=plan.whose)
-        return job_of(self._stores.sensitive, self._tables.folder(plan.table), stored, machine, plan.statement.sql)
+        folder = self._tables.folder(plan.table)
+        return job_of(self._stores.sensitive, folder, site.stored, machine, plan.statement.sql)
 
-    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
-        mine = plan if isinstance(plan, LocalPlan) else self._mine(plan)
-        tables = self._of(mine)
-        joined = [name for name in tables if name != mine.table.lower()]
-        ways = self.chooser([mine.table, *joined], whose=_names_contributor(mine)).ways(mine, pad=options.pad)
-        return describe_stored(tables, mine, options, ways, services=self._services.there)
+    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+        site = self._site_of(plan)
+        considered = Chooser(site).considered(plan, pad=options.pad)
+        return describe_stored(site, plan, considered, pad=options.pad)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:  # noqa: ARG002 - rows are read in the query's time
         if self._used:
@@ -343,8 +297,8 @@ class StoredSource(Source):
         """Return the result of `work`, over newer versions where they have replaced those in use, whose
         objects are gone.
         """
-        self._stores.limit(deadline)
-        try:
+
+        def tried() -> T:
             for _ in range(_TRIES):
                 try:
                     return work()
@@ -352,8 +306,8 @@ class StoredSource(Source):
                     if isinstance(error, OutOfTime | Stopped) or not self._renewed():
                         raise
             raise StoreError("the tables changed each time they were read", hint="run the query again")
-        finally:
-            self._stores.limit(None)
+
+        return super().run(tried, deadline)
 
     def _renewed(self) -> bool:
         """Open the newer versions that there are; whether there is one.
@@ -373,25 +327,30 @@ class StoredSource(Source):
         return self._held != before
 
     @contextlib.contextmanager
-    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
+    def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
         """The columns that the question reads, of every table one relation."""
         if self._machine:
             raise _no_scan()
-        tables = self._of(plan)
-        fetched = self._fetches(tables, plan, question)
-        readings = [each.reading(question.progress, question.deadline) for each in fetched]
+        site = self._site_of(plan)
+        *totals, rows = plan.ways
+        assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
+        assert isinstance(rows, Rows)  # noqa: S101 - it is what loads them
+        self._require_few(plan, site, question)
+        fetched = rows.fetches(site, pad=question.options.pad)
+        readings = [each.reading(question) for each in fetched]
         (first, own), *joined = zip(fetched, readings, strict=True)
         with read_whole(readings), contextlib.ExitStack() as stack:
-            answers = {name: self._answered(each, question) for name, each in plan.inner.items()}
+            inner = zip(plan.cut.inner.items(), totals, strict=True)
+            answers = {name: self._exact(replace(plan, cut=cut, ways=(way,)), question) for (name, cut), way in inner}
             with question.clock.stage("rows"):
-                home = self._resident.home(tables)
+                home = self._resident.home(site.tables)
                 table = stack.enter_context(first.stored.rows.open(own, home=home))
                 stack.callback(self._at_work, None)
                 self._at_work(table)
                 for each, reading in joined:
                     each.stored.rows.open(reading, each.name, table, home=home)
                 for file in self._others:
-                    if file.name in plan.reads:
+                    if file.name in plan.cut.reads:
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():
@@ -401,7 +360,7 @@ class StoredSource(Source):
                     names = [column.name for column in shown.columns]
                     table.add_texts(name, list(zip(names, shown.types, values, strict=True)))
             question.deadline.check()
-            rows = sum(each.manifest.rows for each in tables.values())
+            count = sum(each.manifest.rows for each in site.tables.values())
             usages = [each.usage for each in answers.values()]
 
             def usage() -> Usage:
@@ -409,14 +368,14 @@ class StoredSource(Source):
                     each.finish()
                 return replace(
                     usage_of(first.stored),
-                    rows=rows,
+                    rows=count,
                     **{each: sum(getattr(one, each) for one in usages) for each in COUNTS},
                 )
 
             passed = [name for each in answers.values() for name, said in each.checks.items() if said == "passed"]
             yield Loaded(table, first.name, usage, checks_of(first.stored) | dict.fromkeys(passed, "passed"))
 
-    def _answered(self, plan: QueryPlan, question: Question) -> Result:
+    def _exact(self, plan: Plan, question: Question) -> Result:
         """The answer to a part of a statement, all of which is exact."""
         with self.sums(plan, question) as sums:
             answer = finished(sums, question)
@@ -425,41 +384,27 @@ class StoredSource(Source):
         return answer
 
     @contextlib.contextmanager
-    def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
-        mine = self._mine(plan)
-        stored = self._at(mine.table, whose=mine.whose)
-        fetched = self._fetches({mine.table.lower(): stored}, mine, question)
-        if self._machine and not mine.scans:
+    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
+        site = self._site_of(plan)
+        stored = site.of(plan.table)
+        self._require_few(plan, site, question)
+        if self._machine and not plan.scanned:
             raise _no_scan()
-        job = self._job(mine, self._machine) if self._machine else None  # refuses a store without jobs at once
-        stored.remote = self._services.remote(self._tables.folder(mine.table), stored.manifest, question.deadline)
-        side_by_side = CALLS_UNDER_WAY if self._services.elsewhere else len(os.sched_getaffinity(0))
+        job = self._job(plan, site, self._machine) if self._machine else None  # refuses a store without jobs at once
+        stored.remote = self._services.open(self._tables.folder(plan.table), stored.manifest, question.deadline)
+        side_by_side = CALLS_UNDER_WAY if self._services.remote else len(os.sched_getaffinity(0))
+        setting = Setting(site, question, self._at_work, stored.stop, job, min(CALLS_UNDER_WAY, side_by_side))
         try:
-            yield stored_sums(stored, mine, question, fetched, self._at_work, job, min(CALLS_UNDER_WAY, side_by_side))
+            sums = answered(plan, setting)
+            yield replace(sums, usage=usage_of(stored), checks=checks_of(stored))
         finally:
             stored.stop()
             stored.remote = None
 
-    def _fetches(self, tables: Mapping[str, Stored], plan: StoredPlan | LocalPlan, question: Question) -> list[Fetch]:
-        """The rows that `plan` reads. Raises QueryRefused where --pad makes them more than the limit."""
-        fetched = fetches(tables, plan, pad=question.options.pad)
-        if question.options.pad:  # more rows than the plan was chosen by
-            size = sum(read.bytes for each in fetched for read in each.reads())
-            if size > self._fetch_limit:
-                raise over_limit(size, self._fetch_limit, how_to_scan(self._services.there, self._scan))
-        return fetched
-
-    def _mine(self, plan: QueryPlan) -> StoredPlan:
-        """`plan`, whose totals the version in use has. Raises StoreError where it does not."""
-        if not isinstance(plan, StoredPlan):
-            raise TypeError("a plan over files is not one over a stored table")
-        self._require_same(plan)
-        measures = self._held[plan.table.lower()].manifest.measures
-        if measures[: len(plan.measures)] != plan.measures:  # `derive` only adds some
-            raise StoreError(
-                f"the stored totals of table {plan.table!r} changed while this query ran", hint="run the query again"
-            )
-        return plan
+    def _require_few(self, plan: Plan, site: Site, question: Question) -> None:
+        """Raise QueryRefused where --pad makes the rows more than the limit that the plan was chosen by."""
+        if question.options.pad and (size := plan.fetched(site, pad=True)) > self._fetch_limit:
+            raise over_limit(size, self._fetch_limit, how_to_scan(site))
 
     def _at_work(self, table: Table | None) -> None:
         """Return the work that `stop` interrupts."""
@@ -474,25 +419,28 @@ class StoredSource(Source):
     def close(self) -> None:
         self._open.close()
 
-    def _let_go(self) -> None:
-        """Let go of the versions that are in use by then."""
-        for each in self._held.values():
-            each.close()
+
+def usage_of(stored: Stored) -> Usage:
+    """Return the counts of reads and requests so far."""
+    transport = stored.remote.transport if stored.remote else None  # None, too, where nothing was asked
+    return Usage(
+        profile=stored.manifest.profile,
+        key_id=stored.tables.key.key_id,
+        rows=stored.manifest.rows,
+        sensitive_requests=stored.remote.sums_asked if stored.remote else 0,
+        requests=transport.requests if transport else 0,
+        bytes_sent=transport.sent if transport else 0,
+        bytes_received=transport.received if transport else 0,
+        objects_read=stored.tables.objects_read,
+        bytes_read=stored.tables.bytes_read,
+    )
 
 
-def _assumed_of(manifest: Manifest) -> str:
-    """A digest of what plans assume of a table, whatever its rows are."""
-    facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+def checks_of(stored: Stored) -> dict[str, str]:
+    """The checks that all that was read of the store passed."""
+    summed = stored.remote is not None and stored.remote.sums_asked
+    return dict.fromkeys(("head", "stored", "sentinel"), "passed") | {"totals": "passed" if summed else "not needed"}
 
 
 def _no_scan() -> InputError:
     return InputError("a job runs a scan, and this query needs none", hint="leave --job out")
-
-
-def _names_contributor(plan: QueryPlan | LocalPlan) -> bool:
-    if isinstance(plan, LocalPlan):
-        return any(map(_names_contributor, plan.inner.values())) or any(
-            CONTRIBUTOR in each for each in plan.reads.values()
-        )
-    return isinstance(plan, StoredPlan) and plan.whose

@@ -28,7 +28,7 @@ from cleave_shared.errors import InputError, extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.source import Result
+    from cleave.ask.question import Result
     from cleave.finish.result import Records
     from cleave.report.page import PageFacts
 

@@ -19,7 +19,7 @@ from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
-    from cleave.ask.source import Result, Usage
+    from cleave.ask.question import Result, Usage
     from cleave.finish import ResultTable
 
 _WIDE = 120  # characters; about what a terminal shows in one line

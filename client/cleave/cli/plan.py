@@ -14,7 +14,7 @@ from cleave.text.tabular import Heading, table
 
 if TYPE_CHECKING:
     from cleave.ask.describe import ColumnFate, Description, EncryptedColumn
-    from cleave.ask.works import Way
+    from cleave.ask.plan import Considered
 
 _SERVICES = ("plain", "sensitive")
 _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "none": "no one"}
@@ -188,13 +188,13 @@ def _column_table(columns: Sequence[ColumnFate], *, sent: bool) -> str:
     return table(headings, rows)
 
 
-def _way_table(ways: Iterable[Way]) -> str:
+def _way_table(ways: Iterable[Considered]) -> str:
     figures = ("reads", "requests", "dollars")
     headings = [Heading("way"), *(Heading(name, justify="right") for name in figures), Heading("")]
     return table(headings, [_way(each) for each in ways])
 
 
-def _way(way: Way) -> list[str]:
+def _way(way: Considered) -> list[str]:
     cost, reason = way.cost, printable(f"{'taken: ' if way.taken else ''}{way.reason}")
     if cost is None:
         return [way.name, "", "", "", f"not possible: {reason}"]

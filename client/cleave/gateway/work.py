@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
-from cleave.ask.source import Options
+from cleave.ask.question import Options
 from cleave.finish.result import Records, loaded, records
 from cleave.gateway import system
 from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, parsed, translated
@@ -38,11 +38,11 @@ from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRe
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from cleave.ask.plan import Plan
+    from cleave.ask.question import Result
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
-    from cleave.ask.source import Result
     from cleave.ask.stored import StoredSource
-    from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.table.schema import Column
 
 BATCH: Final = 4096  # rows of a frame
@@ -202,7 +202,7 @@ def _listed(setup: Setup, rights: Rights) -> dict[str, Sequence[Column]]:
     return {name: schema.columns for name, schema in schemas.items() if rights.include(name)}
 
 
-def _plan(session: Session, rights: Rights, request: Request) -> QueryPlan | LocalPlan:
+def _plan(session: Session, rights: Rights, request: Request) -> Plan:
     """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
 
     One with a backslash or a backtick is MySQL's in any case: MySQL's clients escape quotes within texts by the one,
@@ -226,7 +226,7 @@ def _plan(session: Session, rights: Rights, request: Request) -> QueryPlan | Loc
         raise (second if refusal is None or "@" in sql else refusal) from None
 
 
-def _planned(session: Session, rights: Rights, statement: Statement) -> QueryPlan | LocalPlan:
+def _planned(session: Session, rights: Rights, statement: Statement) -> Plan:
     names, _ = names_in(statement)
     try:
         for name in names:

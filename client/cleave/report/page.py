@@ -30,7 +30,7 @@ from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.source import Result, Usage
+    from cleave.ask.question import Result, Usage
 
 with extra("report", "reports"):
     from jinja2 import Environment, PackageLoader, StrictUndefined, Template

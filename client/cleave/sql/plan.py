@@ -152,7 +152,7 @@ class QueryPlan:
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
     set, of all keys. Rows are always grouped by all keys, and their groups are combined on this machine. `groupings`:
     the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
-    `cleave.sql.parse.conditions_of`. `assumed`: by name in lower case, a digest of what it assumes of a stored table.
+    `cleave.sql.parse.conditions_of`.
     """
 
     statement: Statement
@@ -176,7 +176,6 @@ class QueryPlan:
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[Node, ...] = ()
-    assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def domains(self) -> list[Domain]:
@@ -200,8 +199,7 @@ class LocalPlan:
 
     `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
     it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
-    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone. `assumed`: as in
-    QueryPlan.
+    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone.
     """
 
     statement: Statement
@@ -214,7 +212,6 @@ class LocalPlan:
     inner: Mapping[str, QueryPlan] = field(default_factory=dict)
     over_inner: Statement | None = None
     conditions: tuple[Node, ...] = ()
-    assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def runs(self) -> str:

@@ -85,13 +85,18 @@ def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
     return replace(schema, columns=(*schema.columns, Column(CONTRIBUTOR, Kind.PLAIN, "VARCHAR", nullable=False)))
 
 
-def parties(manifest: Manifest) -> list[str]:
+def contributors_in(manifest: Manifest) -> list[str]:
     """Names of those whose rows there are, in their order."""
-    return list(dict.fromkeys(map(party_of, manifest.segments))) or [OWNER]
+    return list(dict.fromkeys(map(contributor_in, manifest.segments))) or [OWNER]
 
 
-def party_of(segment: Segment) -> str:
+def contributor_in(segment: Segment) -> str:
+    """The value of the column CONTRIBUTOR in all rows of a segment."""
     return segment.contributor or OWNER
+
+
+def segments_of(manifest: Manifest, contributor: str) -> tuple[Segment, ...]:
+    return tuple(each for each in manifest.segments if contributor_in(each) == contributor)
 
 
 def contributor_of(manifest: Manifest, name: str) -> Contributor:
@@ -109,10 +114,10 @@ def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
     A contributor that was removed may have left rows. Raises InputError for a name that has none and is not known.
     """
     manifest = opened.manifest
-    whose = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}
-    if name.lower() not in {*whose, OWNER}:
+    names = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}
+    if name.lower() not in {*names, OWNER}:
         contributor_of(manifest, name)
-    chosen = tuple(each for each in manifest.segments if party_of(each).lower() == name.lower())
+    chosen = tuple(each for each in manifest.segments if contributor_in(each).lower() == name.lower())
     cells = tables.cells(opened)
     cells.rows = [0] * len(cells)
     for segment in chosen:

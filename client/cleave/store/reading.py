@@ -22,7 +22,7 @@ import numpy as np
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_column, read_columns, value_of
-from cleave.store.contributors import CONTRIBUTOR, party_of
+from cleave.store.contributors import CONTRIBUTOR, contributor_in
 from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
@@ -53,7 +53,7 @@ class Needed:
 
     sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
     plain: tuple[Column, ...]
-    whose: bool  # whether each row's contributor is a column
+    contributor: bool  # whether that column is among them: its values follow from the segments
     ordered: bool  # whether rows must come as they were put, and are stored otherwise
 
 
@@ -138,8 +138,8 @@ class Reading:
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
-        whose = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.whose else []
-        opened = Batches([*self._plain, *whose, *self._sealed()], table.connection, partial(self._batches, table))
+        contributor = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
+        opened = Batches([*self._plain, *contributor, *self._sealed()], table.connection, partial(self._batches, table))
         by_name = {each.name: each for each in opened.columns}
         values = [(by_name[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
@@ -290,9 +290,9 @@ class Reading:
         run, (first, stop) = coming.run, blocks
         plain = [] if coming.plain is None else coming.plain.result()
         columns = [list(each[first:stop]) for each in plain]
-        if self._needed.whose:
+        if self._needed.contributor:
             rows = [min(BLOCK_ROWS, run.segment.rows - number * BLOCK_ROWS) for number in range(first, stop)]
-            columns.append([_repeated(party_of(run.segment), each) for each in rows])
+            columns.append([_repeated(contributor_in(run.segment), each) for each in rows])
         for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
             columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
         if self._needed.ordered:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
 from cleave.store.columns import is_text, opened_width
-from cleave.store.contributors import CONTRIBUTOR, party_of, with_contributor
+from cleave.store.contributors import CONTRIBUTOR, contributor_in, with_contributor
 from cleave.store.manifest import ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
@@ -30,10 +30,26 @@ from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
 from cleave_shared.errors import QueryRefused
 
-Selected = NDArray[np.bool_]  # by the number of the cell, and the same for all cells of equal plain by columns
 _MOST_HOMES = 4
 _UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedCells:
+    """`flags`: by number of the cell, and the same for all cells of equal plain by columns. Where `contributors` have
+    cells of their own: of one after the other.
+    """
+
+    flags: NDArray[np.bool_]
+    contributors: Sequence[str] = ()
+
+    def of(self, segment: Segment) -> NDArray[np.bool_]:
+        if not self.contributors:
+            return self.flags
+        cells = len(self.flags) // len(self.contributors)
+        start = self.contributors.index(contributor_in(segment)) * cells
+        return self.flags[start : start + cells]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,11 @@ class Read:
 
     object: Object
     bytes: int
+
+
+def whole(which: Object) -> Read:
+    """A request for all of an object."""
+    return Read(which, which.bytes)
 
 
 class Home:
@@ -122,21 +143,14 @@ class ResidentTables:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(
-        self, tables: Tables, opened: Opened, session: ResidentTables | None = None, parties: Sequence[str] = ()
-    ) -> None:
-        """`session`: where rows are opened, and may stay; None: DuckDB decides what memory it takes, and none stay.
-
-        `parties`: whose rows are distinguished; `cells` below then has the cells of each, one after the other.
-        """
-        self._parties = parties
+    def __init__(self, tables: Tables, opened: Opened, session: ResidentTables | None = None) -> None:
+        """`session`: where rows are opened, and may stay; None: DuckDB decides what memory it takes, and none stay."""
         self._tables = tables
         self._version = opened
         self._vault = opened.vault
         self._manifest = opened.manifest
         self.schema = load_stored_schema(opened.manifest)
-        if parties:
-            self.schema = with_contributor(opened.manifest, self.schema)
+        self._whole_schema = with_contributor(opened.manifest, self.schema)
         self._indexes: dict[str, Index] = {}
         self._engine: Engine | None = None  # of its own
         self._session = session
@@ -145,20 +159,18 @@ class Rows:
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
-        whose = bool(self._parties) and CONTRIBUTOR in names
-        wanted = [
-            each for each in self.schema.columns if each.name in names and not (whose and each.name == CONTRIBUTOR)
-        ]
+        contributor = self._whole_schema is not self.schema and CONTRIBUTOR in names
+        wanted = [each for each in self.schema.columns if each.name in names]
         ordered = ordered and ROW in places
         sealed = [places[each.name] for each in wanted if each.kind is not Kind.PLAIN]
         return Needed(
             sealed=(*sealed, *([places[ROW]] if ordered else [])),
             plain=tuple(each for each in wanted if each.kind is Kind.PLAIN),
-            whose=whose,
+            contributor=contributor,
             ordered=ordered,
         )
 
-    def reads(self, needed: Needed, cells: Selected | None = None) -> list[Read]:
+    def reads(self, needed: Needed, cells: SelectedCells | None = None) -> list[Read]:
         """List the requests of `table`. Reads the segments' indexes where `cells` are given."""
         requests = []
         for segment in self._manifest.segments:
@@ -179,7 +191,7 @@ class Rows:
         ordered: bool = False,
         progress: Progress | None = None,
         segments: Sequence[Segment] | None = None,
-        cells: Selected | None = None,
+        cells: SelectedCells | None = None,
         deadline: Deadline | None = None,
         once: bool = False,
     ) -> Reading:
@@ -188,7 +200,7 @@ class Rows:
         """
         runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
         needed, limit = self.needed(names, ordered=ordered), deadline or Deadline(PULL_SECONDS)
-        schema = self.schema.only(names)
+        schema = self._whole_schema.only(names)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
     def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, home: Home | None = None) -> Table:
@@ -242,7 +254,7 @@ class Rows:
 
     def _read_whole(self, reading: Reading, names: Collection[str], engine: Engine) -> Table:
         """Read all rows of columns, in the time of `reading`."""
-        table = engine.table(self._manifest.table, self.schema.only(names))
+        table = engine.table(self._manifest.table, self._whole_schema.only(names))
         try:
             whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
             whole.expose(table, now=True)
@@ -254,7 +266,7 @@ class Rows:
 
     def _opened_bytes(self, names: Collection[str]) -> int:
         """About how many bytes all rows of columns take in DuckDB."""
-        columns = [each for each in self.schema.columns if each.name in names]
+        columns = [each for each in self._whole_schema.columns if each.name in names]
         size = sum(opened_width(each.type) for each in columns) * self._manifest.rows
         texts = [each.name for each in columns if is_text(each.type)]
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
@@ -312,17 +324,15 @@ class Rows:
         sizes = place.sizes(segment.columns[column].lengths)
         return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
-    def _runs(self, segments: Sequence[Segment], cells: Selected | None) -> Iterator[Run]:
+    def _runs(self, segments: Sequence[Segment], cells: SelectedCells | None) -> Iterator[Run]:
         before = 0
         for segment in segments:
             for blocks in self._blocks(segment, cells):
                 yield Run(segment, before, blocks)
             before += segment.rows
 
-    def _blocks(self, segment: Segment, cells: Selected | None) -> list[Blocks]:
+    def _blocks(self, segment: Segment, cells: SelectedCells | None) -> list[Blocks]:
         """The blocks that are read of a segment."""
         if cells is not None:
-            if self._parties:
-                cells = cells.reshape(len(self._parties), -1)[self._parties.index(party_of(segment))]
-            return self.index(segment).blocks_of(cells)
+            return self.index(segment).blocks_of(cells.of(segment))
         return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []

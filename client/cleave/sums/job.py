@@ -30,11 +30,11 @@ from cleave.processes.deadline import Deadline
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault
-from cleave.sums.cellwise import StoredPlan
 from cleave.sums.machine import Execution, Machine
+from cleave.sums.needs import CutSums
 from cleave.sums.remote import read_kept
 from cleave.sums.scan import Scan, ScanAnswer, ScanCall, select
-from cleave.sums.scanned import Piece, Question, Shape, weights_of
+from cleave.sums.scanned import PartialSum, Shape, SumCall, weights_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
@@ -56,7 +56,7 @@ class _Batch(StoredModel):
     `results`: where it may be, by attempt. `mark`: of the question that it answers.
     """
 
-    calls: tuple[tuple[Hex, Question], ...]
+    calls: tuple[tuple[Hex, SumCall], ...]
     shape: Shape
     results: tuple[str, ...]
     mark: str
@@ -85,7 +85,7 @@ class Answer:
 
     shape: Shape
     files: list[bytes]
-    calls: Sequence[tuple[str, Question]]  # with the segment
+    calls: Sequence[tuple[str, SumCall]]  # with the segment
 
 
 class Job:
@@ -103,9 +103,9 @@ class Job:
         self._name = vault.pseudorandom(f"job/{question}", 16).hex()  # only the owner can tell the question by it
         self._state_name = f"results/{self._set}/{self._name}"
 
-    def scan(self, stored: Stored, plan: StoredPlan, progress: Progress, deadline: Deadline) -> ScanAnswer:
+    def scan(self, stored: Stored, needs: CutSums, progress: Progress, deadline: Deadline) -> ScanAnswer:
         """Raises what `run` raises, CheckFailed."""
-        scanning = Scan(stored, plan, select(stored, plan))
+        scanning = Scan(stored, needs, select(stored, needs))
         calls = partial(scanning.calls, weights_of(len(scanning.rows)), LINK_SECONDS)  # as long as a job may take
         key = (stored.manifest.profile, stored.manifest.table_id)
         advance, done = progress.stage("scan", stored.manifest.rows, "rows"), 0
@@ -206,13 +206,13 @@ class Job:
         with ThreadPoolExecutor(_WRITERS) as pool:
             for some in _batched(calls, window):
                 for batch in _of_one_state(list(pool.map(self._call, some, repeat(written)))):
-                    shape, terms = reduced([each.call.question.shape for each in batch], window)
+                    shape, terms = reduced([each.call.about.shape for each in batch], window)
                     step, results, mark = self._reduce(
                         len(batches), [each.results for each in batch], "scan", terms, key, written
                     )
                     steps = [each.step | {"number": number} for number, each in enumerate(batch)]
                     listed.append({"calls": steps, "reduce": step})
-                    calls_of = tuple((each.call.segment, _unmasked(each.call.question)) for each in batch)
+                    calls_of = tuple((each.call.segment, _unmasked(each.call.about)) for each in batch)
                     batches.append(_Batch(calls=calls_of, shape=shape, results=results, mark=mark))
         if not batches:
             raise InputError("the query selects no rows", hint="run it without --job")
@@ -353,7 +353,7 @@ def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term
     """
     lanes = sorted({lane for shape in shapes for lane in shape.lanes})
     places = [shape.places() for shape in shapes]
-    by_lane: dict[int, tuple[Piece, ...]] = {}
+    by_lane: dict[int, tuple[PartialSum, ...]] = {}
     terms: list[list[Term]] = []
     for lane in lanes:
         having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
@@ -372,7 +372,7 @@ def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term
     return Shape(by_lane), terms
 
 
-def _unmasked(question: Question) -> Question:
+def _unmasked(question: SumCall) -> SumCall:
     return replace(question, cut=replace(question.cut, numbers=b""))
 
 
@@ -381,7 +381,7 @@ def _batched(calls: Iterable[ScanCall], window: int) -> Iterator[list[ScanCall]]
     batch: list[ScanCall] = []
     for call in calls:
         longer = [*batch, call]
-        fits = reduced([each.question.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
+        fits = reduced([each.about.shape for each in longer], window)[0].results <= limits.MAX_STORED_SUMS
         if batch and not (fits and len(longer) <= CALLS_OF_A_BATCH):
             yield batch
             longer = [call]

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
 from cleave.store.manifest import Manifest, Object, Segment
-from cleave.sums.cellwise import StoredPlan, Sums
+from cleave.sums.cellwise import Sums
+from cleave.sums.combination import Combination, TotalOf
+from cleave.sums.needs import CutSums
 from cleave.sums.remote import LINK_SECONDS, rows_of
-from cleave.sums.scanned import Question, Scanned, cut, question, stored_order
-from cleave.sums.sources import Part, Source
+from cleave.sums.scanned import Scanned, SumCall, cut, stored_order, sum_call
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave.text.quantities import counted
@@ -82,7 +83,7 @@ def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) 
     return [int(count) for count in counts]
 
 
-def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
+def select(stored: Stored, needs: CutSums, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
     """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
 
     Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
@@ -91,7 +92,7 @@ def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY
     answers: list[tuple[PlainResponse, list[_RowSets]]] = []
     size = 0
     with ThreadPoolExecutor(side_by_side, "select") as pool:
-        for answer in pool.map(lambda run: _selected(stored, plan, run), stored.runs):
+        for answer in pool.map(lambda run: _selected(stored, needs, run), stored.runs):
             size += sum(each.size for each in answer[1])
             if size > MOST_ROW_SETS:
                 raise ManyGroupsError(
@@ -100,10 +101,10 @@ def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY
                 )
             answers.append(answer)
     responses = tuple(response for response, _ in answers)
-    merged = merge(plan, responses)
+    merged = merge(needs.cut, responses)
     sets: list[_RowSets] = []
     for response, mine in answers:
-        places = places_of(plan.key_types, keys_of(response), merged.keys)
+        places = places_of(needs.cut.key_types, keys_of(response), merged.keys)
         if -1 in places:
             raise CheckFailed("plain groups", "a group of one request is not among the groups of all")
         numbers = np.array([0, *(place + 1 for place in places)], np.int32)
@@ -111,15 +112,15 @@ def select(stored: Stored, plan: StoredPlan, side_by_side: int = CALLS_UNDER_WAY
     return Selected(responses, merged.keys, merged.counts, tuple(sets))
 
 
-def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple[PlainResponse, list[_RowSets]]:
+def _selected(stored: Stored, needs: CutSums, run: Sequence[Segment]) -> tuple[PlainResponse, list[_RowSets]]:
     """The answer about the segments of `run`, checked, with the groups' numbers in it."""
     request = PlainRequest(
-        **rows_of(stored.services, run, plain_columns(stored, plan)),
-        where=plan.where,
-        keys=list(plan.keys),
-        aggregates=[part for aggregate in plan.plain for part in aggregate.parts],
+        **rows_of(stored.services, run, plain_columns(stored, needs)),
+        where=needs.cut.where,
+        keys=list(needs.cut.keys),
+        aggregates=[part for aggregate in needs.cut.plain for part in aggregate.parts],
         members=True,
-        filters=plan.filters,
+        filters=needs.filters,
     )
     answer = stored.services.grouped(request)
     groups = len(answer.counts)
@@ -143,15 +144,16 @@ def _selected(stored: Stored, plan: StoredPlan, run: Sequence[Segment]) -> tuple
     return answer, sets
 
 
-def plain_columns(stored: Stored, plan: StoredPlan) -> list[str]:
+def plain_columns(stored: Stored, needs: CutSums) -> list[str]:
     """Those the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
-    read = {*plan.selecting, *plan.plain_columns, *(name for each in plan.arguments for name in each.columns)}
+    cut_ = needs.cut
+    read = {*cut_.selecting, *cut_.plain_columns, *(name for each in cut_.arguments for name in each.columns)}
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScanAnswer:
-    """`sums`: by argument of the plan, in the order of `keys`, those of the groups of all `responses`."""
+    """`sums`: by argument, in the order of `keys`, those of the groups of all `responses`."""
 
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
@@ -164,29 +166,29 @@ class ScanCall:
     """One call of the sensitive service about one segment. `request`: its links expire, so it is made when sent."""
 
     segment: str
-    question: Question
+    about: SumCall
     request: Callable[[], ScanRequest]
 
 
 Totals = list[list[bytes]]
 
 
-def scan(stored: Stored, plan: StoredPlan, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
+def scan(stored: Stored, needs: CutSums, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
     """`side_by_side`: calls under way at once.
 
     Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
     """
-    require_few(stored, plan, 1)
-    selected = select(stored, plan, side_by_side)
-    require_few(stored, plan, len(selected.counts))
-    scanning = Scan(stored, plan, selected)
+    require_few(stored, needs, 1)
+    selected = select(stored, needs, side_by_side)
+    require_few(stored, needs, len(selected.counts))
+    scanning = Scan(stored, needs, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
     left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
     answers = sent(stored, scanning.calls(), side_by_side)
     for segment, about in groupby(answers, key=lambda each: each[0].segment):
         for call, totals in about:
             files = [blob for lane in totals for blob in lane]
-            scanning.sums.accept(call.question.shape, files, [(segment, call.question)])
+            scanning.sums.accept(call.about.shape, files, [(segment, call.about)])
         advance(left.pop(segment))
     advance(sum(left.values()))
     return scanning.answer()
@@ -210,23 +212,23 @@ class AnswerSize:
     groups: int
 
 
-def answer_of_scan(stored: Stored, plan: StoredPlan, groups: int) -> AnswerSize:
+def answer_of_scan(stored: Stored, needs: CutSums, groups: int) -> AnswerSize:
     """Bound the answer of a scan of `groups` groups."""
-    sums = len(lanes_of_parts(stored, plan)) * len(parts_by_filter(plan))  # of each a check, and partial sums
+    sums = len(lanes_of_totals(stored, needs)) * len(totals_by_filter(needs))  # of each a check, and partial sums
     each = [sums * (1 + groups + segment.rows // SCAN_ROWS) for segment in stored.manifest.segments]
-    numbers = 1 + len(plan.filters)
+    numbers = 1 + len(needs.filters)
     row_sets = [numbers * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in stored.runs]
     calls = sum(-(-results // limits.MAX_SCAN_RESULTS) for results in each)
     size = sum(each) * limits.MASKED_RESULT_BYTES + sum(row_sets)
     return AnswerSize(sum(each), calls, size, len(row_sets), max(row_sets, default=0), groups)
 
 
-def most_groups(stored: Stored, plan: StoredPlan) -> int:
+def most_groups(stored: Stored, needs: CutSums) -> int:
     """Most groups that a scan answers; 0 where it answers none."""
     few, many = 0, MOST_RESULTS
     while few < many:
         middle = (few + many + 1) // 2
-        few, many = (middle, many) if too_large(answer_of_scan(stored, plan, middle)) == "" else (few, middle - 1)
+        few, many = (middle, many) if too_large(answer_of_scan(stored, needs, middle)) == "" else (few, middle - 1)
     return few
 
 
@@ -240,10 +242,10 @@ def too_large(answer: AnswerSize) -> str:
     return ""
 
 
-def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
+def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
     """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
-    if reason := too_large(answer_of_scan(stored, plan, max(1, groups))):
-        most = most_groups(stored, plan)
+    if reason := too_large(answer_of_scan(stored, needs, max(1, groups))):
+        most = most_groups(stored, needs)
         coarser = f"a scan of this query answers up to {most:,} groups: group by something coarser, or " if most else ""
         many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")
         raise ManyGroupsError(
@@ -252,18 +254,18 @@ def require_few(stored: Stored, plan: StoredPlan, groups: int) -> None:
         )
 
 
-def lanes_of_parts(stored: Stored, plan: StoredPlan) -> set[int]:
-    """The lanes of rows that hold what `plan` adds up."""
-    return {lane for part in plan.parts for lane in stored.row_lanes.holding(stored.row_columns[part])}
+def lanes_of_totals(stored: Stored, needs: CutSums) -> set[int]:
+    """The lanes of rows that hold what is added up."""
+    return {lane for which in needs.totals for lane in stored.row_lanes.holding(stored.row_columns[which])}
 
 
-def parts_by_filter(plan: StoredPlan) -> dict[str | None, list[Part]]:
-    """By filter, the parts of measures whose rows are added up where it holds; none where all that is counted."""
-    parts: dict[str | None, dict[Part, None]] = {}
-    for source in plan.sources:
-        of = {number for number, _ in source.terms}
-        parts.setdefault(source.filter, {}).update(dict.fromkeys(part for part in plan.parts if part[0] in of))
-    return {filter_: list(each) for filter_, each in parts.items()}
+def totals_by_filter(needs: CutSums) -> dict[str | None, list[TotalOf]]:
+    """By filter, the totals of measures whose rows are added up where it holds; none where all that is counted."""
+    totals: dict[str | None, dict[TotalOf, None]] = {}
+    for each in needs.combinations:
+        of = {number for number, _ in each.terms}
+        totals.setdefault(each.filter, {}).update(dict.fromkeys(which for which in needs.totals if which[0] in of))
+    return {filter_: list(each) for filter_, each in totals.items()}
 
 
 class Scan:
@@ -272,12 +274,12 @@ class Scan:
     `sums`: takes in the answers to `calls`. `rows`: of each group.
     """
 
-    def __init__(self, stored: Stored, plan: StoredPlan, selected: Selected) -> None:
+    def __init__(self, stored: Stored, needs: CutSums, selected: Selected) -> None:
         self._stored = stored
-        self._plan = plan
+        self._needs = needs
         self._selected = selected
         self._groups = len(selected.counts)
-        self._wanted = {filter_: parts for filter_, parts in parts_by_filter(plan).items() if parts}
+        self._wanted = {filter_: totals for filter_, totals in totals_by_filter(needs).items() if totals}
         self.rows = [count for filter_ in self._wanted for count in selected.rows_of(filter_)]
         self.sums = Scanned(stored.row_lanes, stored.cipher)
 
@@ -290,8 +292,8 @@ class Scan:
         lanes, columns = self._stored.row_lanes, self._stored.row_columns
         for number, segment in enumerate(self._stored.manifest.segments):
             order = None  # megabytes, for which nothing is read where no row is selected
-            for place, (filter_, parts) in enumerate(self._wanted.items()):
-                needed = sorted({lane for part in parts for lane in lanes.holding(columns[part])})
+            for place, (filter_, totals) in enumerate(self._wanted.items()):
+                needed = sorted({lane for which in totals for lane in lanes.holding(columns[which])})
                 numbers = self._selected.sets[number].of(filter_)
                 if not numbers.any():
                     continue
@@ -299,7 +301,7 @@ class Scan:
                 placed = stored_order(numbers, order, lanes.capacity)
                 for each in cut(placed, self._groups, needed, SCAN_ROWS):
                     groups = tuple(place * self._groups + group for group in each.groups)
-                    about = question(replace(each, groups=groups), weights)
+                    about = sum_call(replace(each, groups=groups), weights)
                     request = partial(request_of, segment, about, linked, self._stored.manifest)
                     yield ScanCall(segment.id, about, request)
 
@@ -309,22 +311,24 @@ class Scan:
         Raises CheckFailed where a group has more values than rows, or not all of its rows were added up.
         """
         totals = {
-            (filter_, part): [
-                self.sums.total(self._stored.row_columns[part], group, self.rows[group])
+            (filter_, which): [
+                self.sums.total(self._stored.row_columns[which], group, self.rows[group])
                 for group in range(place * self._groups, (place + 1) * self._groups)
             ]
-            for place, (filter_, parts) in enumerate(self._wanted.items())
-            for part in parts
+            for place, (filter_, wanted) in enumerate(self._wanted.items())
+            for which in wanted
         }
-        sums = [self._of_argument(source, totals) for source in self._plan.sources]
+        sums = [self._of_argument(each, totals) for each in self._needs.combinations]
         return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
-    def _of_argument(self, source: Source, totals: Mapping[tuple[str | None, Part], list[int]]) -> Sums:
-        of = {number for number, _ in source.terms}
+    def _of_argument(self, combination: Combination, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
+        of = {number for number, _ in combination.terms}
         sums = {
-            part: entries for (filter_, part), entries in totals.items() if filter_ == source.filter and part[0] in of
+            which: entries
+            for (filter_, which), entries in totals.items()
+            if filter_ == combination.filter and which[0] in of
         }
-        counted, rows = source.counted(self._stored.manifest.measures), self._selected.rows_of(source.filter)
+        counted, rows = combination.counted(self._needs.measures), self._selected.rows_of(combination.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
         return Sums(sums, rows if counted is None else sums[counted, "count"])
@@ -340,9 +344,7 @@ def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
     return order
 
 
-def request_of(
-    segment: Segment, about: Question, linked: Callable[[Object], Linked], manifest: Manifest
-) -> ScanRequest:
+def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Linked], manifest: Manifest) -> ScanRequest:
     cut_ = about.cut
     assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.cellwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})

@@ -34,14 +34,14 @@ from cleave_shared.rowsets import Numbers
 
 _WEIGHTS = range(1, 1 << 15)
 
-Piece = tuple[int, int]  # a group, and how many rows the sum is of
+PartialSum = tuple[int, int]  # a group, and how many rows the sum is of
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Parts of an answer: of each lane a check result, then sums."""
 
-    lanes: dict[int, tuple[Piece, ...]]
+    lanes: dict[int, tuple[PartialSum, ...]]
 
     @property
     def results(self) -> int:
@@ -57,7 +57,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SumCall:
     """Identity of one call. `weights`: of each group in the check, no two alike."""
 
     cut: Cut
@@ -76,10 +76,10 @@ def weights_of(groups: int) -> tuple[int, ...]:
     return tuple(secrets.SystemRandom().sample(_WEIGHTS, groups))
 
 
-def question(cut: Cut, weights: Sequence[int] | None = None) -> Question:
+def sum_call(cut: Cut, weights: Sequence[int] | None = None) -> SumCall:
     """`weights`: of all groups of the scan, where answers to several calls are to be added up; else the call's own."""
     taken = weights_of(len(cut.groups)) if weights is None else tuple(weights[group] for group in cut.groups)
-    return Question(cut, secrets.token_hex(16), taken)
+    return SumCall(cut, secrets.token_hex(16), taken)
 
 
 class Scanned:
@@ -90,7 +90,7 @@ class Scanned:
         self._cipher = cipher
         self._sums: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by lane and group: rows and value of each sum
 
-    def accept(self, shape: Shape, files: Sequence[bytes], calls: Iterable[tuple[str, Question]]) -> None:
+    def accept(self, shape: Shape, files: Sequence[bytes], calls: Iterable[tuple[str, SumCall]]) -> None:
         """Take in one answer, whole or not at all. `calls`: all calls that it adds up, with their segments.
 
         Raises CheckFailed.
@@ -136,14 +136,14 @@ class Scanned:
             raise CheckFailed("envelope", "the answer to a scan is not of all rows of a group")
         return total
 
-    def _sentinels(self, segment: str, question: Question, lane: int) -> int:
+    def _sentinels(self, segment: str, call: SumCall, lane: int) -> int:
         """The sentinels' part of a lane's check result."""
         return sum(
             int(
                 sentinels(self._cipher, bytes.fromhex(segment), lane, number)
-                @ sentinel_weights(scan_label(question.label, number))
+                @ sentinel_weights(scan_label(call.label, number))
             )
-            for number in question.cut.chunks
+            for number in call.cut.chunks
         )
 
 

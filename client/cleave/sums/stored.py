@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
-from cleave.store.contributors import CONTRIBUTOR, only, parties, party_of, with_contributor
+from cleave.store.contributors import CONTRIBUTOR, contributors_in, only, segments_of, with_contributor
 from cleave.store.lanes import Integers, Lanes, columns_of_rows, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
-from cleave.store.rows import ResidentTables, Rows
+from cleave.store.rows import ResidentTables, Rows, SelectedCells
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
-from cleave.sums.cellwise import StoredPlan
+from cleave.sums.combination import TotalOf
 from cleave.sums.remote import Remote, divided
-from cleave.sums.sources import Part
 from cleave.sums.totals import TotalsReader
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared import limits
-from cleave_shared.errors import CheckFailed
 from cleave_shared.params import PROFILES, Profile
-from cleave_shared.requests import PlainResponse
 
 
 class CellTable:
@@ -66,11 +62,64 @@ class CellTable:
             table.__exit__(None, None, None)
 
 
+class CellTotals:
+    """Cells of one version of a table, and their totals: those that were read stay. To be closed.
+
+    `contributors`: each has cells of its own, one contributor's after the other's; none: the cells are of all rows.
+    """
+
+    def __init__(
+        self, stored: Stored, cells: Callable[[], Cells], by: Sequence[str], contributors: Sequence[str] = ()
+    ) -> None:
+        manifest = stored.manifest
+        self.contributors = contributors
+        self._stored = stored
+        self._cells = cells
+        self._decrypted: dict[TotalOf, Integers] = {}
+        self._cell_table = CellTable(manifest.table, stored.whole_schema, by)
+        segments = [segments_of(manifest, each) for each in contributors] or [manifest.segments]
+        self._readers = [TotalsReader(stored.tables, stored.opened, each, lambda: stored.cipher) for each in segments]
+
+    @cached_property
+    def cells(self) -> Cells:
+        return self._cells()
+
+    def table(self, names: Collection[str]) -> Table:
+        """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
+        return self._cell_table.of(self.cells, names)
+
+    def selected(self, flags: NDArray[np.bool_]) -> SelectedCells:
+        """`flags`: by number of a cell (cells,)."""
+        return SelectedCells(flags, self.contributors)
+
+    def objects(self, wanted: Sequence[TotalOf]) -> list[Object]:
+        """All that stands behind totals."""
+        return [each for reader in self._readers for each in reader.objects(wanted)]
+
+    def ciphertexts(self, wanted: Sequence[TotalOf]) -> int:
+        """How many the sensitive service is asked for, where there is one."""
+        return sum(reader.sums(wanted) for reader in self._readers)
+
+    def totals(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
+        """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where there is
+        one, else all read here.
+        """
+        if unknown := [which for which in wanted if which not in self._decrypted]:
+            cells = len(self.cells) // len(self._readers)
+            read = [each.read(unknown, cells, self._stored.remote) for each in self._readers]
+            for which in unknown:
+                self._decrypted[which] = _compact(np.concatenate([each[which] for each in read]))
+        return {which: self._decrypted[which] for which in wanted}
+
+    def close(self) -> None:
+        self._cell_table.close()
+
+
 class Stored:
     """One version of one table, or what of it is one `contributor`'s.
 
     What a question made it read is kept for the next: cells, totals, indexes. To be closed once a question was asked of
-    its cells.
+    its cells. A table with contributors has one more by column, CONTRIBUTOR: in `by` and `whole_schema`.
     """
 
     def __init__(
@@ -79,30 +128,59 @@ class Stored:
         opened: Opened,
         contributor: str | None = None,
         session: ResidentTables | None = None,
-        *,
-        apart: bool = False,
     ) -> None:
-        """`session`: where its rows are opened and may stay.
-
-        `apart`: as if it were stored by contributor too, which is then one of its columns.
-        """
-        self._cells: Cells | None = None
+        """`session`: where its rows are opened and may stay."""
+        cells: Cells | None = None
         if contributor is not None:
-            opened, self._cells = only(tables, opened, contributor)
+            opened, cells = only(tables, opened, contributor)
         self.opened = opened
         self.manifest = opened.manifest
         self.schema: Schema = load_stored_schema(opened.manifest)
-        self.parties: Sequence[str] = ()  # whose rows are told apart
-        if apart:
-            self.schema = with_contributor(self.manifest, self.schema)
-            self.manifest = self.manifest.model_copy(update={"by": (*self.manifest.by, CONTRIBUTOR)})
-            self.parties = parties(self.manifest)
+        self.whole_schema = with_contributor(opened.manifest, self.schema)
         self.tables = tables
         self.vault = opened.vault
-        self._session = session
-        self._decrypted: dict[Part, Integers] = {}  # totals that were read and decrypted
-        self._cell_table = CellTable(opened.manifest.table, self.schema, self.manifest.by)
         self.remote: Remote | None = None  # the services, for the question under way
+        self._has_contributors = self.whole_schema is not self.schema
+        self._session = session
+        self._of_all = CellTotals(self, lambda: cells or tables.cells(opened), opened.manifest.by)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return (*self.manifest.by, CONTRIBUTOR) if self._has_contributors else self.manifest.by
+
+    def schema_of(self, named: Collection[str]) -> Schema:
+        """The columns that a question which names `named` may read: a star does not mean the contributor by itself."""
+        return self.whole_schema if CONTRIBUTOR in named else self.schema
+
+    def cells_by(self, names: Collection[str] = ()) -> CellTotals:
+        """The cells that tell the values of the by columns `names` apart: only if these name the contributor, each
+        contributor has cells of its own.
+        """
+        return self._of_each if self._has_contributors and CONTRIBUTOR in names else self._of_all
+
+    @cached_property
+    def _of_each(self) -> CellTotals:
+        names = contributors_in(self.manifest)
+        return CellTotals(self, lambda: self._cells_of(names), self.by, names)
+
+    def _cells_of(self, contributors: Sequence[str]) -> Cells:
+        every, cells = Cells([], []), self.cells
+        for name in contributors:
+            mine = Cells([(*key, name) for key in cells.keys], [0] * len(cells))
+            for segment in segments_of(self.manifest, name):
+                mine.count(self.rows.index(segment))
+            every.keys += mine.keys
+            every.rows += mine.rows
+        return every
+
+    @property
+    def cells(self) -> Cells:
+        """The cells of all rows."""
+        return self._of_all.cells
+
+    def totals(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
+        """Totals of `cells`."""
+        return self._of_all.totals(wanted)
 
     @property
     def services(self) -> Remote:
@@ -124,58 +202,12 @@ class Stored:
         """The object of the table's CKKS secret, unless it was read already."""
         return [] if "cipher" in self.__dict__ else [self.manifest.secret]
 
-    @property
-    def by_contributor(self) -> Stored:
-        """The table for a question that names the contributor of each row; the same where it has no contributors."""
-        return self if with_contributor(self.manifest, self.schema) is self.schema else self._apart
-
-    @cached_property
-    def _apart(self) -> Stored:
-        return Stored(self.tables, self.opened, None, self._session, apart=True)
-
-    @cached_property
-    def readers(self) -> Sequence[TotalsReader]:
-        """Its totals, as they are stored: of all cells, or of those of each party."""
-        every = [self.manifest.segments]
-        if self.parties:
-            every = [tuple(each for each in every[0] if party_of(each) == party) for party in self.parties]
-        of = [replace(self.opened, manifest=self.manifest.model_copy(update={"segments": each})) for each in every]
-        return [TotalsReader(self.tables, each, lambda: self.cipher) for each in of]
-
-    def objects(self, parts: Sequence[Part]) -> list[Object]:
-        """All that stands behind totals."""
-        return [each for reader in self.readers for each in reader.objects(parts)]
-
-    def ciphertexts(self, parts: Sequence[Part]) -> int:
-        """How many the sensitive service is asked for, where there is one."""
-        return sum(reader.sums(parts) for reader in self.readers)
-
-    @property
-    def cells(self) -> Cells:
-        if self._cells is None:
-            self._cells = self.tables.cells(self.opened)
-            if self.parties:
-                self._cells = self._of_parties(self._cells)
-        return self._cells
-
-    def _of_parties(self, cells: Cells) -> Cells:
-        """The cells of each party, one after the other."""
-        every = Cells([], [])
-        for party in self.parties:
-            mine = Cells([(*key, party) for key in cells.keys], [0] * len(cells))
-            for segment in self.manifest.segments:
-                if party_of(segment) == party:
-                    mine.count(self.rows.index(segment))
-            every.keys += mine.keys
-            every.rows += mine.rows
-        return every
-
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.tables, self.opened, self._session, self.parties)
+        return Rows(self.tables, self.opened, self._session)
 
     @cached_property
-    def row_columns(self) -> dict[Part, int]:
+    def row_columns(self) -> dict[TotalOf, int]:
         """The columns of the rows for scans, by what they hold."""
         return {(each.measure, each.part): at for at, each in enumerate(columns_of_rows(self.manifest))}
 
@@ -195,46 +227,13 @@ class Stored:
         """End every wait for a service."""
         if self.remote is not None:
             self.remote.stop()
-        if "_apart" in self.__dict__:
-            self._apart.stop()
-
-    def answers(self, plan: StoredPlan) -> tuple[Sequence[PlainResponse], Mapping[Part, Integers]]:
-        """Return the plain service's answer, and the totals: of both halves at once, and both in before one is judged.
-
-        Nothing forks meanwhile: rows were fetched before.
-        """
-        with ThreadPoolExecutor(1, "plain") as pool:
-            plain = pool.submit(self.services.aggregate, plan) if plan.asks_plain else None
-            try:
-                totals = self.totals(plan.parts) if plan.over_cells and plan.encrypted else {}
-            except CheckFailed:
-                raise
-            except BaseException:
-                self.stop()  # else the other half would be waited for
-                raise
-            return plain.result() if plain else [], totals
-
-    def totals(self, parts: Sequence[Part]) -> dict[Part, Integers]:
-        """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where
-        `remote` is there to ask it, else all read here.
-        """
-        if unknown := [part for part in parts if part not in self._decrypted]:
-            cells = len(self.cells) // len(self.readers) if self.readers else 0
-            read = [each.read(unknown, cells, self.remote) for each in self.readers]
-            of = {part: [np.zeros(0, object), *(each[part] for each in read)] for part in unknown}
-            self._decrypted |= {part: _compact(np.concatenate(entries)) for part, entries in of.items()}
-        return {part: self._decrypted[part] for part in parts}
-
-    def cell_table(self, names: Collection[str]) -> Table:
-        """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
-        return self._cell_table.of(self.cells, names)
 
     def close(self) -> None:
-        self._cell_table.close()
+        self._of_all.close()
+        if "_of_each" in self.__dict__:
+            self._of_each.close()
         if "rows" in self.__dict__:
             self.rows.close()
-        if "_apart" in self.__dict__:
-            self._apart.close()
 
 
 def _compact(totals: Integers) -> Integers:

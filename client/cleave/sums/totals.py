@@ -23,6 +23,7 @@ from cleave.store.manifest import Object, Segment, TotalsObjects
 from cleave.store.reader import Opened
 from cleave.store.segment import lane_checks
 from cleave.store.tables import Tables
+from cleave.sums.combination import TotalOf
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
@@ -30,7 +31,6 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import PROFILES
 
-Part = tuple[int, str]  # of a measure: its number and count, sum or square
 SegmentTotals = tuple[Segment, TotalsObjects]
 
 
@@ -61,51 +61,54 @@ class _Run:
 
 
 class TotalsReader:
-    """Totals reader of one version of one table."""
+    """Totals reader of some segments of one version of one table."""
 
-    def __init__(self, tables: Tables, opened: Opened, cipher: Callable[[], Cipher]) -> None:
+    def __init__(
+        self, tables: Tables, opened: Opened, segments: Sequence[Segment], cipher: Callable[[], Cipher]
+    ) -> None:
         """`cipher`: opens the table's CKKS secret when it is first needed."""
         self._tables = tables
         self._vault = opened.vault
         self._cipher = cipher
         self._manifest = opened.manifest
+        self._segments = segments
 
-    def read(self, parts: Sequence[Part], cells: int, remote: Remote | None = None) -> dict[Part, Integers]:
+    def read(self, wanted: Sequence[TotalOf], cells: int, remote: Remote | None = None) -> dict[TotalOf, Integers]:
         """Read the totals of every cell (cells,), over all segments; without `remote` every segment's are read here.
 
         Raises CheckFailed for what is not as it was written or added up, ServiceError, StoreError.
         """
-        result: dict[Part, Integers] = {part: np.zeros(cells, object) for part in parts}
-        runs = list(self._runs(parts, together=remote is not None))
+        result: dict[TotalOf, Integers] = {which: np.zeros(cells, object) for which in wanted}
+        runs = list(self._runs(wanted, together=remote is not None))
         added = [run for run in runs if len(run.segments) > 1]
         sums = remote.sums([each for run in added for each in run.sums()]) if remote and added else []
-        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.here_sums
+        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.ways.encrypted
         for run in runs:
             planes = self._opened(run, waiting) if len(run.segments) > 1 else self._read(run)
             for at, column in enumerate(run.columns):
-                if (column.measure, column.part) in parts:
+                if (column.measure, column.part) in wanted:
                     of = {lane: planes[lane] for lane in run.lanes.holding(at)}
                     if of:  # else its limit is 0, and so is it
                         result[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.segments))
         return result
 
-    def objects(self, parts: Sequence[Part]) -> list[Object]:
+    def objects(self, wanted: Sequence[TotalOf]) -> list[Object]:
         """All that stands behind an answer."""
         return [
             totals.lanes[lane]
-            for run in self._runs(parts, together=False)
+            for run in self._runs(wanted, together=False)
             for _, totals in run.segments
             for lane in run.needed
         ]
 
-    def sums(self, parts: Sequence[Part]) -> int:
+    def sums(self, wanted: Sequence[TotalOf]) -> int:
         """Ciphertexts that the service is asked for, where there is one."""
-        runs = (run for run in self._runs(parts, together=True) if len(run.segments) > 1)
+        runs = (run for run in self._runs(wanted, together=True) if len(run.segments) > 1)
         return sum(each.stop - each.start for run in runs for each in run.sums())
 
-    def _runs(self, parts: Sequence[Part], *, together: bool) -> Iterator[_Run]:
+    def _runs(self, wanted: Sequence[TotalOf], *, together: bool) -> Iterator[_Run]:
         alike: dict[tuple[int, int], list[SegmentTotals]] = {}
-        for segment in self._manifest.segments:
+        for segment in self._segments:
             for totals in segment.totals:
                 alike.setdefault((totals.first, totals.stop), []).append((segment, totals))
         for (first, stop), segments in alike.items():
@@ -114,8 +117,8 @@ class TotalsReader:
             lanes = total_lanes(measures, PROFILES[self._manifest.profile])
             if any(len(totals.lanes) != lanes.count for _, totals in segments):
                 raise CheckFailed("stored", "a segment's totals are not those of the table's measures")
-            wanted = [at for at, column in enumerate(columns) if (column.measure, column.part) in parts]
-            needed = sorted({lane for at in wanted for lane in lanes.holding(at)})
+            places = [at for at, column in enumerate(columns) if (column.measure, column.part) in wanted]
+            needed = sorted({lane for at in places for lane in lanes.holding(at)})
             if not needed:
                 continue
             largest = [

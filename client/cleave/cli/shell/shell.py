@@ -31,9 +31,9 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.ask.plan import Plan
+    from cleave.ask.question import Result
     from cleave.ask.session import Session
-    from cleave.ask.source import Result
-    from cleave.sql.plan import LocalPlan, QueryPlan
 
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Left(Exception):  # noqa: N818 - named for what happened
 @dataclass(frozen=True, slots=True)
 class Last:
     sql: str
-    plan: QueryPlan | LocalPlan
+    plan: Plan
     answer: Result
     seconds: float
 

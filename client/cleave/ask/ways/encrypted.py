@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from cleave.ask.question import GroupSums, Question, Usage
 from cleave.ask.session import import_finish
-from cleave.ask.source import GroupSums, Question, Usage
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Columns
@@ -82,7 +82,7 @@ def encrypted_sums(
     from cleave.ckks.figures import Figures  # noqa: PLC0415 - see import_finish
 
     return GroupSums(
-        plan=plan,
+        plan,
         keys=halves.keys,
         counts=halves.counts.tolist(),
         responses=responses,

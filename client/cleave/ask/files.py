@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
-from cleave.ask.source import GroupSums, Loaded, Options, Question, Source, Usage
+from cleave.ask.plan import Plan
+from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
+from cleave.ask.source import Source
+from cleave.ask.ways.base import Setting
+from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.sql.functions import TODAY
 from cleave.transport.base import Transport
@@ -22,9 +26,7 @@ from cleave_shared.params import DEFAULT_PROFILE
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ckks.secret_key import SecretKey
-    from cleave.sql.plan import LocalPlan, QueryPlan
     from cleave.sql.read import Statement
-    from cleave.sql.split import Halves
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_PLANS = 32
 
 
-class HereSource(Source):
+class FileSource(Source):
     """`others` are further tables a question may name; nothing of them is ever sent."""
 
     def __init__(
@@ -53,7 +55,7 @@ class HereSource(Source):
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
-        self._plans: dict[tuple[str, str, bool], QueryPlan | LocalPlan] = {}  # the one asked for last comes last
+        self._plans: dict[tuple[str, str, bool], Plan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
@@ -62,7 +64,7 @@ class HereSource(Source):
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
         """Plan a question, or return its plan of a moment ago, unless the question reads the clock."""
         tree = json.dumps(statement.tree)  # which holds the values of parameters
         query = (statement.text, tree, cloud_only)
@@ -73,23 +75,24 @@ class HereSource(Source):
                 del self._plans[next(iter(self._plans))]
         return plan
 
-    def _planned(self, statement: Statement, *, cloud_only: bool) -> QueryPlan | LocalPlan:
+    def _planned(self, statement: Statement, *, cloud_only: bool) -> Plan:
         others = {each.name: each.schema for each in self._others}
         from cleave.sql.planner import Planner  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
 
         with contextlib.closing(Planner(statement, self._lazy.schema, self.name, others)) as planner:
-            return planner.plan(cloud_only=cloud_only)
+            cut = planner.plan(cloud_only=cloud_only)
+        return Plan(cut, (File(cut),), cloud_only=cloud_only)
 
-    def describe(self, plan: QueryPlan | LocalPlan, options: Options, progress: Progress) -> Description:
-        from cleave.ask.here_facts import describe_here  # noqa: PLC0415
+    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:
+        from cleave.ask.describe_file import describe_file  # noqa: PLC0415
 
-        return describe_here(self.read(progress), plan, options)
+        return describe_file(self._place(progress), plan, options)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Read the table."""
         if self._lazy.prefetched and sends:
-            from cleave.ask import here_sums  # noqa: F401, PLC0415 - instead of waiting for the table
             from cleave.ask.session import import_finish  # noqa: PLC0415
+            from cleave.ask.ways import encrypted  # noqa: F401, PLC0415 - instead of waiting for the table
 
             import_finish()
         if self._table is None:
@@ -97,33 +100,24 @@ class HereSource(Source):
                 self.read(progress)
 
     @contextlib.contextmanager
-    def load(self, plan: LocalPlan, question: Question) -> Iterator[Loaded]:
+    def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
         table = self.read(question.progress)
         yield Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
-    def sums(self, plan: QueryPlan, question: Question) -> Iterator[GroupSums]:
+    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
         """After an answer that fails a check another key is made."""
         import duckdb  # noqa: PLC0415 - 15 ms
 
-        plan, halves = split_in_time(self.read(question.progress), plan, question)
-        if plan.sends_nothing:
-            yield local_sums(plan, halves)
-            return
-        from cleave.ask.here_sums import encrypted_sums  # noqa: PLC0415 - TenSEAL takes 60 ms
-
-        key = self._secret()
-        transport = self._connected(question.deadline).begin(question.deadline)
+        (way,) = plan.ways
         try:
-            yield encrypted_sums(halves, plan, key, transport, question)
+            yield way.answer(Setting(self._place(question.progress), question))
         except CheckFailed:
             self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
             raise
         except duckdb.InterruptException:
             question.deadline.check()
             raise Stopped("the query was stopped") from None
-        finally:
-            transport.stop()
 
     def stop(self) -> None:
         if self._table is not None:
@@ -143,6 +137,9 @@ class HereSource(Source):
             self._table = table
         return self._table
 
+    def _place(self, progress: Progress) -> FilePlace:
+        return FilePlace(self.read(progress), self._secret, self._connected)
+
     def _secret(self) -> SecretKey:
         """The source's CKKS key."""
         from cleave.ckks.secret_key import fresh_key  # noqa: PLC0415 - TenSEAL takes 60 ms
@@ -161,42 +158,6 @@ class HereSource(Source):
             self._open.callback(services.close)
             self._services = services
         return self._services
-
-
-def split_in_time(table: Table, plan: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
-    """Split the table by `plan`. Raises OutOfTime, Stopped."""
-    from cleave.ask.session import within  # noqa: PLC0415
-    from cleave.sql.split import split  # noqa: PLC0415
-    from cleave.table.running import limited  # noqa: PLC0415
-
-    def halves() -> tuple[QueryPlan, Halves]:
-        with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks
-            return split(table, plan)
-
-    with question.clock.stage("split"):
-        return within(question.deadline, halves)
-
-
-def local_sums(plan: QueryPlan, halves: Halves) -> GroupSums:
-    """Groups of a plan that asks no service, and what is computed here of each."""
-    return GroupSums(
-        plan=plan,
-        keys=halves.keys,
-        counts=halves.counts.tolist(),
-        responses=(),
-        local=halves.local,
-        figures=lambda members, _: [()] * len(members),
-        usage=Usage(rows=halves.rows),
-        checks=unasked(),
-        release=halves.close,
-    )
-
-
-def unasked() -> dict[str, str]:
-    """The checks of services that were not asked."""
-    from cleave.ckks.checks import CHECKS  # noqa: PLC0415
-
-    return dict.fromkeys(("plain groups", *CHECKS), "not needed")
 
 
 def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:

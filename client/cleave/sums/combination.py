@@ -21,12 +21,12 @@ from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
 
-Part = tuple[int, str]  # of a measure: its number and count, sum or square
-ReadMoments = Callable[[Mapping[Part, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are
+TotalOf = tuple[int, str]  # number of a measure, and which total of it: count, sum or square
+ReadMoments = Callable[[Mapping[TotalOf, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Combination:
     """`terms`: measures by number, and what each is multiplied with; `constant` is added. In the cells where `filter`
     holds.
 
@@ -41,17 +41,17 @@ class Source:
         """The measure whose values are as many as this has; None: as many as there are rows."""
         return next((number for number, _ in self.terms if measures[number].nullable), None)
 
-    def needs(self, aggregate: Aggregate, measures: Sequence[Measure]) -> list[Part] | str:
+    def needs(self, aggregate: Aggregate, measures: Sequence[Measure]) -> list[TotalOf] | str:
         """The totals that `aggregate` of this takes, or why there are none."""
         counted = self.counted(measures)
-        parts: list[Part] = [] if counted is None else [(counted, "count")]
+        totals: list[TotalOf] = [] if counted is None else [(counted, "count")]
         for moment in aggregate.moments:
             part = of_measures.part_of(moment)
             if part is None or (part == "square" and len(self.terms) > 1):
                 return "sums and squares of single columns do not give it"
             for number, _ in self.terms:
-                parts.append((number, part))
-        return parts
+                totals.append((number, part))
+        return totals
 
     def facts(self, argument: Argument, measures: Sequence[Measure]) -> Facts:
         centre = self.constant
@@ -73,18 +73,18 @@ class Source:
                 for number, factor in self.terms
             )
             constant = self.constant if part == "sum" else Fraction(0)
-            readings[moment] = _Reading(terms, constant)
+            readings[moment] = _MomentTerms(terms, constant)
         return lambda total, count: {moment: each.estimate(total, count) for moment, each in readings.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """Reading of one moment: totals, how each is read and what it is multiplied with; `constant` of each value."""
+class _MomentTerms:
+    """One moment: totals, how each is read and what it is multiplied with; `constant` of each value."""
 
-    terms: tuple[tuple[Part, Decoding, Fraction], ...]
+    terms: tuple[tuple[TotalOf, Decoding, Fraction], ...]
     constant: Fraction
 
-    def estimate(self, total: Mapping[Part, int], count: int) -> Estimate:
+    def estimate(self, total: Mapping[TotalOf, int], count: int) -> Estimate:
         """Fractions are slow, and most of these are 1 or 0."""
         value = bound = Fraction(0)
         for place, (part, decoding, scale) in enumerate(self.terms):
@@ -97,13 +97,15 @@ class _Reading:
         return Estimate(value, bound)
 
 
-def source_of(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> Source | None:
+def combination_of(
+    node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types
+) -> Combination | None:
     """A measure, or measures times numbers added up. `numbers`: measures by their canonical spelling."""
     measure = numbers.get(canonical(node))
     if measure is not None:
-        return Source(((measure, Fraction(1)),))
+        return Combination(((measure, Fraction(1)),))
     result = linear(node, numbers, measures, types)
-    return Source(tuple(result.terms.items()), result.constant) if result else None
+    return Combination(tuple(result.terms.items()), result.constant) if result else None
 
 
 def filtered(node: Node) -> tuple[Node, Node] | None:
@@ -118,7 +120,7 @@ _MOST = 60  # nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class _Ranged:
     """`terms`: measures by number, times what. `range` of all its values."""
 
     terms: dict[int, Fraction]
@@ -129,18 +131,18 @@ class Linear:
     def ends(self) -> tuple[Fraction, Fraction]:
         return self.range.lower, self.range.upper
 
-    def times(self, factor: Fraction) -> Linear:
+    def times(self, factor: Fraction) -> _Ranged:
         scaled = self.range * Range(factor, factor)
-        return Linear({each: factor * by for each, by in self.terms.items()}, factor * self.constant, scaled)
+        return _Ranged({each: factor * by for each, by in self.terms.items()}, factor * self.constant, scaled)
 
-    def plus(self, other: Linear) -> Linear:
+    def plus(self, other: _Ranged) -> _Ranged:
         terms = dict(self.terms)
         for number, factor in other.terms.items():
             terms[number] = terms.get(number, Fraction(0)) + factor
-        return Linear(terms, self.constant + other.constant, self.range + other.range)
+        return _Ranged(terms, self.constant + other.constant, self.range + other.range)
 
 
-def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> Linear | None:
+def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> _Ranged | None:
     """`numbers`: of measures, by their canonical spelling. None where it is not exact, or NULL where a sum is not."""
     nodes = list(_operations(node, numbers))
     if not nodes or len(nodes) > _MOST:
@@ -161,17 +163,17 @@ def _operations(node: Node, numbers: dict[str, int]) -> Iterator[Node]:
             yield from _operations(each, numbers)
 
 
-def _read(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
+def _read(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> _Ranged | None:
     number = numbers.get(canonical(node))
     if number is not None:
         domain = of_measures.domain_of(measures[number])
         if not domain.is_exact:
             return None
         values = Range(Fraction(domain.lower, domain.unit), Fraction(domain.upper, domain.unit))
-        return Linear({number: Fraction(1)}, Fraction(0), values)
+        return _Ranged({number: Fraction(1)}, Fraction(0), values)
     if isinstance(node, Constant) and node.is_number and node.text.removeprefix("-").replace(".", "", 1).isdecimal():
         value = Fraction(node.text)
-        return Linear({}, value, Range(value, value))
+        return _Ranged({}, value, Range(value, value))
     result = _step(node, numbers, measures, held)
     if result is None:
         return None
@@ -181,7 +183,7 @@ def _read(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held
     return result if fits and decimals_of(type_) is not None else None
 
 
-def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> Linear | None:
+def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> _Ranged | None:
     if not isinstance(node, Call) or node.name not in ("+", "-", "*"):
         return None
     read = [_read(each, numbers, measures, held) for each in node.arguments]

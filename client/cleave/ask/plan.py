@@ -1,0 +1,83 @@
+"""Plan of a question: how it was cut, and a way for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cleave.ask.ways.base import Cost, Way, Work
+from cleave.sql.plan import LocalPlan, Output, QueryPlan
+
+if TYPE_CHECKING:
+    from cleave.sql.read import Statement
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`cut`: the cut question, or one that DuckDB answers here as a whole. `ways`: one for each part.
+
+    `assumed`: by name in lower case, a digest of what it assumes of a stored table or a release. `named`: columns that
+    the question names, in lower case. `cloud_only`: no row may be fetched.
+    """
+
+    cut: QueryPlan | LocalPlan
+    ways: tuple[Way[Any], ...]
+    assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    named: frozenset[str] = frozenset()
+    cloud_only: bool = False
+
+    @property
+    def name(self) -> str:
+        names = dict.fromkeys(each.name for each in self.ways if not each.is_idle)
+        return " and ".join(names) or self.ways[0].name
+
+    @property
+    def statement(self) -> Statement:
+        return self.cut.statement
+
+    @property
+    def table(self) -> str:
+        return self.cut.table
+
+    @property
+    def outputs(self) -> Sequence[Output]:
+        return self.cut.outputs
+
+    @property
+    def sends_nothing(self) -> bool:
+        """Return whether nothing is sent: then neither key nor transport is needed."""
+        return self.cut.sends_nothing
+
+    @property
+    def scanned(self) -> bool:
+        return any(each.scanned for each in self.ways)
+
+    @property
+    def fetches(self) -> bool:
+        """Return whether rows are fetched."""
+        return any(each.stage == "rows" and not each.is_idle for each in self.ways)
+
+    @property
+    def worth(self) -> int:
+        return max((each.worth for each in self.ways if not each.is_idle), default=1)
+
+    def work(self, place: Any, *, pad: bool = False) -> Work:
+        """`place`: what its ways are over."""
+        return sum((each.work(place, pad=pad) for each in self.ways), Work())
+
+    def fetched(self, place: Any, *, pad: bool = False) -> int:
+        """Bytes of rows that are fetched."""
+        return sum(each.work(place, pad=pad).bytes for each in self.ways if each.stage == "rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A plan by the names of its ways. `cost` None: the question cannot be answered so, and `reason` says why; else why
+    it is `taken` or not.
+    """
+
+    name: str
+    cost: Cost | None
+    taken: bool
+    reason: str

@@ -1,0 +1,160 @@
+"""A question under way, the answers to its parts, and what is counted of it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cleave.processes.deadline import Deadline
+from cleave.text.quantities import counted
+from cleave_shared.errors import UsageError
+from cleave_shared.requests import PlainResponse
+
+if TYPE_CHECKING:
+    from cleave.finish import ResultTable
+    from cleave.sql.plan import QueryPlan
+    from cleave.sql.rejoin import Members, Texts
+    from cleave.table.progress import Progress
+    from cleave.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question under way."""
+
+    options: Options
+    progress: Progress
+    deadline: Deadline
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`pad` rounds the number of chunks up to a power of two.
+
+    Groups of fewer than `min_group` rows are left out of the answer; 0: as the table has it, which is none but for a
+    stored one with contributors.
+    """
+
+    pad: bool = False
+    min_group: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError."""
+        if self.min_group < 0:
+            raise UsageError("--min-group takes a number of rows, 0 or more")
+
+
+DEFAULTS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts of one query's work. None where a minimum group size hides it, since with the counts that are shown it
+    could
+    tell the size of a suppressed group; the last three of these are None where none was asked for. `withheld_groups`
+    are large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in
+    stores; None where rows came from files.
+    """
+
+    profile: str | None = None  # None where nothing was sent: no key was needed
+    key_id: str | None = None
+    rows: int | None = None
+    selected_rows: int | None = None
+    groups: int | None = None
+    lanes: int = 0
+    blocks: int = 0
+    chunks: int = 0
+    sensitive_requests: int = 0
+    requests: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    min_group: int | None = None
+    suppressed_groups: int | None = None
+    withheld_groups: int | None = None
+    objects_read: int | None = None
+    bytes_read: int | None = None
+
+    @property
+    def suppression(self) -> str:
+        """A sentence on what a minimum group size left out, "" where none was asked for."""
+        if self.suppressed_groups is None:
+            return ""
+        small = f"{counted(self.suppressed_groups, 'group')} of fewer than {self.min_group} rows"
+        if not self.withheld_groups:
+            return f"{small} not shown."
+        return f"{small} and {counted(self.withheld_groups, 'group')} from which one of them would follow not shown."
+
+
+COUNTS = ("sensitive_requests", "requests", "bytes_sent", "bytes_received")
+"""The counts of a Usage that parts of a question add up to."""
+
+
+Figures = Callable[["Sequence[Members]", Sequence[int]], Any]
+
+
+def _no_figures(members: Sequence[Members], _: Sequence[int]) -> list[tuple[()]]:
+    return [()] * len(members)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Answer of a way to its part of the question `cut`, or of a source to all of it.
+
+    `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
+    service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
+    encrypted aggregates of groups that are put together, by the finest groups they are made of and their rows. `usage`
+    counts what was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it.
+    """
+
+    cut: QueryPlan
+    keys: list[Texts] | None = None
+    counts: list[int] = field(default_factory=list)
+    responses: Sequence[PlainResponse] = ()
+    local: list[Texts] = field(default_factory=list)
+    figures: Figures = _no_figures
+    usage: Usage = Usage()
+    checks: dict[str, str] = field(default_factory=dict)
+    scanned: bool = False
+    warnings: Sequence[str] = ()
+    note: str = ""
+    release: Callable[[], None] = field(default=lambda: None)  # gives up what is not needed once groups are rejoined
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Rows that a question is answered over as a whole, which it calls `name`.
+
+    `usage`, once they are, counts what was read for them.
+    """
+
+    table: Table
+    name: str
+    usage: Callable[[], Usage]
+    checks: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    result: ResultTable
+    checks: dict[str, str]  # name of a check -> passed, or not needed
+    usage: Usage
+    timings: dict[str, float]  # seconds by stage
+
+
+class Clock:
+    """Seconds by stage, added up."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started

@@ -1,0 +1,132 @@
+"""Sources that keep one version of each table: the newest when a question was planned, or that of a snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
+
+from cleave.ask.plan import Plan
+from cleave.ask.source import Source
+from cleave.objects.locate import Stores
+from cleave.objects.storage import StoreError
+from cleave.processes.deadline import Deadline
+from cleave.sql.planner import names_in
+from cleave.sql.read import Statement
+from cleave.transport.base import QUERY_SECONDS
+from cleave_shared.errors import QueryRefused, UsageError
+
+T = TypeVar("T")
+
+
+class _Version(Protocol):
+    def close(self) -> None: ...
+
+
+Version = TypeVar("Version", bound=_Version)
+
+
+class VersionedSource(Source, Generic[Version]):
+    """A session closes what it keeps of a version when it opens a newer one."""
+
+    def __init__(self, name: str | None, stores: Stores, seconds: float | None) -> None:
+        """`name`: the table that questions are over; None: those that each question names.
+
+        `seconds`: what a step may take that is given no time of its own.
+        """
+        self.name = name or ""
+        self.seconds = seconds or QUERY_SECONDS
+        self._stores = stores
+        self._held: dict[str, Version] = {}  # by name in lower case
+        self._is_fixed = False  # no newer ones are looked for
+
+    @abstractmethod
+    def _newest(self, name: str, held: Version | None) -> Version | None:
+        """Open the newest version of a table; it is `held` if that is the newest, None where there is no table."""
+
+    @abstractmethod
+    def _fix(self) -> None:
+        """Open what a snapshot is of."""
+
+    @abstractmethod
+    def _names_of(self, named: Sequence[str]) -> list[str]:
+        """Open those of the tables `named` in a question that it is over. Raises QueryRefused."""
+
+    @abstractmethod
+    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
+        """Plan a question over `names`, which names the columns `named`."""
+
+    @abstractmethod
+    def _assumed_of(self, version: Version) -> str:
+        """A digest of the facts that plans assume of a version."""
+
+    @property
+    @abstractmethod
+    def _changed(self) -> str:
+        """Say what happened to {} where plans no longer fit it."""
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Fix the versions of the tables."""
+        if self._is_fixed:
+            raise UsageError("there is a snapshot already", hint="end it before the next")
+        self.run(self._fix, Deadline(self.seconds))
+        self._is_fixed = True
+        try:
+            yield
+        finally:
+            self._is_fixed = False
+
+    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
+        names, named = self._over(statement)
+        return self._assuming(self._planned(statement, names, named, cloud_only=cloud_only), names)
+
+    def run(self, work: Callable[[], T], deadline: Deadline) -> T:
+        self._stores.limit(deadline)
+        try:
+            return work()
+        finally:
+            self._stores.limit(None)
+
+    def close(self) -> None:
+        held, self._held = self._held, {}
+        for each in held.values():
+            each.close()
+
+    def _over(self, statement: Statement) -> tuple[list[str], Set[str]]:
+        """The tables that a question is over, which are open then, and the columns that it names."""
+        try:
+            tables, named = names_in(statement)
+        except QueryRefused:
+            if not self.name:
+                raise
+            tables, named = (), frozenset()  # planning it gives a better error
+        return self._names_of(list({each.lower(): each for each in tables}.values())), named
+
+    def _find(self, name: str) -> Version | None:
+        """Return a table in its newest version, or in that of the snapshot; None where there is none."""
+        held = self._held.get(name.lower())
+        if self._is_fixed and held is not None:
+            return held
+        return self._keep(name.lower(), self._newest(name, held))
+
+    def _keep(self, lower: str, newest: Version | None) -> Version | None:
+        """Hold `newest` under a name, and close another version."""
+        held = self._held.get(lower)
+        if held is not None and held is not newest:
+            self._held.pop(lower).close()
+        if newest is not None:
+            self._held[lower] = newest
+        return newest
+
+    def _assuming(self, plan: Plan, names: Sequence[str]) -> Plan:
+        assumed = tuple((name.lower(), self._assumed_of(self._held[name.lower()])) for name in names)
+        return replace(plan, assumed=assumed)
+
+    def _require_same(self, plan: Plan) -> None:
+        """Raise StoreError where `plan` does not fit the versions in use."""
+        for lower, assumed in plan.assumed:
+            if lower not in self._held or self._assumed_of(self._held[lower]) != assumed:
+                raise StoreError(self._changed.format(repr(lower)), hint="run it again")

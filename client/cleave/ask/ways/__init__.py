@@ -1,0 +1,1 @@
+"""Ways of answering a part of a cut question, a module each."""

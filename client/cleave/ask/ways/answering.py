@@ -1,0 +1,82 @@
+"""The answer to a cut question: its parts asked, and put together by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from cleave.ask.plan import Plan
+from cleave.ask.question import Figures, GroupSums
+from cleave.ask.ways.base import Setting, Way
+from cleave.sql.rejoin import places_of
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
+
+
+def answered(plan: Plan, setting: Setting[Any]) -> GroupSums:
+    """Rows are read first, the other parts then at once: nothing forks meanwhile.
+
+    Raises CheckFailed where two ways report other groups.
+    """
+    clock = setting.question.clock
+    answers: list[tuple[Way[Any], GroupSums]] = []
+    failure: InputError | QueryRefused | None = None
+    for way in plan.ways:
+        if way.stage == "rows":
+            with clock.stage("rows"):
+                try:
+                    answers.append((way, way.answer(setting)))
+                except (InputError, QueryRefused) as error:  # which may depend on values: what is asked does not
+                    failure = error
+    others = [way for way in plan.ways if way.stage != "rows"]
+    with clock.stage("ask"):
+        answers += zip(others, _at_once(others, setting), strict=True)
+    if failure is not None:
+        raise failure
+    return _together(answers)
+
+
+def _at_once(ways: Sequence[Way[Any]], setting: Setting[Any]) -> list[GroupSums]:
+    """All answers are in before one is judged."""
+    if len(ways) < 2:
+        return [each.answer(setting) for each in ways]
+    with ThreadPoolExecutor(len(ways) - 1, "ways") as pool:
+        others = [pool.submit(each.answer, setting) for each in ways[1:]]
+        try:
+            first = ways[0].answer(setting)
+        except CheckFailed:
+            raise
+        except BaseException:
+            setting.stop()  # else the others would be waited for
+            raise
+        return [first, *(each.result() for each in others)]
+
+
+def _together(answers: Sequence[tuple[Way[Any], GroupSums]]) -> GroupSums:
+    """The groups of the first that knows them; those of others must be the same."""
+    together: GroupSums | None = None
+    for way, each in sorted(answers, key=lambda of: of[1].keys is None):
+        if together is None:
+            together = each
+            continue
+        figures = together.figures
+        if each.keys is not None and together.keys is not None:
+            places = places_of(each.cut.key_types, together.keys, each.keys)
+            same = sorted(places) == list(range(len(each.keys)))
+            if not same or [each.counts[place] for place in places] != together.counts:
+                raise CheckFailed(way.check, "the rows that were read are not those that were summed")
+            figures = _placed(each.figures, places)
+        together = replace(
+            together,
+            responses=[*together.responses, *each.responses],
+            figures=figures,
+            scanned=together.scanned or each.scanned,
+        )
+    assert together is not None  # noqa: S101 - each plan has a way
+    return together
+
+
+def _placed(figures: Figures, places: Sequence[int]) -> Figures:
+    """`figures` of groups in another order."""
+    return lambda members, counts: figures([tuple(places[group] for group in of) for of in members], counts)

@@ -1,0 +1,94 @@
+"""Means of planning that all ways share: the question, parsed once and cut by the sums that there are."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from cleave.ask.plan import Plan
+from cleave.ask.ways.base import Site, Way
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.planner import Planner
+from cleave.sql.refusals import Uncut
+from cleave.sums.needs import Available, KeptTotals, unreadable
+from cleave.sums.stored import Stored
+from cleave_shared.errors import QueryRefused
+
+NO_PLAIN = "there is no plain service"
+WHOSE = "the plain half does not say which contributor a row is of"
+FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
+
+
+class StoredWay(Way[Site]):
+    """A way over stored tables, which plans for itself."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
+        """The way of a part of `cut`, which was cut by `available`; None where it answers no part."""
+
+    @classmethod
+    def plans(cls, choosing: Choosing) -> Iterator[Plan]:  # noqa: ARG003 - it is a part of others' plans
+        """Plans that are made for its sake."""
+        return iter(())
+
+    @classmethod
+    def least(cls, choosing: Choosing) -> Iterator[int]:  # noqa: ARG003 - nothing
+        """Bytes that such a plan reads at least, more and more closely: the next is only asked for where it matters."""
+        return iter((0,))
+
+
+def ways_of(
+    kinds: Sequence[type[StoredWay]], cut: QueryPlan | LocalPlan, available: Available
+) -> tuple[StoredWay, ...]:
+    """Ways of the parts of `cut`, which was cut by `available`; rows last."""
+    ways = [way for kind in kinds if (way := kind.of(cut, available)) is not None]
+    return tuple(sorted(ways, key=lambda each: each.stage == "rows"))
+
+
+@dataclass
+class Choosing:
+    """One question over a site. `kinds`: of all ways. `cloud_only`: no row may be fetched."""
+
+    site: Site
+    planner: Planner
+    kinds: Sequence[type[StoredWay]]
+    cloud_only: bool
+
+    def planned(self, cut: QueryPlan | LocalPlan, available: Available) -> Plan:
+        """The plan that follows from `cut`, which was cut by `available`."""
+        return Plan(
+            cut, ways_of(self.kinds, cut, available), named=frozenset(self.site.named), cloud_only=self.cloud_only
+        )
+
+    @cached_property
+    def base(self) -> Plan | Uncut:
+        """By totals and the plain service as far as they go; why not, where it needs rows, and none may be fetched.
+
+        Raises QueryRefused for what is not answered at all.
+        """
+        try:
+            return self.by_totals(cloud_only=self.cloud_only)
+        except Uncut as error:
+            if not self.cloud_only:
+                raise
+            return error
+
+    def by_totals(self, no_totals: str = "", *, cloud_only: bool = False) -> Plan:
+        """`no_totals`: why totals are not used, though they are kept."""
+        sums = self.totals_of(self.site.stored, no_totals)
+        return self.planned(self.planner.plan(sums, cloud_only=cloud_only), sums)
+
+    def totals_of(self, stored: Stored, no_totals: str = "") -> KeptTotals:
+        if not self.site.services:
+            no_plain = NO_PLAIN
+        else:
+            no_plain = WHOSE if self.site.names_contributor(stored) else unreadable(stored.manifest)
+        return KeptTotals(stored.manifest.measures, stored.by, no_plain, no_totals)
+
+
+def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:
+    over = f"totals are kept by {', '.join(by) or 'no columns'}: counts, sums, means, variances over them need no rows"
+    return QueryRefused(f"the stored totals do not answer it: {error}", hint=over)

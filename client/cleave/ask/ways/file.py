@@ -1,0 +1,99 @@
+"""A file or frame on this machine: its rows are grouped here, sent in the clear or encrypted, and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cleave.ask.question import GroupSums, Question, Usage
+from cleave.ask.ways.base import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.sql.plan import LocalPlan, QueryPlan
+
+if TYPE_CHECKING:
+    from cleave.ask.ways.packed import Packed
+    from cleave.ckks.secret_key import SecretKey
+    from cleave.processes.deadline import Deadline
+    from cleave.sql.split import Halves
+    from cleave.table.table import Table
+    from cleave.transport.base import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """A table that was read. `secret`, `connect`: its CKKS key and the services, when they are needed. `packed`: what
+    would be sent of it, where that is described.
+    """
+
+    table: Table
+    secret: Callable[[], SecretKey]
+    connect: Callable[[Deadline], Transport]
+    packed: Packed | None = None
+
+
+@dataclass(frozen=True)
+class File(Way[FilePlace]):
+    cut: QueryPlan | LocalPlan
+
+    name = "file"
+
+    def work(self, place: FilePlace, *, pad: bool) -> Work:  # noqa: ARG002 - it was packed so
+        return place.packed.work() if place.packed else Work()
+
+    def uses(self, place: FilePlace) -> Uses:
+        if place.packed:
+            return place.packed.uses()
+        assert isinstance(self.cut, LocalPlan)  # noqa: S101 - else it was packed
+        return {(place.table.name, name): Use(READ_HERE) for name in self.cut.columns}
+
+    def disclosures(self, place: FilePlace, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
+        return place.packed.disclosures() if place.packed else Disclosures()
+
+    def answer(self, setting: Setting[FilePlace]) -> GroupSums:
+        assert isinstance(self.cut, QueryPlan)  # noqa: S101 - DuckDB answers others as a whole
+        place, question = setting.place, setting.question
+        cut, halves = split_in_time(place.table, self.cut, question)
+        if cut.sends_nothing:
+            return local_sums(cut, halves)
+        from cleave.ask.ways.encrypted import encrypted_sums  # noqa: PLC0415 - TenSEAL takes 60 ms
+
+        key = place.secret()
+        transport = place.connect(question.deadline).begin(question.deadline)
+        try:
+            return encrypted_sums(halves, cut, key, transport, question)
+        finally:
+            transport.stop()
+
+
+def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
+    """Split the table by `cut`. Raises OutOfTime, Stopped."""
+    from cleave.ask.session import within  # noqa: PLC0415
+    from cleave.sql.split import split  # noqa: PLC0415
+    from cleave.table.running import limited  # noqa: PLC0415
+
+    def halves() -> tuple[QueryPlan, Halves]:
+        with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks
+            return split(table, cut)
+
+    with question.clock.stage("split"):
+        return within(question.deadline, halves)
+
+
+def local_sums(cut: QueryPlan, halves: Halves) -> GroupSums:
+    """Groups of a question that asks no service, and what is computed here of each."""
+    return GroupSums(
+        cut,
+        halves.keys,
+        halves.counts.tolist(),
+        local=halves.local,
+        usage=Usage(rows=halves.rows),
+        checks=unasked(),
+        release=halves.close,
+    )
+
+
+def unasked() -> dict[str, str]:
+    """The checks of services that were not asked."""
+    from cleave.ckks.checks import CHECKS  # noqa: PLC0415
+
+    return dict.fromkeys(("plain groups", *CHECKS), "not needed")

@@ -1,0 +1,59 @@
+"""Aggregates over plain columns: the plain service computes them from links to the plain half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cleave.ask.plan import Plan
+from cleave.ask.question import GroupSums
+from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.choosing import Choosing, StoredWay
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sums.needs import Available, KeptTotals
+from cleave.sums.stored import Stored
+
+SELECTED = "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group"
+_SQL = "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group"
+
+
+@dataclass(frozen=True)
+class Plain(StoredWay):
+    cut: QueryPlan
+
+    name = "plain service"
+
+    @classmethod
+    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Plain | None:
+        if isinstance(available, KeptTotals) and isinstance(cut, QueryPlan) and cut.asks_plain:
+            return cls(cut)
+        return None
+
+    @classmethod
+    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+        if isinstance(choosing.base, Plan) and choosing.base.name == cls.name:
+            yield choosing.base
+
+    def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all of the plain half is read in any case
+        return plain_work(site.of(self.cut.table))
+
+    def uses(self, site: Site) -> Uses:
+        return plain_uses(site.of(self.cut.table), self.cut.plain_columns)
+
+    def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
+        return Disclosures([linked(self.cut.plain_columns), _SQL], queried=True)
+
+    def answer(self, setting: Setting[Site]) -> GroupSums:
+        return GroupSums(self.cut, responses=setting.place.of(self.cut.table).services.aggregate(self.cut))
+
+
+def plain_work(stored: Stored, requests: int = 1) -> Work:
+    return Work((), requests, [each.plain for each in stored.manifest.segments if each.plain])
+
+
+def plain_uses(stored: Stored, columns: Sequence[str]) -> Uses:
+    return {(stored.manifest.table, name): Use("read by the plain service") for name in columns}
+
+
+def linked(columns: Sequence[str]) -> str:
+    return f"links to the plain columns; it reads {', '.join(columns) or 'none'}"

@@ -1,0 +1,114 @@
+"""Totals of a release, which an owner has sealed to an analyst."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cleave.ask.question import GroupSums
+from cleave.ask.ways.base import Disclosures, Setting, Use, Uses, Way, Work
+from cleave.share.release import ReleasedTotals, ReleaseHead
+from cleave.store.cells import Cells
+from cleave.store.lanes import Integers
+from cleave.store.rows import whole
+from cleave.store.schemas import read_stored_schema
+from cleave.sums.cellwise import Selection, figures_of
+from cleave.sums.combination import TotalOf
+from cleave.sums.needs import CutSums
+from cleave.sums.stored import CellTable
+from cleave.table.schema import Schema
+from cleave.table.table import Table
+from cleave.text.quantities import counted
+
+
+class Released:
+    """One release, opened."""
+
+    def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
+        self.head = head
+        self.totals = totals
+        self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
+        self.cells = Cells(list(totals.keys), list(totals.rows))
+        self.withheld = {number: ~np.array(each, np.bool_) for number, each in enumerate(totals.shown) if not all(each)}
+        self._cell_table = CellTable(totals.table, self.schema, totals.by)
+
+    def table(self, names: Collection[str]) -> Table:
+        return self._cell_table.of(self.cells, names)
+
+    def of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
+        """Totals of every cell (cells,)."""
+        totals = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
+        return {(measure, which): np.array(totals[which][measure], object) for measure, which in wanted}
+
+    def warnings(self, needs: CutSums, selection: Selection) -> list[str]:
+        """Return what may be missing of an answer."""
+        texts = []
+        if self.totals.hides:
+            texts.append(
+                f"incomplete: cells of fewer than {self.head.least} rows are not in the release, and the answer may "
+                "lack them"
+            )
+        for name, missing, _ in self._missing(needs, selection):
+            texts.append(
+                f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
+                f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
+            )
+        return texts
+
+    def _missing(self, needs: CutSums, selection: Selection) -> list[tuple[str, int, int]]:
+        """Measures with withheld totals, and in how many of how many cells."""
+        cells = selection.cells
+        missing = [(number, int(self.withheld[number][cells].sum())) for number in sorted(self._needed(needs))]
+        return [(self.totals.measures[number].name, count, len(cells)) for number, count in missing if count]
+
+    def _needed(self, needs: CutSums) -> set[int]:
+        """The withheld measures that are needed."""
+        return {number for number, _ in needs.totals if number in self.withheld}
+
+    def note(self, needs: CutSums, selection: Selection) -> str:
+        """Return the times that an answer is as of, and how many cells its totals are known of."""
+        as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
+        names = [
+            f"{counted(int(count), 'cell')} as of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
+            for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
+        ]
+        totals = [
+            f"{name} is known over {cells - missing:,} of {counted(cells, 'cell')}"
+            for name, missing, cells in self._missing(needs, selection)
+        ]
+        return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no cells'}", *totals])
+
+    def close(self) -> None:
+        self._cell_table.close()
+
+
+@dataclass(frozen=True)
+class Release(Way[Released]):
+    needs: CutSums
+
+    name = "release"
+
+    def work(self, place: Released, *, pad: bool) -> Work:  # noqa: ARG002 - it is read whole
+        return Work([whole(place.head.totals)])
+
+    def uses(self, place: Released) -> Uses:
+        used = [*self.needs.summed, *self.needs.cut.selecting]
+        return {(place.totals.table, name): Use("answered from the release") for name in used}
+
+    def disclosures(self, place: Released, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
+        return Disclosures(sensitive=["that a release is read, when, and under whose credentials"])
+
+    def answer(self, setting: Setting[Released]) -> GroupSums:
+        release = setting.place
+        selection = Selection(release, self.needs)
+        sums = selection.sums(release.of(self.needs.totals), release.withheld)
+        return GroupSums(
+            self.needs.cut,
+            selection.keys,
+            selection.counts,
+            figures=figures_of(self.needs, sums),
+            warnings=release.warnings(self.needs, selection),
+            note=release.note(self.needs, selection),
+        )

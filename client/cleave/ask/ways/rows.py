@@ -1,0 +1,189 @@
+"""Rows that are fetched, opened and computed on here: exact bytes and requests are known before.
+
+Blocks of cells whose rows a WHERE cannot select are not read. A row is selected where every conjunct of WHERE is TRUE.
+Conjuncts that read plain by columns alone are the same for all rows of a cell: where one of them is not TRUE, no row of
+the cell is selected. By columns of other kinds rule nothing out, for what is read would then depend on their values;
+nor does what cannot be evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+
+from cleave.ask.plan import Plan
+from cleave.ask.question import GroupSums, Question
+from cleave.ask.session import within
+from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
+from cleave.sql.nodes import Column, Node, write
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.split import Halves
+from cleave.store.manifest import NUMBER
+from cleave.store.reading import Reading, read_whole
+from cleave.store.rows import Read, SelectedCells
+from cleave.sums.needs import Available, KeptTotals
+from cleave.sums.stored import Stored
+from cleave.table.duck import identifier
+from cleave.table.running import limited
+from cleave.table.schema import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Rows that are read of one table: `columns`, of `cells` at least (None: all), in the order they were put if
+    `ordered`.
+    """
+
+    name: str
+    stored: Stored
+    columns: Sequence[str]
+    ordered: bool
+    cells: SelectedCells | None
+
+    def reads(self) -> list[Read]:
+        """Every request for them, of blocks or of an object."""
+        rows = self.stored.rows
+        return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
+
+    def reading(self, question: Question) -> Reading:
+        """A reading that is made once, and to its end."""
+        return self.stored.rows.reading(
+            self.columns,
+            ordered=self.ordered,
+            progress=question.progress,
+            cells=self.cells,
+            deadline=question.deadline,
+            once=True,
+        )
+
+
+@dataclass(frozen=True)
+class Rows(StoredWay):
+    """The groups and local aggregates of a cut question; or tables that DuckDB answers a question over as a whole."""
+
+    cut: QueryPlan | LocalPlan
+
+    name = "rows"
+    stage = "rows"
+
+    @classmethod
+    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
+        if isinstance(cut, QueryPlan) and not cut.local:
+            grouped = not isinstance(available, KeptTotals) or cut.asks_plain or not available.groups(cut.selecting)
+            if grouped:
+                return None
+        return cls(cut)
+
+    @classmethod
+    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+        plan = choosing.by_totals() if choosing.cloud_only else choosing.base
+        if not isinstance(plan, Plan):
+            return
+        if plan.worth > 1:
+            yield choosing.by_totals(FEWER_BYTES)
+        elif any(isinstance(each, Rows) for each in plan.ways):
+            yield plan
+
+    @classmethod
+    def least(cls, choosing: Choosing) -> Iterator[int]:
+        """Where totals answer: the indexes, which are read of however few cells; then the columns that are added up."""
+        base, site = choosing.base, choosing.site
+        if isinstance(base, Plan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
+            yield sum(each.index.bytes for each in site.stored.manifest.segments)
+            names = [*base.cut.selecting, *(name for each in base.cut.arguments for name in each.columns)]
+            fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, base.cut.conditions))
+            yield sum(each.bytes for each in fetch.reads())
+
+    @property
+    def is_idle(self) -> bool:
+        return isinstance(self.cut, LocalPlan) and not any(self.cut.reads.values())
+
+    @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """By table, the columns that are fetched."""
+        if isinstance(self.cut, LocalPlan):
+            return dict(self.cut.reads)
+        names = [*self.cut.selecting, *(name for each in self.cut.local for name in each.columns)]
+        return {self.cut.table: list(dict.fromkeys(names))}
+
+    def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
+        """One of each stored table; none for one that only totals answer."""
+        ordered = isinstance(self.cut, LocalPlan) or any(each.ordered for each in self.cut.local)
+        conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
+        return [
+            Fetch(name, site.of(name), columns, ordered, cells_of(site.of(name), conditions))
+            for name, columns in self.columns.items()
+            if name.lower() in site.tables
+        ]
+
+    def work(self, site: Site, *, pad: bool) -> Work:
+        return Work([read for each in self.fetches(site, pad=pad) for read in each.reads()])
+
+    def uses(self, site: Site) -> Uses:
+        return {
+            (each.stored.manifest.table, name): Use("fetched, and read here")
+            for each in self.fetches(site, pad=True)
+            for name in each.columns
+        }
+
+    def disclosures(self, site: Site, *, pad: bool) -> Disclosures:
+        fetched = self.fetches(site, pad=pad)
+        plain = {each.plain.name for fetch in fetched for each in fetch.stored.manifest.segments if each.plain}
+        reads_plain = any(read.object.name in plain for fetch in fetched for read in fetch.reads())
+        text = "which of the stored columns are fetched"
+        if all(each.cells is None for each in fetched):
+            text += ", all of their rows"
+        else:
+            text += (
+                ", and which of their blocks of 65,536 rows: those that the condition on plain by columns leaves "
+                "(--pad reads all)"
+            )
+        return Disclosures(["that its plain columns are fetched"] if reads_plain else [], [text] if fetched else [])
+
+    def answer(self, setting: Setting[Site]) -> GroupSums:
+        """Groups and local aggregates."""
+        cut, question = self.cut, setting.question
+        if not isinstance(cut, QueryPlan):
+            raise TypeError("DuckDB answers a question as a whole, not a part of it")
+        (fetch,) = self.fetches(setting.place, pad=question.options.pad)
+        reading, deadline = fetch.reading(question), question.deadline
+        with read_whole([reading]), fetch.stored.rows.open(reading) as table:
+            setting.at_work(table)
+
+            def grouped() -> Halves:
+                with limited(table.connection, deadline.left):
+                    return Halves(table, replace(cut, arguments=(), plain=(), plain_columns=()))
+
+            try:
+                deadline.check()
+                halves = within(deadline, grouped)
+            finally:
+                setting.at_work(None)
+        return GroupSums(cut, halves.keys, halves.counts.tolist(), local=halves.local)
+
+
+def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None:
+    """The cells with rows for which all `conditions` may be TRUE; None: all cells."""
+    plain = {each.name for each in stored.whole_schema.columns if each.kind is Kind.PLAIN}
+    by = {name.lower(): name for name in stored.by if name in plain}
+    columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]
+    usable = {write(each): names for each, names in columns if by.keys() >= {*names}}
+    if not usable:
+        return None
+    names = {by[name] for names in usable.values() for name in names}
+    cells = stored.cells_by(names)
+    left = np.ones(len(cells.cells), np.bool_)
+    table = cells.table(names)
+    for condition in usable:
+        with suppress(duckdb.Error):  # then it rules nothing out
+            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({condition}) IS TRUE"
+            numbers = table.connection.execute(statement).fetchnumpy()["number"]
+            true = np.zeros(len(left), np.bool_)
+            true[numbers.astype(np.int64)] = True
+            left &= true
+    return None if left.all() else cells.selected(left)

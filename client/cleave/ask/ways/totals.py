@@ -1,0 +1,145 @@
+"""Totals of cells: read here, or added up over several segments by the sensitive service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from cleave.ask.plan import Plan
+from cleave.ask.question import GroupSums
+from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.planner import Planner
+from cleave.sql.read import Statement
+from cleave.store.manifest import Measure
+from cleave.store.rows import whole
+from cleave.sums.cellwise import Selection, figures_of
+from cleave.sums.needs import Available, CutSums, KeptTotals
+from cleave.sums.stored import CellTotals
+from cleave.table.types import FLOATS
+from cleave.text.quantities import counted
+from cleave_shared import limits
+from cleave_shared.errors import QueryRefused
+
+CELL_BYTES = 160  # to decrypt, decode and group a cell takes as long as so many bytes of totals
+
+
+@dataclass(frozen=True)
+class Totals(StoredWay):
+    """Groups of cells, and sums of their totals; of no total where rows alone are counted."""
+
+    needs: CutSums
+
+    name = "totals"
+    check = "stored"
+    worth = 4
+
+    @classmethod
+    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Totals | None:
+        if not (isinstance(available, KeptTotals) and isinstance(cut, QueryPlan)) or available.groups(cut.selecting):
+            return None
+        return cls(available.of(cut))
+
+    @classmethod
+    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+        base = choosing.base
+        if not isinstance(base, Plan):
+            return
+        if isinstance(base.cut, LocalPlan):
+            if (inner := _inner(base, choosing)) is not None:
+                yield inner
+        elif base.worth > 1 or base.name == cls.name:
+            yield base
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.needs.totals
+
+    @property
+    def measures(self) -> Mapping[str, Sequence[Measure]]:
+        return {self.needs.cut.table: self.needs.measures}
+
+    def _cells(self, site: Site) -> CellTotals:
+        return site.of(self.needs.cut.table).cells_by(self.needs.columns)
+
+    def effort(self, site: Site) -> int:
+        if self.is_idle:
+            return 0
+        segments = site.of(self.needs.cut.table).manifest.segments
+        return CELL_BYTES * max((each.cells for each in segments), default=0)
+
+    def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all totals are read in any case
+        if self.is_idle:
+            return Work()
+        cells, secret = self._cells(site), site.of(self.needs.cut.table).secret_to_read
+        objects, sums = cells.objects(self.needs.totals), self._sums(site)
+        if not sums:
+            return Work([whole(each) for each in (*secret, *objects)])
+        return Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
+
+    def _sums(self, site: Site) -> int:
+        """Ciphertexts that the sensitive service is asked for."""
+        return self._cells(site).ciphertexts(self.needs.totals) if site.services else 0
+
+    def uses(self, site: Site) -> Uses:
+        table = site.of(self.needs.cut.table).manifest.table
+        used = self.needs.summed | {*self.needs.cut.selecting}
+        return {(table, name): Use("answered from its totals") for name in sorted(used)}
+
+    def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
+        texts = []
+        if not self.is_idle:
+            texts.append("that totals are read, and which of the expressions that are kept they are of")
+        if sums := self._sums(site):
+            segments = counted(len(site.of(self.needs.cut.table).manifest.segments), "segment")
+            texts.append(
+                f"links to the totals of {segments}, of whose ciphertexts it makes {sums}: about how many cells there "
+                "are; the key's id, the profile"
+            )
+        if len(self._cells(site).contributors) > 1:
+            texts.append("which segments are one contributor's")
+        return Disclosures(sensitive=texts)
+
+    def answer(self, setting: Setting[Site]) -> GroupSums:
+        cells = self._cells(setting.place)
+        totals = cells.totals(self.needs.totals)
+        selection = Selection(cells, self.needs)
+        figures = figures_of(self.needs, selection.sums(totals))
+        return GroupSums(self.needs.cut, selection.keys, selection.counts, figures=figures)
+
+
+def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
+    """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
+    site, sums_of = choosing.site, dict[str, KeptTotals]()
+
+    def answered(table: str, select: Statement) -> QueryPlan | None:
+        stored = site.tables.get(table.lower())
+        if stored is None:
+            return None
+        sums = sums_of.setdefault(table.lower(), KeptTotals(stored.manifest.measures, stored.by, NO_PLAIN))
+        with closing(Planner(select, site.schema_of(stored), table, {})) as planner:
+            try:
+                cut = planner.cut(sums, cloud_only=True)
+            except QueryRefused:
+                return None
+        return cut if _is_exact(cut) and not sums.groups(cut.selecting) else None
+
+    assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
+    over_inner = choosing.planner.over_answers(plan.cut, answered)
+    if not over_inner.inner:
+        return None
+    totals = [Totals(sums_of[each.table.lower()].of(each)) for each in over_inner.inner.values()]
+    rows = choosing.planned(over_inner, choosing.totals_of(site.stored)).ways
+    return Plan(over_inner, (*totals, *rows), named=plan.named)
+
+
+def _is_exact(cut: QueryPlan) -> bool:
+    """Check whether its answer is DuckDB's own to the last digit.
+
+    A double from totals is correctly rounded, where DuckDB's is off by a little: beside doubles that DuckDB computes of
+    the same rows a comparison of the two would fail.
+    """
+    types = {each.type for each in cut.encrypted} | {each.type for each in cut.finals}
+    return types.isdisjoint(FLOATS) and not (cut.asks_plain or cut.local)

@@ -1,0 +1,217 @@
+"""Sums that a cut question over a stored table needs, and which of them there are.
+
+Two classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has
+sums of rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the
+groups, and the sensitive one adds up the positions it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cleave.aggregates.group import Aggregate
+from cleave.sql.judge import Types
+from cleave.sql.nodes import Column, Node, write
+from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.read import spellings
+from cleave.store.lanes import columns_of_rows
+from cleave.store.manifest import Manifest, Measure
+from cleave.store.schemas import half_of
+from cleave.sums.combination import Combination, TotalOf, combination_of, filtered
+from cleave.table.schema import Schema
+from cleave_shared import limits
+
+
+@dataclass(frozen=True)
+class CutSums:
+    """Sums that `cut` needs: `combinations[i]` of argument i. `totals`: those they are made of, of `measures`, which
+    are the table's when this was made.
+    """
+
+    cut: QueryPlan
+    combinations: tuple[Combination, ...]
+    totals: tuple[TotalOf, ...]
+    measures: tuple[Measure, ...]
+
+    @property
+    def filters(self) -> list[str]:
+        """SQL over by columns, or plain ones in a scan."""
+        return list(dict.fromkeys(each.filter for each in self.combinations if each.filter is not None))
+
+    @property
+    def tells_cells_apart(self) -> bool:
+        """Return whether a query over cells needs anything but their totals; else all are in one group."""
+        return bool(self.cut.where or self.cut.keys or self.filters)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Return the columns that WHERE, the keys and the filters read."""
+        both = zip(self.cut.arguments, self.combinations, strict=True)
+        filtering = (name for each, combination in both if combination.filter is not None for name in each.columns)
+        return frozenset((*self.cut.selecting, *filtering))
+
+    @property
+    def summed(self) -> set[str]:
+        """Return the names of the measures that are added up."""
+        return {self.measures[number].name for each in self.combinations for number, _ in each.terms}
+
+
+class Available:
+    """Sums that a table has. `combinations`: by its SQL, what each argument is made of that was asked about."""
+
+    # why not: for several arguments, an argument, an aggregate of it
+    words: tuple[str, str, str]
+
+    def __init__(self, measures: Sequence[Measure], columns: Collection[str], totals: Set[TotalOf] | None) -> None:
+        """`columns`: those that filters may read. `totals`: that there are; None: all."""
+        self._measures = measures
+        self._columns = {name.lower() for name in columns}
+        self._totals = totals
+        by_sql = spellings([each.sql for each in measures])
+        self._by_sql = {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
+        self.combinations: dict[str, Combination] = {}
+
+    def of(self, cut: QueryPlan) -> CutSums:
+        """The sums that `cut` needs, which was cut by this."""
+        combinations = tuple(self.combinations[argument.sql] for argument in cut.arguments)
+        totals: dict[TotalOf, None] = {}
+        for each in cut.encrypted:
+            needed = combinations[each.arguments[0]].needs(each.aggregate, self._measures)
+            if isinstance(needed, str):  # the cutter asked before
+                raise TypeError(needed)
+            totals |= dict.fromkeys(needed)
+        return CutSums(cut, combinations, tuple(totals), tuple(self._measures))
+
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
+        several, unknown, more = self.words
+        name, (node, argument) = aggregate.names[0], arguments[0]
+        if len(arguments) != 1:
+            return several.format(name)
+        combination = self._combination(node, argument, types)
+        if combination is None:
+            return unknown.format(argument.sql)
+        totals = combination.needs(aggregate, self._measures)
+        if isinstance(totals, str):
+            return more.format(name, argument.sql, totals)
+        if self._totals is not None and not self._totals >= {*totals}:
+            return more.format(name, argument.sql, "")
+        self.combinations[argument.sql] = combination
+        return ""
+
+    def _combination(
+        self,
+        node: Node,
+        argument: Argument,  # noqa: ARG002 - see KeptTotals
+        types: Types,
+    ) -> Combination | None:
+        value = combination_of(node, self._by_sql, self._measures, types)
+        taken = None if value else filtered(node)
+        if taken is None:
+            return value
+        value = combination_of(taken[0], self._by_sql, self._measures, types)
+        return replace(value, filter=write(taken[1])) if value and self._may_filter(taken[1]) else None
+
+    def _may_filter(self, node: Node) -> bool:
+        return all(column.name.lower() in self._columns for column in node.find(Column))
+
+
+class KeptTotals(Available):
+    """Totals of `measures` by the columns `by`.
+
+    `no_plain`: why the plain service cannot be asked, "" where it can.
+    `no_totals`: why totals are not to be used, though they are kept.
+    """
+
+    counts: Final = "encrypted"
+    words = (
+        "no totals are kept of two columns together, which {} needs",
+        "no totals are kept of {}",
+        "no totals are kept that {} of {} needs: {}",
+    )
+
+    def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str, no_totals: str = "") -> None:
+        super().__init__(measures, by, None)
+        self._no_totals = no_totals
+        self._no_plain = no_plain
+
+    def groups(self, selecting: Sequence[str]) -> str:
+        others = [name for name in selecting if not self.is_kept(name)]
+        return f"{others[0]!r} is not one of the columns the table is stored by" if others else ""
+
+    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - whatever they are
+        return self._no_plain
+
+    def is_kept(self, column: str) -> bool:
+        return column.lower() in self._columns
+
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
+        why = super().aggregate(aggregate, arguments, types)
+        needs = [] if why else self.combinations[arguments[0][1].sql].needs(aggregate, self._measures)
+        return why or (self._no_totals if needs else "")
+
+    def _combination(self, node: Node, argument: Argument, types: Types) -> Combination | None:
+        if (
+            argument.counted
+            and self._may_filter(node)
+            and not combination_of(node, self._by_sql, self._measures, types)
+        ):
+            return Combination(filter=f"({argument.sql}) IS NOT NULL")  # the rows of the cells where it is there
+        return super()._combination(node, argument, types)
+
+
+class SummedRows(Available):
+    """Summed rows of the table of `manifest`."""
+
+    counts: Final = "plain"
+    words = (
+        "rows hold no products of two columns, which {} needs",
+        "rows do not hold {}, only columns and what was derived when the table was stored",
+        "rows hold sums and counts, and {} of {} needs more",
+    )
+
+    def __init__(self, manifest: Manifest, schema: Schema) -> None:
+        plain = [each.name for each in schema.columns if half_of(each) == "plain"]
+        super().__init__(manifest.measures, plain, {(each.measure, each.part) for each in columns_of_rows(manifest)})
+        self._why_not = _why_not(manifest)
+
+    def groups(self, selecting: Sequence[str]) -> str:
+        others = [name for name in selecting if name.lower() not in self._columns]
+        if others:
+            return f"{others[0]!r} is not plain, and services select rows by plain columns"
+        return self._why_not
+
+    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - the plain service is asked in any case
+        return ""
+
+    def is_kept(self, column: str) -> bool:  # noqa: ARG002 - of rows nothing is known here
+        return False
+
+    def _may_filter(self, node: Node) -> bool:
+        return node.has(Column) and super()._may_filter(node)
+
+
+def unreadable(manifest: Manifest) -> str:
+    """Why the plain service cannot read the plain half, "" where it can."""
+    held = [each.plain for each in manifest.segments if each.plain is not None]
+    if not held or len(held) != len(manifest.segments):
+        return "the table has no plain half"
+    if len(held) > limits.MAX_PLAIN_OBJECTS or sum(each.bytes for each in held) > limits.MAX_LINKED_BYTES:
+        return "the plain half is larger than the plain service reads for one query"
+    return ""
+
+
+def _why_not(manifest: Manifest) -> str:
+    """Why services cannot add up rows of a table; "" where they can."""
+    if not manifest.scanned:
+        return "it was stored without --scan"
+    if not manifest.segments:
+        return "it has no rows"
+    if any(each.plain is None for each in manifest.segments):
+        return "it has no plain half"
+    if any(each.plain.bytes > limits.MAX_LINKED_BYTES for each in manifest.segments if each.plain):
+        return (
+            f"the plain columns of a segment are larger than {limits.MAX_LINKED_BYTES:,} bytes, which a service reads"
+        )
+    return ""
