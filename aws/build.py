@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import re
 import shutil
@@ -69,8 +70,13 @@ def _source(module: str) -> tuple[Path, Path] | None:
     return next((place for place in places if place[1].is_file()), None)
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+@functools.cache  # both handlers of a half reach most modules
+def _imports(path: Path) -> tuple[str, ...]:
+    return tuple(_names(ast.parse(path.read_text("utf-8"))))
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:  # relative imports are not house style
