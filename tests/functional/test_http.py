@@ -42,7 +42,7 @@ class Stamp(BaseModel):
     value: int
 
 
-def post_letter(request: Letter, note: Note) -> Parcel:
+def post_letter(request: Letter, note: Note, links: None) -> Parcel:
     """Send a letter back."""
     note(rows=request.size, timings={"read": 0.5})
     if request.text == "value error":
