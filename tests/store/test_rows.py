@@ -160,10 +160,10 @@ def same(world: TwoSegments, found: list[tuple[object, ...]], columns: list[str]
 
 
 def test_a_piece_for_each_segment(world: TwoSegments) -> None:
-    pieces = [
-        piece.connection.execute(f"SELECT * FROM {piece.relation}").fetchall()
-        for piece in world.rows().tables(NAMES, ordered=True)
-    ]
+    rows, pieces = world.rows(), list[list[tuple[object, ...]]]()
+    for each in rows._manifest.segments:
+        with rows.table(NAMES, ordered=True, segments=[each]) as piece:
+            pieces.append(piece.connection.execute(f"SELECT * FROM {piece.relation}").fetchall())
     assert [len(piece) for piece in pieces] == [ROWS, ROWS]
     same(world, [row for piece in pieces for row in piece], NAMES, "true", ordered=True)
 
@@ -327,12 +327,10 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(world: TwoSegments, monkeyp
         release.set()
 
 
-def test_pieces_that_are_not_taken_any_more(world: TwoSegments) -> None:
+def test_rows_that_are_not_taken_any_more(world: TwoSegments) -> None:
     before = set(threading.enumerate())
-    pieces = world.rows().tables(["bill", "x"])
-    table = next(pieces)
-    table.connection.execute(f"SELECT bill FROM {table.relation} LIMIT 1").fetchall()
-    pieces.close()
+    with world.rows().table(["bill", "x"]) as table:
+        table.connection.execute(f"SELECT bill FROM {table.relation} LIMIT 1").fetchall()
     for thread in set(threading.enumerate()) - before:
         if not thread.name.startswith("rows"):  # DuckDB's own
             continue

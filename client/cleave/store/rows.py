@@ -7,7 +7,7 @@ row meets row without a join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -287,12 +287,6 @@ class Rows:
     ) -> Table:
         """A table of its own of one reading, as `reading` and `open` say."""
         return self.open(self.reading(names, ordered=ordered, progress=progress, segments=segments))
-
-    def tables(self, names: Collection[str], *, ordered: bool = False) -> Generator[Table, None, None]:
-        """The same, a table for each segment. Each is closed when the next is taken."""
-        for each in self._manifest.segments:
-            with self.table(names, ordered=ordered, segments=[each]) as table:
-                yield table
 
     def new_table(self, schema: Schema, home: Home | None = None) -> Table:
         """A table beside those that are read, whose relation is still to be made."""
