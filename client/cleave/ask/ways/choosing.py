@@ -17,7 +17,7 @@ from cleave.sums.stored import Stored
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
-WHOSE = "the plain half does not say which contributor a row is of"
+CONTRIBUTOR_UNKNOWN = "the plain half does not say which contributor a row is of"
 FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
 
 
@@ -85,7 +85,7 @@ class Choosing:
         if not self.site.services:
             no_plain = NO_PLAIN
         else:
-            no_plain = WHOSE if self.site.names_contributor(stored) else unreadable(stored.manifest)
+            no_plain = CONTRIBUTOR_UNKNOWN if self.site.names_contributor(stored) else unreadable(stored.manifest)
         return KeptTotals(stored.manifest.measures, stored.by, no_plain, no_totals)
 
 
