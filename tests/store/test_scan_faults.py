@@ -33,7 +33,7 @@ from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave.transport.base import Service, Transport
 from cleave.transport.responses import Response
-from cleave_services.sensitive import scan
+from cleave_services.sensitive import scan, workers
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 from tests.campaign import FACTOR, FULL, sampled
 from tests.conftest import no_passphrase
@@ -225,6 +225,8 @@ def test_the_service_does_otherwise(world: World, kind: str, monkeypatch: pytest
     for _ in range(ROUNDS):
         with monkeypatch.context() as patch:
             SERVICE[kind](kind, rng, patch)
+            patch.setattr(workers, "prepare", lambda: None)  # children of this process, as a function's are
+            patch.setattr(workers, "_crew", None)
             error = world.ask(world.places(""))
         assert isinstance(error, ServiceError if kind == "worker dies" else CheckFailed), error
 
