@@ -83,6 +83,13 @@ def test_only_the_blocks_of_a_contributor_are_read(asked: tuple[Session, World])
     assert read["contributor = 'south'"] < read["true"]
 
 
+def test_the_hint_of_a_refusal_names_the_contributor(asked: tuple[Session, World]) -> None:
+    opened, _ = asked
+    with pytest.raises(QueryRefused) as refused:
+        opened.plan("SELECT contributor, MEDIAN(age) FROM trial GROUP BY contributor", cloud_only=True)
+    assert "sex, contributor: " in refused.value.hint
+
+
 def test_a_table_of_nobody_else_has_no_such_column(tmp_path: Path, key_file: Path) -> None:
     world = World(tmp_path / "world", key_file)
     world.put(OWN)

@@ -133,7 +133,7 @@ class Chooser:
 
     def _refused(self, choosing: Choosing, barred: Sequence[_Candidate]) -> QueryRefused:
         if isinstance(choosing.base, Uncut):
-            return not_by_totals(choosing.base, self.site.stored.manifest.by)
+            return not_by_totals(choosing.base, self.site.stored.by)
         scans = any(each.rank for each in barred)
         how = "ask for less: a scan of it fetches rows as well" if scans else how_to_scan(self.site)
         return over_limit(barred[0].plan.fetched(self.site), self.site.fetch_limit, how)
