@@ -56,7 +56,8 @@ class _Candidate:
         elif max(self.rank, rival.rank) == _NOT_BY_JOBS:
             reason = "a job scans"
         else:
-            reason = f"{min(self, rival, key=lambda each: each.rank).plan.name} answer it without a scan"
+            others = f"{rival.plan.name} answer it without one"
+            reason = "it answers without a scan" if self.rank < rival.rank else others
         return reason
 
 
