@@ -57,24 +57,21 @@ def right_or_refused(work: Callable[[], object]) -> bool:
     return False
 
 
-def chosen(names: Sequence[str], rng: random.Random, *, every: bool) -> list[tuple[str, str]]:
-    """Objects to harm, and how: all of them in one way each (in a campaign in each way), or two."""
-    names = sorted(names) if every else rng.sample(sorted(names), 2)
-    kinds = rng.sample(KINDS, len(KINDS))
+def chosen(names: Sequence[str], rng: random.Random) -> list[tuple[str, str]]:
+    """Objects to harm, and how: two; in a campaign all, in every way."""
     if FULL:
-        return [(name, kind) for name in names for kind in KINDS]
+        return [(name, kind) for name in sorted(names) for kind in KINDS]
+    names, kinds = rng.sample(sorted(names), 2), rng.sample(KINDS, len(KINDS))
     return [(name, kinds[number % len(kinds)]) for number, name in enumerate(names)]
 
 
-EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+SAMPLED = pytest.mark.sampled(3)
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 
 
-@EVERY
+@SAMPLED
 @EACH
-def test_a_change_of_what_was_harmed_is_right_or_refused(
-    tmp_path: Path, key_file: Path, change: Change, *, every: bool
-) -> None:
+def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_file: Path, change: Change) -> None:
     """The change was stopped before, so its draft is among the objects."""
     rng, history = random.Random(change.name), History()
     start, writes = change.begin(tmp_path / "start", key_file), Writes()
@@ -83,7 +80,7 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(
     at = next((at for at in one_of_each(writes.kinds, rng) if writes.kinds[at] == "draft"), 0)
     with suppress(KilledError):
         change.work(start, start.watched(Writes(at, made=True)))
-    for name, kind in chosen([*start.objects()], rng, every=every):
+    for name, kind in chosen([*start.objects()], rng):
         place = start.copy(tmp_path / "harmed")
         harm(place, name, kind, rng, history)
         right_or_refused(lambda: change.work(place, place.stores()))  # noqa: B023 - now
@@ -93,9 +90,9 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(
         shutil.rmtree(place.root)
 
 
-@EVERY
+@SAMPLED
 @EACH
-def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change, *, every: bool) -> None:
+def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change) -> None:
     """`verify` names each object of the table that is harmed."""
     rng, history = random.Random(change.name), History()
     start = change.begin(tmp_path / "start", key_file)
@@ -108,7 +105,7 @@ def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Ch
         return
     manifest = current[1].manifest
     named = manifest.objects() - {each.name for each in (manifest.release.parts() if manifest.release else ())}
-    for name, kind in chosen([*start.objects()], rng, every=every):
+    for name, kind in chosen([*start.objects()], rng):
         place = start.copy(tmp_path / "harmed")
         harm(place, name, kind, rng, history)
         rows = [change.after, *([change.before, None] if name.endswith("/head") else [])]

@@ -67,16 +67,14 @@ def stops(change: Change, place: Place, at: int, **how: bool) -> bool:
     return resumed
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
-def test_a_change_that_stops_and_is_repeated_is_done_once(
-    tmp_path: Path, key_file: Path, change: Change, *, every: bool
-) -> None:
-    """At one write of every kind, or at `every` write."""
+def test_a_change_that_stops_and_is_repeated_is_done_once(tmp_path: Path, key_file: Path, change: Change) -> None:
+    """At one write of every kind; in a campaign at every write, in every way."""
     rng = random.Random(change.name)
     kinds, resumed = writes_of(change, change.begin(tmp_path / "whole", key_file)), False
-    for turn, at in enumerate(range(len(kinds)) if every else one_of_each(kinds, rng)):
-        way = WAYS[turn % len(WAYS)] if every or kinds[at] != "draft" else {"made": True}  # which then has a segment
+    for turn, at in enumerate(range(len(kinds)) if FULL else one_of_each(kinds, rng)):
+        way = WAYS[turn % len(WAYS)] if kinds[at] != "draft" else {"made": True}  # which then has a segment
         for how in WAYS if FULL else [way]:
             place = change.begin(tmp_path / "place", key_file)
             try:
