@@ -60,8 +60,9 @@ class Crew:
                     self.begin()
 
     def end(self) -> None:
-        """End all that are idle."""
+        """End all that are idle, and the others once they are."""
         with self._lock:
+            self.most_idle = 0
             while self._idle:
                 self._idle.pop().__exit__(None, None, None)
 

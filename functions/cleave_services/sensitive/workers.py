@@ -64,9 +64,10 @@ def prepare(*, once: bool = False) -> None:
     `once`: no worker takes a second request, for a process that serves several clients.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
-    if _crew is None:
-        _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
-        _server.start()
+    with _lock:  # threads of one client may ask for the first time together
+        if _crew is None:
+            _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
+            _server.start()
 
 
 def processors() -> int:
