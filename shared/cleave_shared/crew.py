@@ -34,17 +34,20 @@ class Crew:
         self.most_idle = most_idle
         self._once = once
         self._idle: list[Child] = []
+        self._ends = 0
         self._lock = threading.Lock()
         _crews.add(self)
 
     def begin(self) -> None:
         """Start a worker ahead, where there is room for it."""
+        ends = self._ends
         if len(self._idle) < self.most_idle:
-            self._keep(self._start())
+            self._keep(self._start(), ends)
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[Child]:
         """An idle one, else a new one. Raises ServiceError where none can be started."""
+        ends = self._ends
         try:
             with contextlib.ExitStack() as stack:
                 child = stack.enter_context(self._taken() or self._start())
@@ -53,16 +56,16 @@ class Crew:
                 if self._once:
                     child.release()  # its server ends it, without anyone waiting
                 else:
-                    self._keep(child)
+                    self._keep(child, ends)
         finally:
             if self._once:
                 with contextlib.suppress(ServiceError):  # said where one is wanted
                     self.begin()
 
     def end(self) -> None:
-        """End all that are idle, and the others once they are."""
+        """End all that are idle, and those at work once they are done."""
         with self._lock:
-            self.most_idle = 0
+            self._ends += 1
             while self._idle:
                 self._idle.pop().__exit__(None, None, None)
 
@@ -78,9 +81,9 @@ class Crew:
                 return child
             child.__exit__(None, None, None)  # it says nothing unless it has died
 
-    def _keep(self, child: Child) -> None:
+    def _keep(self, child: Child, ends: int) -> None:
         with self._lock:
-            if len(self._idle) < self.most_idle:
+            if ends == self._ends and len(self._idle) < self.most_idle:
                 self._idle.append(child)
                 return
         child.__exit__(None, None, None)
