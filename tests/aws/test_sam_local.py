@@ -51,7 +51,7 @@ def test_invoke_answers_the_good_event(folder: Path, made_with: SecretKey) -> No
     assert decrypt_totals(made_with, done.reply) == {ward: sum(ages) for ward, ages in TABLE.items()}
     lines = [json.loads(line) for line in done.log.splitlines() if line.startswith('{"')]
     assert [line["status"] for line in lines] == [200], "one line a request"
-    assert {"request_id", "blocks", "chunks", "timings", "peak_kb"} <= lines[0].keys()
+    assert {"request_id", "sums", "chunks", "timings", "peak_kb"} <= lines[0].keys()
     assert not {"rows", "groups"} & lines[0].keys(), "the service is told neither"
 
 
