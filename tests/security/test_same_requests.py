@@ -105,7 +105,7 @@ class Recording:
 
     def sensitive(self, request: SumsRequest) -> SumsResponse:
         told = request.model_dump(exclude={"label", "lanes"})
-        lanes = [[round(len(each), -2) for each in lane.objects] for lane in request.lanes]
+        lanes = [[len(each) // 100 for each in lane.objects] for lane in request.lanes]  # it varies by some bytes
         self.asked.append({**told, "lanes": lanes})
         return self._inner.sensitive(request)
 
