@@ -7,10 +7,10 @@ does. So the parent of such children never has a second thread:
     client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
 
 (1) is a fork where the client has one thread as yet, by the kernel's count; else a new interpreter (0.3 s, beside
-whatever the client does meanwhile). (2) is a fork, however large the
-client has grown. Client and server share a socket of messages, one for each child, with two descriptors: the child's
-end of its channel, and a lifeline. Over the lifeline the server reports how the child ended; the end of the lifeline,
-or of the client, ends the child.
+whatever the client does meanwhile). (2) is a fork, however large the client has grown. Client and server share a socket
+of messages, one for each child, with two descriptors and those that the child shares: its end of its channel, and a
+lifeline. Over the lifeline the server reports how the child ended; the end of the lifeline, or of the client, ends the
+child.
 
     server = ForkServer(["cleave_services.plain.engine"])
     with server.fork() as child:

@@ -53,11 +53,12 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counts of one query's work. None where a minimum group size hides it, since with the counts that are shown it
-    could
-    tell the size of a suppressed group; the last three of these are None where none was asked for. `withheld_groups`
-    are large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in
-    stores; None where rows came from files.
+    """Counts of one query's work.
+
+    None where a minimum group size hides it, since with the counts that are shown it could tell the size of a
+    suppressed group. `min_group` and the two below it: None where no least size was asked for. `withheld_groups` are
+    large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in stores;
+    None where rows came from files.
     """
 
     profile: str | None = None  # None where nothing was sent: no key was needed

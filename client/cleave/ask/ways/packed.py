@@ -124,7 +124,7 @@ class Packed:
                 f"outnumber the places in a ciphertext ({packing.placement.capacity:,}), from the number and sizes of "
                 "the groups",
                 "neither the groups nor their sizes, nor any name, nor the SQL",
-                "the key's id, the profile, a keyed tag of the schema, sizes and times of requests",
+                "the key's id, the profile, Cleave's release, sizes and times of requests",
             ]
         return Disclosures(plain, sensitive, queried=self.cut.asks_plain)
 
