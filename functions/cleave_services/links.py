@@ -41,6 +41,7 @@ TABLES, RESULTS = "tables", "results"  # kinds in /KIND/SET/OBJECT
 Bytes = TypeVar("Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LEAST_SECONDS = 5.0
 _LATE = WireError(
     f"the objects could not be read within {limits.LINK_SECONDS:g} s",
     hint="send the request again, or request fewer at once",
@@ -188,6 +189,11 @@ def read(objects: Sequence[wire.Bytes | Linked], links: TableLinks | None) -> Se
     if links is not None or linked:
         raise WireError("objects: they are linked where the path has a set, and inline where it has none")
     return [each for each in objects if not isinstance(each, Linked)]
+
+
+def seconds_left(limit: float, reading: float) -> float:
+    """Seconds of a request's `limit` that are left after `reading` its objects: some, however long that took."""
+    return max(min(_LEAST_SECONDS, limit), limit - reading)
 
 
 _allowed: tuple[str, ...] = ()

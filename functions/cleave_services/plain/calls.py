@@ -13,8 +13,6 @@ from cleave_services.plain import contained, engine
 from cleave_shared import limits
 from cleave_shared.requests import PlainRequest, PlainResponse
 
-_LEAST_SECONDS = 5.0  # for DuckDB, however long reading took
-
 
 def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> PlainResponse | Large:
     """Group and aggregate the rows of Parquet objects; with `members`, number rows by group.
@@ -26,7 +24,7 @@ def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> Pl
     read = time.monotonic() - started
     stored = links is not None and request.result is not None
     most = limits.MAX_RESULT_BYTES if stored else limits.MAX_JSON_BYTES
-    left = max(min(_LEAST_SECONDS, limits.PLAIN_SECONDS), limits.PLAIN_SECONDS - read)
+    left = objects_of.seconds_left(limits.PLAIN_SECONDS, read)
     # the child, in which expressions run, gets no link
     question = request.model_copy(update={"objects": [], "result": None})
     arguments = (question, [pickle.PickleBuffer(each) for each in contents], most)

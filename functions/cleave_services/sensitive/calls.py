@@ -10,6 +10,7 @@ from cleave_services.bodies import Large, Note
 from cleave_services.links import TableLinks
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
+from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
 from cleave_shared.requests import Lane, SumsRequest, SumsResponse
@@ -36,7 +37,7 @@ def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: 
         chunks += _chunks(number, lane, first, [next(contents) for _ in lane.objects])
         first += lane.stop - lane.start
     with workers.fair_share() as share:
-        left = workers.seconds_left(read)
+        left = objects_of.seconds_left(limits.SENSITIVE_SECONDS, read)
         results = workers.evaluate(BlockSums(evaluator), chunks, share, left)
     files = (results.files[number] for number in range(first))
     timings = {"read": read, **results.seconds}

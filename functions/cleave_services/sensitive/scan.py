@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cleave_services.bodies import Note
-from cleave_services.links import Buffer, Content, TableLinks
+from cleave_services.links import Buffer, Content, TableLinks, seconds_left
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import Clock, Evaluator, Results, Sums, merge
 from cleave_shared import limits
@@ -54,7 +54,7 @@ def answer_scan(request: ScanRequest, note: Note, links: TableLinks) -> ScanResp
     wanted = Wanted(tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
     scanning = Scanning(request.profile, wanted, lanes, tuple(request.chunks), request.numbers)
     with workers.fair_share() as share:
-        left = workers.seconds_left(read)
+        left = seconds_left(limits.SENSITIVE_SECONDS, read)
         results = workers.evaluate(scanning, range(len(request.chunks)), share, left)
     timings = {**results.seconds, "read": read + results.seconds.get("read", 0.0)}
     note(lanes=len(lanes), chunks=len(request.chunks), groups=len(request.cuts), timings=timings)

@@ -30,7 +30,6 @@ from cleave_shared.seal import ring
 
 MIN_WORK = 24  # a second process's start and answer cost about as much as loading or masking this many chunks
 SPARE = 1.0  # seconds between the kernel's end of a worker and the end of waiting for it
-_LEAST_SECONDS = 5.0  # for adding up, however long reading took
 _MOST_IDLE = 4  # as many requests a client has under way
 
 Item = TypeVar("Item")
@@ -75,11 +74,6 @@ def processors() -> int:
     memory = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     count = int(memory) // limits.LAMBDA_MB_PER_CPU if memory else len(os.sched_getaffinity(0))
     return max(1, min(count, limits.MAX_WORKERS))
-
-
-def seconds_left(reading: float) -> float:
-    """Seconds for adding up after so many seconds of `reading`."""
-    return max(min(_LEAST_SECONDS, limits.SENSITIVE_SECONDS), limits.SENSITIVE_SECONDS - reading)
 
 
 @contextlib.contextmanager
