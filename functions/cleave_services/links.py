@@ -181,8 +181,13 @@ class TableLinks:
         return _Address(base, rest)
 
 
-def read(objects: Sequence[wire.Bytes | Linked], links: TableLinks | None) -> Sequence[wire.Bytes]:
-    """The content of a request's objects: inline without `links`, else linked. Raises WireError."""
+def read(objects: Sequence[wire.Bytes | Linked], links: TableLinks | None, result: str | None) -> Sequence[wire.Bytes]:
+    """The content of a request's objects: inline without `links`, else linked. `result`: where its answer may be put.
+
+    Raises WireError.
+    """
+    if links is None and result is not None:
+        raise WireError("result: only where the path has a set")
     linked = [each for each in objects if isinstance(each, Linked)]
     if links is not None and len(linked) == len(objects):
         return links.read(linked)

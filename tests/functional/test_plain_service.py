@@ -93,6 +93,7 @@ def test_aggregate_through_lambda(table: bytes, event: Any, kind: str) -> None:
         ({"objects": [""]}, 422, "object 0: "),
         ({"objects": [base64.b64encode(CANARY.encode()).decode()]}, 422, "object 0: DuckDB refuses it"),
         ({"objects": []}, 422, "where: DuckDB refuses it (BinderException)"),
+        ({"result": "https://bucket/results/canary"}, 422, "result: only where the path has a set"),
         ({"where": ""}, 422, "where: "),
         ({"where": "x" * (limits.MAX_SQL_CHARS + 1)}, 422, "where: "),
         ({"where": "\ud800"}, 422, "the body holds half a surrogate pair"),

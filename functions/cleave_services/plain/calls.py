@@ -20,7 +20,7 @@ def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> Pl
     Raises WireError for a link or an object that is not what it must be.
     """
     started = time.monotonic()
-    contents = objects_of.read(request.objects, links)
+    contents = objects_of.read(request.objects, links, request.result)
     read = time.monotonic() - started
     stored = links is not None and request.result is not None
     most = limits.MAX_RESULT_BYTES if stored else limits.MAX_JSON_BYTES

@@ -29,7 +29,7 @@ def answer_sums(request: SumsRequest, note: Note, links: TableLinks | None) -> S
 def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: Evaluator) -> SumsResponse | Large:
     """`answer_sums` by any scheme."""
     started = time.monotonic()
-    contents = iter(objects_of.read(request.objects, links))
+    contents = iter(objects_of.read(request.objects, links, request.result))
     read = time.monotonic() - started
     chunks: list[Chunk] = []
     first = 0
