@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -19,7 +18,8 @@ PAGE = b"<html><body><h1>Welcome to the hotel's network, canary-secret</h1></bod
 HEAD = r"/head$"
 OBJECT = r"/[0-9a-f]{32}$"
 ANY = r""
-_ENDLESS = 256 << 20  # bytes of an answer that does not end by itself
+_ENDLESS = 256 << 20  # bytes of an answer that does not end by itself: the kernel's buffers hold 40 MB of them
+_PART = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def error(status: int, code: str) -> Answer:
 
 
 class Stub:
-    """`objects` by bucket and key. `sent`: most bytes of one answer without an end. `asked`: operations and keys."""
+    """`objects` by bucket and key. `asked`: operations and keys. `read_to_end`: if an endless answer was read whole."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        self.sent = 0
+        self.read_to_end = False
         self.asked: list[tuple[str, str]] = []
         self._stale: dict[str, bytes | None] = {}
         self._wrong: Wrong | None = None
@@ -91,7 +91,7 @@ class Stub:
 
     def arm(self, wrong: Wrong | None) -> None:
         with self._lock:
-            self._wrong, self._hits, self.sent = wrong, 0, 0
+            self._wrong, self._hits, self.read_to_end = wrong, 0, False
             self.asked.clear()
             self._stale.clear()
 
@@ -111,20 +111,19 @@ class Stub:
         length = _ENDLESS if answer.endless else len(answer.body) + answer.cut
         handler.send_header("Content-Length", str(length))
         handler.end_headers()
-        if answer.endless:
-            sent = 0
-            for part in self._parts(answer.body):
-                handler.wfile.write(part)
-                sent += len(part)
-                self.sent = max(self.sent, sent)
         handler.wfile.write(answer.body)
+        if answer.endless:
+            self._send_endless(handler, _ENDLESS - len(answer.body))
         if answer.cut:
             handler.close_connection = True
 
-    def _parts(self, first: bytes) -> Iterator[bytes]:
-        yield first
-        for _ in range(_ENDLESS >> 16):
-            yield b" " * (1 << 16)
+    def _send_endless(self, handler: BaseHTTPRequestHandler, left: int) -> None:
+        """Raises OSError once the client closes its connection."""
+        while left > _PART:
+            handler.wfile.write(b" " * _PART)
+            left -= _PART
+        self.read_to_end = True  # before the last part: whoever reads that looks here next
+        handler.wfile.write(b" " * left)
 
     def _how(self, what: str, key: str) -> str:
         wrong = self._wrong
