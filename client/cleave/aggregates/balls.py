@@ -57,20 +57,6 @@ def within(value: arb, low: int, high: int) -> arb:
     return max(value.lower(), ends[0]).union(min(value.upper(), ends[1]))
 
 
-def null() -> Figure:
-    return Figure(None, 0.0, exact=True)
-
-
-def nan() -> Figure:
-    """Return DuckDB's result of a formula that divides by a deviation of 0."""
-    return Figure(math.nan, 0.0, exact=True)
-
-
-def undecided() -> Figure:
-    """Return the ball of a statistic whose deviation may be 0, so that it may not exist."""
-    return Figure(math.nan, math.inf, exact=False)
-
-
 def nearest(value: Fraction | fmpq) -> float:
     """The double nearest to `value`, infinite where doubles overflow; never -0.0."""
     try:

@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
-
-from flint import arb, fmpq
+from typing import TYPE_CHECKING, Protocol
 
 from cleave.aggregates.columns import Column, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
+
+if TYPE_CHECKING:
+    from flint import arb, fmpq
 
 UNIT = 2.0**-53  # unit roundoff of a float64
 SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (docs/ckks.md section 3)
@@ -137,6 +138,20 @@ class Figure:
 
 
 HIDDEN = Figure(None, math.inf, exact=False, hidden=True)
+
+
+def null() -> Figure:
+    return Figure(None, 0.0, exact=True)
+
+
+def nan() -> Figure:
+    """Return DuckDB's result of a formula that divides by a deviation of 0."""
+    return Figure(math.nan, 0.0, exact=True)
+
+
+def undecided() -> Figure:
+    """Return the ball of a statistic whose deviation may be 0, so that it may not exist."""
+    return Figure(math.nan, math.inf, exact=False)
 
 
 @dataclass(frozen=True, slots=True)

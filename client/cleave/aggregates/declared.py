@@ -12,24 +12,16 @@ constant may be left open by the bounds of doubles: then the result is unknown.
 
 from __future__ import annotations
 
-from flint import arb, fmpq
+from typing import TYPE_CHECKING
 
-from cleave.aggregates.balls import (
-    Number,
-    exact_double,
-    exact_root,
-    nan,
-    null,
-    number,
-    rational,
-    root,
-    rounded,
-    undecided,
-    within,
-)
-from cleave.aggregates.base import Estimate, Figure, Moment
+from cleave.aggregates.base import Estimate, Figure, Moment, nan, null, undecided
 from cleave.aggregates.group import Aggregate, Group, counted, is_zero, whole
 from cleave.aggregates.moments import Cross, Log, Negative, Power, Sum, Zero
+
+if TYPE_CHECKING:
+    from flint import fmpq
+
+    from cleave.aggregates.balls import Number
 
 _SUM = Sum()
 
@@ -38,6 +30,8 @@ def _sum(group: Group) -> Figure | Number:
     total, domain = group.moments[_SUM], group.arguments[0].domain
     if not domain.is_exact:
         return group.total(_SUM)
+    from cleave.aggregates.balls import rational  # noqa: PLC0415 - flint
+
     return Figure(total.value if domain.decimals else int(total.value), 0.0, exact=True, ball=rational(total.value))
 
 
@@ -85,13 +79,17 @@ def _skewness(group: Group) -> Figure | Number:
     n, squares = group.count, group.squares()
     if (constant := is_zero(squares)) is not False:
         return undecided() if constant is None else null()
+    from flint import arb, fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import exact_root  # noqa: PLC0415 - flint
+
     cubes, factor = group.cubes(), fmpq(n**2 * (n - 1), (n - 2) ** 2)
     if isinstance(squares, fmpq) and isinstance(cubes, fmpq):
         return exact_root(factor * cubes**2 / squares**3, -1 if cubes < 0 else 1)
     return arb(factor).sqrt() * cubes / arb(squares).sqrt() ** 3
 
 
-def _kurtosis(group: Group, factor: fmpq, excess: fmpq) -> Figure | Number:
+def _kurtosis(group: Group, factor: fmpq | int, excess: fmpq | int) -> Figure | Number:
     """factor m4 / m2^2 - excess. An exact fraction of integers and decimals. NULL where all values are equal."""
     squares = group.squares()
     if (constant := is_zero(squares)) is not False:
@@ -101,23 +99,31 @@ def _kurtosis(group: Group, factor: fmpq, excess: fmpq) -> Figure | Number:
 
 def _sample_kurtosis(group: Group) -> Figure | Number:
     """The sample's G2 = (n - 1) / ((n - 2)(n - 3)) times ((n + 1) m4 / m2^2 - 3 (n - 1))."""
+    from flint import fmpq  # noqa: PLC0415 - flint
+
     n, divisor = group.count, (group.count - 2) * (group.count - 3)
     return _kurtosis(group, fmpq(n * (n - 1) * (n + 1), divisor), fmpq(3 * (n - 1) ** 2, divisor))
+
+
+def _root(value: Number) -> Figure:
+    from cleave.aggregates.balls import root  # noqa: PLC0415 - flint
+
+    return root(value)
 
 
 _SPREAD = (
     Aggregate(("VAR_SAMP", "VARIANCE"), _TWO, lambda group: group.squares() / (group.count - 1), least=2),
     Aggregate(("VAR_POP",), _TWO, lambda group: group.squares() / group.count),
-    Aggregate(("STDDEV_SAMP", "STDDEV"), _TWO, lambda group: root(group.squares() / (group.count - 1)), least=2),
-    Aggregate(("STDDEV_POP",), _TWO, lambda group: root(group.squares() / group.count)),
+    Aggregate(("STDDEV_SAMP", "STDDEV"), _TWO, lambda group: _root(group.squares() / (group.count - 1)), least=2),
+    Aggregate(("STDDEV_POP",), _TWO, lambda group: _root(group.squares() / group.count)),
     # STDDEV_POP / sqrt(n), as DuckDB has it; others divide the sample's deviation
-    Aggregate(("SEM",), _TWO, lambda group: root(group.squares() / group.count**2)),
+    Aggregate(("SEM",), _TWO, lambda group: _root(group.squares() / group.count**2)),
     Aggregate(("SKEWNESS",), (*_TWO, Power(3)), _skewness, least=3),
     Aggregate(("KURTOSIS",), (*_TWO, Power(3), Power(4)), _sample_kurtosis, least=4),
     Aggregate(
         ("KURTOSIS_POP",),
         (*_TWO, Power(3), Power(4)),
-        lambda group: _kurtosis(group, fmpq(group.count), fmpq(3)),
+        lambda group: _kurtosis(group, group.count, 3),
         least=2,
     ),
 )
@@ -133,6 +139,10 @@ def _product(group: Group) -> Figure | Number:
 
     A product of integers or decimals is a whole number of units; where only one is near enough it is exact.
     """
+    from flint import arb, fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import number  # noqa: PLC0415 - flint
+
     if group.moments[_ZERO].value:
         return fmpq(0)
     sign, log = -1 if int(group.moments[_NEGATIVE].value) % 2 else 1, group.moments[_LOG]
@@ -147,6 +157,10 @@ def _whole_product(group: Group) -> fmpq | None:
     log, decimals, count = group.moments[_LOG], group.arguments[0].domain.decimals, group.count
     if decimals is None or decimals * count > _DIGITS:
         return None
+    from flint import arb, fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import number  # noqa: PLC0415 - flint
+
     surer = arb(number(Estimate(log.value, _EXACTLY * log.bound))).exp()
     units = (surer * arb(10) ** (decimals * count)).unique_fmpz()
     return None if units is None else fmpq(units, 10 ** (decimals * count))
@@ -157,6 +171,10 @@ def _geomean(group: Group) -> Figure | Number:
 
     Where the product of integers or decimals is known exactly (see PRODUCT) its root is correctly rounded.
     """
+    from flint import arb, fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import exact_double, number, rounded  # noqa: PLC0415 - flint
+
     if group.moments[_NEGATIVE].value:
         return nan()
     if group.moments[_ZERO].value:
@@ -202,6 +220,10 @@ def _correlation(group: Group) -> Figure | Number:
         return nan()
     if is_zero(x) is None or is_zero(y) is None:
         return undecided()
+    from flint import arb, fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import exact_root, within  # noqa: PLC0415 - flint
+
     if isinstance(x, fmpq) and isinstance(y, fmpq) and isinstance(both, fmpq):
         return exact_root(both**2 / (x * y), -1 if both < 0 else 1)
     return within(both / arb(x * y).sqrt(), -1, 1)
@@ -225,6 +247,10 @@ def _intercept(group: Group) -> Figure | Number:
 
 def _determination(group: Group) -> Figure | Number:
     """R^2 = S_xy^2 / (S_xx S_yy), within 0..1."""
+    from flint import fmpq  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import within  # noqa: PLC0415 - flint
+
     x, y, both = group.squares(_X), group.squares(_Y), group.products()
     if is_zero(x):
         return null()

@@ -10,19 +10,24 @@ Sums of powers and products about the mean follow from moments about centres:
     sum (x - mean)(y - mean') = sum (x - c)(y - c') - n d d'
 
 These hold for any c; one near the mean keeps d, and what cancels, small (docs/ckks.md section 4).
+
+Plans need what aggregates declare, figures alone need flint, which takes 20 ms to import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from flint import fmpq
-
-from cleave.aggregates.balls import Number, figure_of, not_negative, null, number, precision
-from cleave.aggregates.base import Estimate, Facts, Figure, Moment
+from cleave.aggregates.base import Estimate, Facts, Figure, Moment, null
 from cleave.aggregates.moments import Cross, Power, Sum
 from cleave_shared.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from flint import fmpq
+
+    from cleave.aggregates.balls import Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Group:
     arguments: Sequence[Facts]
 
     def total(self, moment: Moment) -> Number:
+        from cleave.aggregates.balls import number  # noqa: PLC0415 - flint
+
         return number(self.moments[moment])
 
     def mean(self, of: int = 0) -> Number:
@@ -42,16 +49,18 @@ class Group:
     def squares(self, of: int = 0) -> Number:
         """Raises CheckFailed where two exact totals cannot be of the same values."""
         if self.count == 1:
-            return fmpq(0)
+            return _zero()
+        from flint import arb  # noqa: PLC0415 - flint
+
         squares = self.total(Power(2, of))
-        if isinstance(squares, fmpq) and squares == 0:  # every value is the centre
+        if not isinstance(squares, arb) and squares == 0:  # every value is the centre
             return squares
         offset = self._offset(of)
         return _not_below_zero(squares - self.count * (offset * offset))
 
     def products(self) -> Number:
         if self.count == 1:
-            return fmpq(0)
+            return _zero()
         return self.total(Cross()) - self.count * (self._offset(0) * self._offset(1))
 
     def cubes(self) -> Number:
@@ -65,6 +74,8 @@ class Group:
 
     def _offset(self, of: int) -> Number:
         """d: how far the mean is from the centre."""
+        from cleave.aggregates.balls import number  # noqa: PLC0415 - flint
+
         total = self.moments[Sum(of)]
         return number(Estimate(total.value / self.count - self.arguments[of].centre, total.bound / self.count))
 
@@ -91,6 +102,8 @@ class Aggregate:
         """The figure of one group in which `count` rows have no NULL among the arguments."""
         if count < self.least:
             return null()
+        from cleave.aggregates.balls import figure_of, precision  # noqa: PLC0415 - flint
+
         with precision():
             result = self.formula(Group(count, moments, arguments))
             return result if isinstance(result, Figure) else figure_of(result)
@@ -111,18 +124,32 @@ def counted(group: Group) -> Figure:
 
 
 def whole(value: int) -> Figure:
-    return Figure(value, 0.0, exact=True, ball=fmpq(value))
+    from cleave.aggregates.balls import rational  # noqa: PLC0415 - flint
+
+    return Figure(value, 0.0, exact=True, ball=rational(value))
 
 
 def is_zero(value: Number) -> bool | None:
     """Check whether a value that is not below 0 is 0; None where its bounds leave that open."""
-    if isinstance(value, fmpq):
-        return value == 0
-    return False if value.lower() > 0 else None
+    from flint import arb  # noqa: PLC0415 - flint
+
+    if isinstance(value, arb):
+        return False if value.lower() > 0 else None
+    return bool(value == 0)
+
+
+def _zero() -> fmpq:
+    from flint import fmpq  # noqa: PLC0415 - flint
+
+    return fmpq(0)
 
 
 def _not_below_zero(value: Number) -> Number:
-    if not isinstance(value, fmpq):
+    from flint import arb  # noqa: PLC0415 - flint
+
+    from cleave.aggregates.balls import not_negative  # noqa: PLC0415 - flint
+
+    if isinstance(value, arb):
         return not_negative(value)
     if value < 0:
         raise CheckFailed("range", "two exact totals cannot be of the same values")

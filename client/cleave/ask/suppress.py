@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from flint import fmpz_mat
-
 from cleave.sql.rejoin import Groups, Members
 
 Figure = TypeVar("Figure")
@@ -88,6 +86,8 @@ def _exposed(
     large = list(classes.keys() - set(small))
     place = {row: number for number, row in enumerate(shown)}
     ordered = [*large, *small]
+    from flint import fmpz_mat  # noqa: PLC0415 - 20 ms
+
     matrix = [[0] * len(ordered) for _ in shown]
     for column, rows in enumerate(ordered):
         for row in rows:

@@ -16,8 +16,8 @@ from functools import cached_property
 
 from flint import arb, fmpq
 
-from cleave.aggregates.balls import exact_double, inexact, null, precision, rational
-from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid
+from cleave.aggregates.balls import exact_double, inexact, precision, rational
+from cleave.aggregates.base import Estimate, ExactColumn, Figure, grid, null
 from cleave.ckks.columns import Columns, LinearColumn
 from cleave.ckks.job import GroupTotals, Job
 
