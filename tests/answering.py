@@ -13,13 +13,14 @@ from cleave.processes.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.progress import Progress, Silent
 from cleave.table.table import Table
-from cleave.transport.base import QUERY_SECONDS, Transport
+from cleave.transport.base import Transport
+from cleave_shared import limits
 
 
 def question_of(
     options: Options = DEFAULTS, deadline: Deadline | None = None, progress: Progress | None = None
 ) -> Question:
-    return Question(options, progress or Silent(), deadline or Deadline(QUERY_SECONDS), Clock())
+    return Question(options, progress or Silent(), deadline or Deadline(limits.QUERY_SECONDS), Clock())
 
 
 def run_query(

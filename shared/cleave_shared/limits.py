@@ -58,6 +58,11 @@ MAX_WORKERS = 6
 # whole, 4.4 MB at 1.2 Mbit/s.
 SERVE_REQUESTS = 32
 SERVE_ARRIVAL_SECONDS = 30.0
+
+# A query's time by default: 67 million values are 540 MB, 430 s over 10 Mbit/s.
+QUERY_SECONDS = 600.0
+# Requests of a query to each service at once: a remote service takes them side by side, and each holds 4.4 MB.
+REQUESTS_UNDER_WAY = 4
 SERVE_HEAD_BYTES = 1 << 16  # h11's own limit of a head that comes in parts
 # Connections of a server that are no user's (yet): a log-in or a request of seconds among 100 silent ones. And those of
 # a gateway's users, each with a file and perhaps an answer of 64 MB.

@@ -14,9 +14,9 @@ from cleave.cli.answer import ENDINGS, Format
 from cleave.cli.shell.shell import COMMANDS
 from cleave.sql.planner import plan_query
 from cleave.table.schema import _COLUMN_KEYS, Column, CsvDialect, Kind, Schema
-from cleave.transport.base import REQUESTS_UNDER_WAY
 from cleave_shared import errors, limits
 from cleave_shared.errors import CleaveError, QueryRefused
+from cleave_shared.limits import REQUESTS_UNDER_WAY
 from cleave_shared.params import SUM60_PACK
 
 DOCS = Path(__file__).parents[2] / "docs"

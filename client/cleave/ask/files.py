@@ -19,7 +19,6 @@ from cleave.ask.ways.base import Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.sql.functions import TODAY
-from cleave.transport.base import Transport
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
+    from cleave.transport.base import Transport
 
 _MOST_PLANS = 32
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from cleave.processes.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave_shared.errors import UsageError
-from cleave_shared.requests import PlainResponse
 
 if TYPE_CHECKING:
     from cleave.finish import ResultTable
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cleave.sql.rejoin import Members, Texts
     from cleave.table.progress import Progress
     from cleave.table.table import Table
+    from cleave_shared.requests import PlainResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Loaded, Options, Question
 from cleave.processes.deadline import Deadline
-from cleave.transport.base import QUERY_SECONDS
+from cleave_shared import limits
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Source(Protocol):
     """
 
     name: str
-    seconds: float = QUERY_SECONDS
+    seconds: float = limits.QUERY_SECONDS
     asks_embedded: bool = False
 
     @property

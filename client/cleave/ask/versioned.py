@@ -15,7 +15,7 @@ from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
-from cleave.transport.base import QUERY_SECONDS
+from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, UsageError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class VersionedSource(Source, Generic[Version]):
         `seconds`: what a step may take that is given no time of its own.
         """
         self.name = name or ""
-        self.seconds = seconds or QUERY_SECONDS
+        self.seconds = seconds or limits.QUERY_SECONDS
         self._stores = stores
         self._held: dict[str, Version] = {}  # by name in lower case
         self._is_fixed = False  # no newer ones are looked for

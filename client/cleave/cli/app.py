@@ -27,7 +27,7 @@ from cleave.cli.answer import (
     say_trust,
     write_page,
 )
-from cleave.cli.group import ANYWHERE, Command, Group, Settings
+from cleave.cli.group import ANYWHERE, Command, Group, Settings, Subgroup
 from cleave.cli.options import Json, SqlFile, Words, argument, flag, read_question, session_over, with_options
 from cleave.cli.schema import schema
 from cleave.cli.shell.command import shell
@@ -133,7 +133,7 @@ def create_cli(
     for name, (about, members) in groups.items():
         if name not in wanted:
             continue
-        group = typer.Typer(help=about, rich_markup_mode=None, no_args_is_help=True)
+        group = typer.Typer(cls=Subgroup, help=about, rich_markup_mode=None, no_args_is_help=True)
         for called, command in members.items():
             _add(group, command, called)
         app.add_typer(group, name=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cleave.ask.config import require_text
 from cleave.ask.options import ADVANCED
@@ -55,8 +56,41 @@ class Settings:
         return console.progress(quiet=self.quiet)
 
 
+class _AsGiven:
+    """Mixin of parameters that take a text or a default as it is. Typer would import pydantic, which takes 50 ms."""
+
+    def __init__(self, parameter: TyperArgument | TyperOption) -> None:
+        self.__dict__.update(parameter.__dict__)
+
+    def process_value(self: Any, ctx: Any, value: Any) -> Any:
+        takes = self.type_descriptor.annotation
+        if takes == list[str]:
+            value, is_fit = list(value or ()), True
+        else:
+            is_fit = value is None or type(value) is takes
+        if not is_fit or (self.required and self.value_is_missing(value)):
+            return super().process_value(ctx, value)  # type: ignore[misc]  # the parameter's own
+        return value if self.callback is None else self.callback(ctx, self, value)
+
+
+class _Option(_AsGiven, TyperOption):
+    pass
+
+
+class _Argument(_AsGiven, TyperArgument):
+    pass
+
+
+@functools.cache  # typer looks a parameter up among those it parsed
+def _as_given(parameter: Any) -> Any:
+    return (_Argument if isinstance(parameter, TyperArgument) else _Option)(parameter)
+
+
 class Command(TyperCommand):
     """Command whose help shows its docstring's examples unchanged, and its advanced options last."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [*map(_as_given, super().get_params(ctx))]
 
     def invoke(self, ctx: Any) -> Any:
         if not _DESCRIPTORS.exists():
@@ -89,7 +123,16 @@ class Command(TyperCommand):
             formatter.write(f"\nExamples:\n{examples.rstrip()}\n")
 
 
-class Group(TyperGroup):
+class Subgroup(TyperGroup):
+    """Commands under one name, such as those of `cleave key`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [*map(_as_given, super().get_params(ctx))]
+
+
+class Group(Subgroup):
+    """All commands, their signals and their errors."""
+
     def main(  # type: ignore[override]  # everything else is passed by name
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:

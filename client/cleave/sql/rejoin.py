@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -18,7 +19,9 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.read import expression_of
 from cleave.table.duck import create_of_texts, private
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
-from cleave_shared.requests import PlainResponse, TypedColumn
+
+if TYPE_CHECKING:
+    from cleave_shared.requests import PlainResponse, TypedColumn
 
 Texts = tuple[str | None, ...]
 _ANOTHER = "is it Cleave's plain service, of the same release?"

@@ -18,7 +18,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.sql.plan import QueryPlan
 from cleave.store.manifest import Manifest, Object, Segment, new_id
-from cleave.transport.base import REQUESTS_UNDER_WAY, Service, Transport
+from cleave.transport.base import Service, Transport
 from cleave_shared import limits, wire
 from cleave_shared.errors import DISTRUST, CheckFailed, WireError
 from cleave_shared.requests import (
@@ -102,7 +102,7 @@ class Remote:
         """
         requests = list(_packed(wanted))
         self.sums_asked += len(requests)
-        with ThreadPoolExecutor(REQUESTS_UNDER_WAY, "sums") as pool:
+        with ThreadPoolExecutor(limits.REQUESTS_UNDER_WAY, "sums") as pool:
             return [lane for lanes in pool.map(self._sums, requests) for lane in lanes]
 
     def aggregate(self, plan: QueryPlan) -> list[PlainResponse]:

@@ -29,10 +29,6 @@ Answer = TypeVar("Answer", bound=Envelope)
 
 _log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and paths, no bodies
 
-# A query's time by default: 67 million values are 540 MB, 430 s over 10 Mbit/s.
-QUERY_SECONDS = 600.0
-# Requests of a query to each service at once: a remote service takes them side by side, and each holds 4.4 MB here.
-REQUESTS_UNDER_WAY = 4
 TOO_MANY = 429
 
 
@@ -78,7 +74,7 @@ class Transport:
         self._carrier = carrier
         self._in_process = in_process
         self._policy = policy
-        self._deadline = deadline or Deadline(QUERY_SECONDS)
+        self._deadline = deadline or Deadline(limits.QUERY_SECONDS)
         self._budget = retry.Budget(policy.budget)
         self._gates = {service: Gate(self._deadline) for service in Service}
         self._lock = threading.Lock()

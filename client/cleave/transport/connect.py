@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cleave.transport.base import Transport
-from cleave.transport.endpoint import execute_api_region, read_endpoints
 from cleave_shared.errors import UsageError
+
+if TYPE_CHECKING:
+    from cleave.transport.base import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transpo
 
 
 def _http(target: Target, endpoint: str) -> Transport:
+    from cleave.transport.endpoint import execute_api_region, read_endpoints  # noqa: PLC0415 - pydantic takes 50 ms
     from cleave.transport.http import connect_http  # noqa: PLC0415 - httpx takes 90 ms; embedded services do without
 
     urls = read_endpoints(endpoint, insecure_http=target.insecure_http)

@@ -21,7 +21,8 @@ from cleave.ckks.packing import ChunkRange, plan_packing
 from cleave.ckks.secret_key import SecretKey
 from cleave.sql.plan import QueryPlan
 from cleave.sql.split import Halves, PlainPart
-from cleave.transport.base import REQUESTS_UNDER_WAY, Transport
+from cleave.transport.base import Transport
+from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 from cleave_shared.requests import PlainRequest, PlainResponse
 
@@ -66,7 +67,7 @@ def encrypted_sums(
         del values
         job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None
         del encoded
-    parts = packing.ranges(REQUESTS_UNDER_WAY)
+    parts = packing.ranges(limits.REQUESTS_UNDER_WAY)
     both = _Both(halves, plan, transport, question, _Failed(transport), Verdict())
     with contextlib.ExitStack() as stack:
         stack.callback(both.verdict.settle)  # also where something else ended the asking
@@ -123,7 +124,7 @@ class _Both:
             return []
         aggregates = [part for aggregate in plan.plain for part in aggregate.parts]
         advance = self.question.progress.stage("plain half", self.halves.rows)
-        gate = threading.Semaphore(REQUESTS_UNDER_WAY)  # after a failure no more is asked
+        gate = threading.Semaphore(limits.REQUESTS_UNDER_WAY)  # after a failure no more is asked
 
         def ask(part: PlainPart) -> PlainResponse:
             try:
@@ -146,7 +147,7 @@ class _Both:
 
         futures: list[Future[PlainResponse]] = []
         stage = self.question.clock.stage("plain")
-        with stage, ThreadPoolExecutor(REQUESTS_UNDER_WAY) as pool, self.failed.on_error():
+        with stage, ThreadPoolExecutor(limits.REQUESTS_UNDER_WAY) as pool, self.failed.on_error():
             # All of them before any is asked: a row too large for a request is refused before anything has left.
             for part in self.halves.plain_parts:
                 gate.acquire()
@@ -171,7 +172,7 @@ class _Both:
             advance(part.stop - part.start)
 
         with self.failed.on_error():
-            encryptors.each(ask, REQUESTS_UNDER_WAY, self.failed, self.question.deadline)
+            encryptors.each(ask, limits.REQUESTS_UNDER_WAY, self.failed, self.question.deadline)
 
 
 class Verdict:

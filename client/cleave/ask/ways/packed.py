@@ -20,7 +20,6 @@ from cleave.sql.split import split
 from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
-from cleave.transport.base import REQUESTS_UNDER_WAY
 from cleave_shared import limits
 from cleave_shared.params import Profile
 
@@ -34,7 +33,7 @@ class Packed:
         self.cut, self.halves = split(table, cut)
         self._columns = Columns(self.cut.domains, self.cut.encrypted)
         self.packing = plan_packing(self._columns.types, self.halves.counts, profile, pad=options.pad)
-        self.ranges = self.packing.ranges(REQUESTS_UNDER_WAY)
+        self.ranges = self.packing.ranges(limits.REQUESTS_UNDER_WAY)
         self.plain = [len(part.parquet or b"") for part in self.halves.plain_parts] if self.cut.asks_plain else []
         self._scales = scales_of(self.packing.layout, self._columns.encode(self.halves.names, self.halves.values()))
         self.profile = profile
