@@ -1,8 +1,8 @@
 """Sums that a cut question over a stored table needs, and which of them there are.
 
-Two classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has
-sums of rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the
-groups, and the sensitive one adds up the positions it is given.
+Classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has sums of
+rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the groups, and
+the sensitive one adds up the positions it is given. `NoSums` answers nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +121,6 @@ class KeptTotals(Available):
     """Totals of `measures` by the columns `by`.
 
     `no_plain`: why the plain service cannot be asked, "" where it can.
-    `no_totals`: why totals are not to be used, though they are kept.
     """
 
     counts: Final = "encrypted"
@@ -131,9 +130,8 @@ class KeptTotals(Available):
         "no totals are kept that {} of {} needs: {}",
     )
 
-    def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str, no_totals: str = "") -> None:
+    def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str) -> None:
         super().__init__(measures, by, None)
-        self._no_totals = no_totals
         self._no_plain = no_plain
 
     def groups(self, selecting: Sequence[str]) -> str:
@@ -145,11 +143,6 @@ class KeptTotals(Available):
 
     def is_kept(self, column: str) -> bool:
         return column.lower() in self._columns
-
-    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
-        why = super().aggregate(aggregate, arguments, types)
-        needs = [] if why else self.combinations[arguments[0][1].sql].needs(aggregate, self._measures)
-        return why or (self._no_totals if needs else "")
 
     def _combination(self, node: Node, argument: Argument, types: Types) -> Combination | None:
         if (
@@ -190,6 +183,25 @@ class SummedRows(Available):
 
     def _may_filter(self, node: Node) -> bool:
         return node.has(Column) and super()._may_filter(node)
+
+
+class NoSums(Available):
+    """None: rows are read for all of an answer. `why`: the reason."""
+
+    counts: Final = "local"
+
+    def __init__(self, why: str) -> None:
+        super().__init__((), (), frozenset())
+        self._why = why
+
+    def groups(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - whatever they are
+        return self._why
+
+    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - as above
+        return self._why
+
+    def is_kept(self, column: str) -> bool:  # noqa: ARG002 - as above
+        return False
 
 
 def unreadable(manifest: Manifest) -> str:

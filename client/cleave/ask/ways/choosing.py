@@ -70,23 +70,22 @@ class Choosing:
         Raises QueryRefused for what is not answered at all.
         """
         try:
-            return self.by_totals(cloud_only=self.cloud_only)
+            return self.by_sums(self.totals_of(self.site.stored), cloud_only=self.cloud_only)
         except Uncut as error:
             if not self.cloud_only:
                 raise
             return error
 
-    def by_totals(self, no_totals: str = "", *, cloud_only: bool = False) -> Plan:
-        """`no_totals`: why totals are not used, though they are kept."""
-        sums = self.totals_of(self.site.stored, no_totals)
-        return self.planned(self.planner.plan(sums, cloud_only=cloud_only), sums)
+    def by_sums(self, available: Available, *, cloud_only: bool = False) -> Plan:
+        """The plan that uses `available`, and rows for the rest, unless `cloud_only`. Raises QueryRefused."""
+        return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 
-    def totals_of(self, stored: Stored, no_totals: str = "") -> KeptTotals:
+    def totals_of(self, stored: Stored) -> KeptTotals:
         if not self.site.services:
             no_plain = NO_PLAIN
         else:
             no_plain = CONTRIBUTOR_UNKNOWN if self.site.names_contributor(stored) else unreadable(stored.manifest)
-        return KeptTotals(stored.manifest.measures, stored.by, no_plain, no_totals)
+        return KeptTotals(stored.manifest.measures, stored.by, no_plain)
 
 
 def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:

@@ -26,7 +26,7 @@ from cleave.sql.split import Halves
 from cleave.store.manifest import NUMBER
 from cleave.store.reading import Reading, read_whole
 from cleave.store.rows import Read, SelectedCells
-from cleave.sums.needs import Available, KeptTotals
+from cleave.sums.needs import Available, NoSums
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave.table.running import limited
@@ -73,19 +73,16 @@ class Rows(StoredWay):
 
     @classmethod
     def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
-        if isinstance(cut, QueryPlan) and not cut.local:
-            grouped = not isinstance(available, KeptTotals) or cut.asks_plain or not available.groups(cut.selecting)
-            if grouped:
-                return None
-        return cls(cut)
+        needed = isinstance(cut, LocalPlan) or cut.local or not cut.asks_plain and available.groups(cut.selecting)
+        return cls(cut) if needed else None
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[Plan]:
-        plan = choosing.by_totals() if choosing.cloud_only else choosing.base
+        plan = choosing.by_sums(choosing.totals_of(choosing.site.stored)) if choosing.cloud_only else choosing.base
         if not isinstance(plan, Plan):
             return
         if plan.worth > 1:
-            yield choosing.by_totals(FEWER_BYTES)
+            yield choosing.by_sums(NoSums(FEWER_BYTES))
         elif any(isinstance(each, Rows) for each in plan.ways):
             yield plan
 
