@@ -12,6 +12,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.store.manifest import NUMBER
 from cleave.store.measures import columns_of
+from cleave.store.reader import LostError
 from cleave.sums.stored import _compact
 from cleave.table import table as tables
 from tests.store.asking import ask
@@ -80,6 +81,25 @@ def test_the_table_of_cells_has_what_was_read_of_them(key: OwnerKey, tmp_path: P
     stored.close()
 
 
+def test_the_list_of_cells_is_read_only_to_tell_cells_apart(key: OwnerKey, tmp_path: Path) -> None:
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward", "admitted")
+    stored = world.stored()
+    cells = tmp_path / "store" / stored.manifest.cells.name
+    content = cells.read_bytes()
+    cells.unlink()
+    for sql in ("SELECT COUNT(*) FROM trial", "SELECT COUNT(*), SUM(age), AVG(bill) FROM trial"):
+        answer = ask(stored, sql).result
+        check(answer.rows, answer.bounds, truth(sql))
+    with pytest.raises(LostError):
+        ask(stored, "SELECT ward, COUNT(*) FROM trial GROUP BY ward")
+    cells.write_bytes(content)
+    sql = "SELECT ward, COUNT(*), SUM(age), AVG(bill) FROM trial GROUP BY ward ORDER BY ward"  # by what is known
+    answer = ask(stored, sql).result
+    check(answer.rows, answer.bounds, truth(sql))
+    stored.close()
+
+
 def test_cells_without_rows_are_in_no_group(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", "admitted")
@@ -87,7 +107,8 @@ def test_cells_without_rows_are_in_no_group(key: OwnerKey, tmp_path: Path) -> No
     emptied = next(cell for cell, (_, day) in enumerate(stored.cells.keys) if day == "2025-01-14")
     kept = len(set(stored.cells.keys)) - 1
     stored.cells.rows[emptied] = 0
-    assert ask(stored, "SELECT COUNT(*) FROM trial").result.rows == [[sum(stored.cells.rows)]]
+    of_all = "SELECT COUNT(*) FROM trial WHERE 1 = 1"  # without a WHERE the manifest tells
+    assert ask(stored, of_all).result.rows == [[sum(stored.cells.rows)]]
     assert len(ask(stored, "SELECT ward, admitted, COUNT(*) FROM trial GROUP BY ALL").result.rows) == kept
     stored.close()
 

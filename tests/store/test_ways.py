@@ -159,6 +159,22 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         assert session.ask(only_services).result.rows[0][0] == 22
 
 
+def test_rows_are_counted_by_the_list_of_cells_unless_it_is_longer(
+    world: World, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_cells(world, tmp_path, 2_000)
+    with world.session(key_file, services=False) as session:
+        for sql, name, rows in (
+            ("SELECT COUNT(*) FROM trial", "totals", [[2_000]]),  # of no cell
+            ("SELECT id % 2 AS k, COUNT(*) FROM trial GROUP BY k ORDER BY k", "rows", [[0, 1_000], [1, 1_000]]),
+        ):
+            plan = session.plan(sql)
+            assert plan.name == name
+            assert session.ask(plan).result.rows == rows
+        monkeypatch.setattr(totals, "CELL_BYTES", 1)
+        assert session.plan(sql).name == "totals"
+
+
 LATE = "SELECT SUM(bill) FROM trial WHERE admitted > DATE '2025-02-01'"
 
 

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def worth(self) -> int:
-        return max((each.worth for each in self.ways if not each.is_idle), default=1)
+        return max(each.worth for each in self.ways)
 
     def work(self, place: Any, *, pad: bool = False) -> Work:
         """`place`: what its ways are over."""

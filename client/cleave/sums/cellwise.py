@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.plan import Argument
 from cleave.sql.rejoin import Members, Texts
 from cleave.sql.split import Halves
-from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
 from cleave.store.manifest import NUMBER
 from cleave.sums.combination import TotalOf
@@ -67,30 +65,19 @@ def _figure(needs: CutSums, encrypted: EncryptedAggregate, sums: Sums) -> Callab
     return figure
 
 
-class KeptCells(Protocol):
-    """Cells of a table or of a release."""
-
-    @property
-    def cells(self) -> Cells: ...
-
-    def table(self, names: Collection[str]) -> Table:
-        """The cells as rows, with the by columns `names`."""
-        ...
-
-
 class Selection:
     """The cells a cut question selects, by group."""
 
-    def __init__(self, over: KeptCells, needs: CutSums) -> None:
-        """Raises CheckFailed."""
+    def __init__(self, rows: Sequence[int], table: Callable[[Collection[str]], Table], needs: CutSums) -> None:
+        """`rows` of each cell; `table`: the cells as rows, with some of the by columns. Raises CheckFailed."""
         self._needs = needs
-        self._rows = np.asarray(over.cells.rows, np.int64)
+        self._rows = np.asarray(rows, np.int64)
         self.cells: NDArray[np.int64] = np.flatnonzero(self._rows)
         self._flags: dict[str, NDArray[np.bool_]] = {}
         self._ends = np.array([0, len(self.cells)])
         self.keys: list[Texts] = [()]
         if needs.tells_cells_apart:
-            self._select(over.table(needs.columns))
+            self._select(table(needs.columns))
 
     @cached_property
     def counts(self) -> list[int]:

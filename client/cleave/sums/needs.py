@@ -1,8 +1,8 @@
 """Sums that a cut question over a stored table needs, and which of them there are.
 
-Classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has sums of
-rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the groups, and
-the sensitive one adds up the positions it is given. `NoSums` answers nothing.
+Classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has sums
+of rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the groups,
+and the sensitive one adds up the positions it is given. `NoSums` answers nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cleave.aggregates.group import Aggregate
-from cleave.sql.judge import Types
+from cleave.sql.judge import HasSums, Types
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.read import spellings
@@ -58,7 +58,7 @@ class CutSums:
         return {self.measures[number].name for each in self.combinations for number, _ in each.terms}
 
 
-class Available:
+class Available(HasSums):
     """Sums that a table has. `combinations`: by its SQL, what each argument is made of that was asked about."""
 
     # why not: for several arguments, an argument, an aggregate of it

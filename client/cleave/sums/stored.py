@@ -75,6 +75,7 @@ class CellTotals:
         self.contributors = contributors
         self._stored = stored
         self._cells = cells
+        self._most_cells = max((each.cells for each in manifest.segments), default=0)
         self._decrypted: dict[TotalOf, Integers] = {}
         self._cell_table = CellTable(manifest.table, stored.whole_schema, by)
         segments = [segments_of(manifest, each) for each in contributors] or [manifest.segments]
@@ -101,11 +102,11 @@ class CellTotals:
         return sum(reader.sums(wanted) for reader in self._readers)
 
     def totals(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
-        """Return the totals of every cell (cells,), over all segments: added up by the sensitive service where there is
-        one, else all read here.
+        """Return the totals of every cell that may have rows (cells,), over all segments: added up by the sensitive
+        service where there is one, else all read here.
         """
         if unknown := [which for which in wanted if which not in self._decrypted]:
-            cells = len(self.cells) // len(self._readers)
+            cells = len(self.cells) // len(self._readers) if self.contributors else self._most_cells
             read = [each.read(unknown, cells, self._stored.remote) for each in self._readers]
             for which in unknown:
                 self._decrypted[which] = _compact(np.concatenate([each[which] for each in read]))

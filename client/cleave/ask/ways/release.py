@@ -102,7 +102,7 @@ class Release(Way[Released]):
 
     def answer(self, setting: Setting[Released]) -> GroupSums:
         release = setting.place
-        selection = Selection(release, self.needs)
+        selection = Selection(release.cells.rows, release.table, self.needs)
         sums = selection.sums(release.of(self.needs.totals), release.withheld)
         return GroupSums(
             self.needs.cut,

@@ -73,7 +73,7 @@ class Rows(StoredWay):
 
     @classmethod
     def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
-        needed = isinstance(cut, LocalPlan) or cut.local or not cut.asks_plain and available.groups(cut.selecting)
+        needed = isinstance(cut, LocalPlan) or cut.local or (not cut.asks_plain and available.groups(cut.selecting))
         return cls(cut) if needed else None
 
     @classmethod

@@ -65,7 +65,7 @@ class Totals(StoredWay):
         return site.of(self.needs.cut.table).cells_by(self.needs.columns)
 
     def effort(self, site: Site) -> int:
-        if self.is_idle:
+        if self.is_idle and not self.needs.tells_cells_apart:
             return 0
         segments = site.of(self.needs.cut.table).manifest.segments
         return CELL_BYTES * max((each.cells for each in segments), default=0)
@@ -103,9 +103,13 @@ class Totals(StoredWay):
         return Disclosures(sensitive=texts)
 
     def answer(self, setting: Setting[Site]) -> GroupSums:
-        cells = self._cells(setting.place)
+        stored, cells = setting.place.of(self.needs.cut.table), self._cells(setting.place)
         totals = cells.totals(self.needs.totals)
-        selection = Selection(cells, self.needs)
+        if self.needs.tells_cells_apart:
+            rows = cells.cells.rows
+        else:  # as if all rows were in one cell: the list of cells is not read
+            rows, totals = [stored.manifest.rows], {which: each.sum(keepdims=True) for which, each in totals.items()}
+        selection = Selection(rows, cells.table, self.needs)
         figures = figures_of(self.needs, selection.sums(totals))
         return GroupSums(self.needs.cut, selection.keys, selection.counts, figures=figures)
 
