@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,7 +85,7 @@ def atomically(
     _refuse_nul(path, error)
     # else what the link names would stay as it was: a key under its old passphrase
     target = Path(os.path.realpath(path)) if overwrite else path
-    random = secrets.token_hex(8)
+    random = os.urandom(8).hex()
     shown = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - len(random) - 2])  # with two dots
     draft = target.parent / f".{shown}.{random}"
     try:

@@ -37,10 +37,11 @@ from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from cleave_shared import errors
+from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
 
 _libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 # linux/landlock.h; the numbers of the calls are the same on every processor
 _CREATE_RULESET, _RESTRICT_SELF, _RULESET_VERSION = 444, 446, 1
 _READ = 1 << 2 | 1 << 3  # files and folders
@@ -292,12 +293,6 @@ def _is_gone(pid: int, seconds: float) -> bool:
         return bool(poll.poll(1000 * seconds))
     finally:
         os.close(descriptor)
-
-
-def refuse_core_dumps() -> None:
-    """No core file of this process, and only root reads its memory or traces it (proc(5), ptrace(2))."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:

@@ -44,6 +44,7 @@ from typing import NoReturn
 
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
+from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import ServiceError
 
 SHARED = 4  # descriptors of one child, besides its own two
@@ -239,7 +240,7 @@ def main() -> NoReturn:
 
 
 def _serve(control: socket.socket, parent: int, preload: Sequence[str], *, seldom: bool) -> NoReturn:
-    children.refuse_core_dumps()
+    refuse_core_dumps()
     gc.freeze()  # a collection would write to every page that is inherited, so that each were copied
     if not seldom:
         _import(preload)

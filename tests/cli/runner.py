@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from cleave.cli.app import create_cli
 from cleave.cli.group import ANYWHERE
-from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
+from cleave.local.main import SERVERS
 from cleave.transport.base import Transport
 
 # A command and what reads its options take 10 ms to make, which is most of what an error costs.
@@ -22,7 +22,7 @@ testing._get_command = lru_cache(testing._get_command)  # type: ignore[attr-defi
 
 @lru_cache
 def _app(embedded: Callable[[], Transport], first: str) -> Typer:
-    return create_cli(embedded, words=[first], more=(serve, gateway))
+    return create_cli(embedded, words=[first], more=SERVERS)
 
 
 @dataclass

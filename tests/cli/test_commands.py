@@ -17,8 +17,8 @@ import pytest
 import typer
 
 from cleave.cli.app import create_cli
-from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
+from cleave.local.main import SERVERS
 from cleave_shared import errors
 from cleave_shared.errors import (
     CheckFailed,
@@ -63,7 +63,7 @@ def commands_of(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 def test_every_command_has_two_examples_of_itself_and_fits_two_screens(cli: Cli) -> None:
-    for words, _ in commands_of(typer.main.get_group(create_cli(embedded_services, more=(serve, gateway)))):
+    for words, _ in commands_of(typer.main.get_group(create_cli(embedded_services, more=SERVERS))):
         shown = cli.run(*words, "--help").stdout
         examples = shown.partition("\nExamples:\n")[2].splitlines()
         assert len(examples) >= 2, words
@@ -273,7 +273,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_of_a_named_command_only_that_one_is_made(words: list[str], made: set[str] | None) -> None:
     """Whole where none is named: help, completion and what it says of a misspelled one list all of them."""
     every, some = (
-        set(typer.main.get_group(create_cli(embedded_services, words=given, more=(serve, gateway))).commands)
+        set(typer.main.get_group(create_cli(embedded_services, words=given, more=SERVERS)).commands)
         for given in ([], words)
     )
     assert some == (every if made is None else made)

@@ -14,8 +14,8 @@ import typer
 import cleave
 from cleave.ckks.key_file import create_key
 from cleave.cli.app import create_cli
-from cleave.local.commands import gateway, serve
 from cleave.local.embedded import embedded_services
+from cleave.local.main import SERVERS
 from cleave.store.identity import create_identity
 from cleave_shared.errors import CleaveError
 from tests.cli.prepared import Prepared
@@ -76,7 +76,7 @@ NAMED = re.compile("FILE|PLACE|FOLDER|NAME|ID|CONTRIBUTOR|ANALYST")
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    root: Any = typer.main.get_command(create_cli(embedded_services, more=(serve, gateway)))
+    root: Any = typer.main.get_command(create_cli(embedded_services, more=SERVERS))
     for name, command in root.commands.items():
         for each, member in getattr(command, "commands", {"": command}).items():
             yield f"{name} {each}".strip(), member

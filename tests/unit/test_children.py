@@ -19,6 +19,7 @@ import pytest
 
 from cleave_shared import children
 from cleave_shared.children import Bounds, Channel
+from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import CheckFailed, ProcessDied, ServiceError, WireError
 from tests.functional.processes import HANGS, are_reaped, have_ended, is_alive
 
@@ -147,7 +148,7 @@ def test_memory_files_stay_usable_for_who_is_not_root() -> None:
     def use(channel: Channel) -> None:
         if os.geteuid() == 0:
             os.setuid(65534)
-        children.refuse_core_dumps()
+        refuse_core_dumps()
         file = os.memfd_create("x")
         os.write(file, b"seen")
         channel.send([Path(f"/proc/self/fd/{file}").read_bytes()])

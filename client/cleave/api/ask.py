@@ -22,7 +22,7 @@ from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.progress import bars
 from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
-from cleave_shared import children
+from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -172,4 +172,4 @@ def protect() -> None:
     It holds for all that runs in the process and until it ends: debuggers and profilers that attach from outside, like
     gdb and py-spy, no longer can. RLIMIT_CORE 0 and PR_SET_DUMPABLE 0: see setrlimit(2), prctl(2).
     """
-    children.refuse_core_dumps()
+    refuse_core_dumps()

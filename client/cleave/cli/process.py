@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NoReturn
 
 from cleave.cli import passphrase
-from cleave_shared import children
+from cleave_shared.core_dumps import refuse_core_dumps
 
 # From a signal to the end, whatever is under way: code that cannot be interrupted, or a service embedded here.
 GRACE = 0.6
@@ -32,7 +32,7 @@ def protect() -> None:
     global _ours  # noqa: PLW0603 - a fact about the process
     _ours = True
     _open_closed_streams()
-    children.refuse_core_dumps()
+    refuse_core_dumps()
     passphrase.hide()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the one of `names` most like `name`, whatever the case of either; None where none is like it."""
+    import difflib  # noqa: PLC0415 - few names are misspelled
+
     spelled = {each.lower(): each for each in names}
     matches = difflib.get_close_matches(name.lower(), spelled, n=1)
     return spelled[matches[0]] if matches else None
