@@ -20,6 +20,7 @@ _WORDS = {
     "can't start new thread": _THREADS,
     "Too many open files": _FILES,
     "cannot open shared object file: Error 24": _FILES,
+    "random_device": _FILES,  # SEAL opens /dev/urandom for each key and each encryption
     "failed to map segment": _MEMORY,
     "Cannot allocate memory": _MEMORY,
     "std::bad_alloc": _MEMORY,

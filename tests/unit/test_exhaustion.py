@@ -25,6 +25,7 @@ def system(number: int) -> OSError:
         (system(errno.EMFILE), FILES),
         (system(errno.ENFILE), FILES),
         (ImportError("libx.so: cannot open shared object file: Error 24"), FILES),
+        (RuntimeError("random_device::random_device(const std::string&): device not available"), FILES),
         (MemoryError(), MEMORY),
         (system(errno.ENOMEM), MEMORY),
         (ImportError("x.so: failed to map segment from shared object"), MEMORY),
