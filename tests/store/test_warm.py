@@ -100,6 +100,20 @@ def test_the_list_of_cells_is_read_only_to_tell_cells_apart(key: OwnerKey, tmp_p
     stored.close()
 
 
+def test_each_condition_selects_cells_of_its_own(key: OwnerKey, tmp_path: Path) -> None:
+    world = World(Folder(tmp_path / "store"), key, tmp_path)
+    world.put("ward", "admitted")
+    stored = world.stored()
+    cells, conditions = stored.cells_by(), ("ward = 'Surgery'", "ward <> 'Surgery'")
+    surgery, others = (cells.selected((each,), ["ward"]) for each in conditions)
+    assert surgery is not None
+    assert others is not None
+    assert surgery.flags.any()
+    assert (surgery.flags != others.flags).all()
+    assert cells.selected(conditions[1:], ["ward"]) is others
+    stored.close()
+
+
 def test_cells_without_rows_are_in_no_group(key: OwnerKey, tmp_path: Path) -> None:
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", "admitted")

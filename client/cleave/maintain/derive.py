@@ -47,7 +47,7 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     if not arguments:
         raise InputError("the expression reads no encrypted column", hint="the plain service adds it up as it is")
     (argument,) = arguments
-    if not spellings([argument.sql]).keys().isdisjoint(spellings([each.sql for each in manifest.measures])):
+    if not spellings((argument.sql,)).keys().isdisjoint(spellings(tuple(each.sql for each in manifest.measures))):
         raise InputError("totals of this expression are stored already")
     if not manifest.segments:
         raise InputError(

@@ -7,9 +7,9 @@ with another meaning is sent or computed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import duckdb
@@ -272,8 +272,9 @@ def type_of(tree: Tree) -> str:
 _DECIMAL = re.compile(r"(-?)(\d*)\.(\d*)")
 
 
-def spellings(texts: Sequence[str]) -> dict[str, int]:
-    """Return the places of expressions in SQL by their canonical spelling."""
+@lru_cache(64)
+def spellings(texts: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the places of expressions in SQL by their canonical spelling: parsed once for several questions."""
     return {canonical(node): place for place, node in enumerate(expressions_of(texts))}
 
 

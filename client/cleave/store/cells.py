@@ -48,16 +48,13 @@ class Index:
         """
         if not len(self.runs):
             return [(0, -(-int(self.rows.sum()) // BLOCK_ROWS))] if selected[self.cells].any() else []
-        stops = np.cumsum(self.runs[:, 1])
+        ends = np.cumsum(self.runs[:, 1])
         nonempty = selected[self.runs[:, 0]] & (self.runs[:, 1] > 0)
-        blocks: list[Blocks] = []
-        for first, last in zip((stops - self.runs[:, 1])[nonempty], stops[nonempty] - 1, strict=True):
-            start, stop = int(first) // BLOCK_ROWS, int(last) // BLOCK_ROWS + 1
-            if blocks and start <= blocks[-1][1]:
-                blocks[-1] = (blocks[-1][0], max(stop, blocks[-1][1]))
-            else:
-                blocks.append((start, stop))
-        return blocks
+        starts = (ends - self.runs[:, 1])[nonempty] // BLOCK_ROWS
+        stops = (ends[nonempty] - 1) // BLOCK_ROWS + 1
+        apart = starts[1:] > stops[:-1]
+        firsts, lasts = np.append(True, apart)[: len(starts)], np.append(apart, True)[: len(stops)]
+        return list(zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True))
 
 
 def load_index(content: bytes, segment: Segment) -> Index:

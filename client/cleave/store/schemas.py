@@ -120,7 +120,7 @@ def _derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
         with suppress(QueryRefused):
             for argument in arguments_of(schema, [identifier(each.name)]):
                 arguments.setdefault(canonical(expression_of(argument.sql)), (each, argument))
-    columns = spellings([identifier(column.name) for column in schema.columns])
+    columns = spellings(tuple(identifier(column.name) for column in schema.columns))
     return [pair for spelled, pair in arguments.items() if spelled not in columns]
 
 

@@ -69,7 +69,7 @@ class Available(HasSums):
         self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._totals = totals
-        by_sql = spellings([each.sql for each in measures])
+        by_sql = spellings(tuple(each.sql for each in measures))
         self._by_sql = {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
         self.combinations: dict[str, Combination] = {}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 
+import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
@@ -21,6 +22,7 @@ from cleave.store.tables import Tables
 from cleave.sums.combination import TotalOf
 from cleave.sums.remote import Remote, divided
 from cleave.sums.totals import TotalsReader
+from cleave.table.duck import identifier
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared import limits
@@ -77,6 +79,7 @@ class CellTotals:
         self._cells = cells
         self._most_cells = max((each.cells for each in manifest.segments), default=0)
         self._decrypted: dict[TotalOf, Integers] = {}
+        self._selected: tuple[tuple[str, ...], SelectedCells | None] | None = None  # by the newest conditions
         self._cell_table = CellTable(manifest.table, stored.whole_schema, by)
         segments = [segments_of(manifest, each) for each in contributors] or [manifest.segments]
         self._readers = [TotalsReader(stored.tables, stored.opened, each, lambda: stored.cipher) for each in segments]
@@ -89,9 +92,25 @@ class CellTotals:
         """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
         return self._cell_table.of(self.cells, names)
 
-    def selected(self, flags: NDArray[np.bool_]) -> SelectedCells:
-        """`flags`: by number of a cell (cells,)."""
-        return SelectedCells(flags, self.contributors)
+    def selected(self, conditions: tuple[str, ...], names: Collection[str]) -> SelectedCells | None:
+        """The cells for which all `conditions`, over the by columns `names`, may be TRUE; None: all cells.
+
+        Raises CheckFailed.
+        """
+        if self._selected is None or self._selected[0] != conditions:
+            flags = np.ones(len(self.cells), np.bool_)
+            table = self.table(names)
+            for condition in conditions:
+                with suppress(duckdb.Error):  # then it rules nothing out
+                    statement = (
+                        f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({condition}) IS TRUE"
+                    )
+                    numbers = table.connection.execute(statement).fetchnumpy()["number"]
+                    true = np.zeros(len(flags), np.bool_)
+                    true[numbers.astype(np.int64)] = True
+                    flags &= true
+            self._selected = conditions, None if flags.all() else SelectedCells(flags, self.contributors)
+        return self._selected[1]
 
     def objects(self, wanted: Sequence[TotalOf]) -> list[Object]:
         """All that stands behind totals."""

@@ -9,11 +9,7 @@ nor does what cannot be evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-
-import duckdb
-import numpy as np
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Question
@@ -23,12 +19,10 @@ from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.split import Halves
-from cleave.store.manifest import NUMBER
 from cleave.store.reading import Reading, read_whole
 from cleave.store.rows import Read, SelectedCells
 from cleave.sums.needs import Available, NoSums
 from cleave.sums.stored import Stored
-from cleave.table.duck import identifier
 from cleave.table.running import limited
 from cleave.table.schema import Kind
 
@@ -173,14 +167,4 @@ def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None
     if not usable:
         return None
     names = {by[name] for names in usable.values() for name in names}
-    cells = stored.cells_by(names)
-    left = np.ones(len(cells.cells), np.bool_)
-    table = cells.table(names)
-    for condition in usable:
-        with suppress(duckdb.Error):  # then it rules nothing out
-            statement = f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({condition}) IS TRUE"
-            numbers = table.connection.execute(statement).fetchnumpy()["number"]
-            true = np.zeros(len(left), np.bool_)
-            true[numbers.astype(np.int64)] = True
-            left &= true
-    return None if left.all() else cells.selected(left)
+    return stored.cells_by(names).selected(tuple(usable), names)
