@@ -33,9 +33,10 @@ from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
-from cleave.store.sealed import ColumnPlace, key_of_object
+from cleave.store.sealed import ColumnPlace
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
+from cleave.store.vault import key_of_object
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, load_schema

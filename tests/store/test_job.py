@@ -25,7 +25,7 @@ from aws.translate import source
 from cleave.ask.options import Access
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.stored import open_tables
+from cleave.ask.tables import open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.locate import Folder, Stores

@@ -19,10 +19,10 @@ from cleave.store.sealed import (
     ColumnPlace,
     ColumnValues,
     cut,
-    key_of_object,
     open_blocks,
     seal_column,
 )
+from cleave.store.vault import key_of_object
 from cleave_shared.errors import CheckFailed
 from tests.store.trial import World
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.files import read_at_most
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
@@ -182,6 +185,25 @@ def test_tables_are_listed_by_name(tables: Tables, key: OwnerKey) -> None:
     assert tables.find("b") is None
 
 
+def test_a_list_reads_each_head_once(
+    tables: Tables, key: OwnerKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b", "A", "c"):
+        tables.commit(put(tables, key, name), None, "put")
+    reads: list[str] = []
+    monkeypatch.setattr(storage, "read_versioned", _noting(storage.read_versioned, reads))
+    assert len(list(tables.all())) == 3
+    assert len(reads) == len(set(reads)) == 3
+
+
+def _noting(method: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    def noted(name: str, *more: Any, **named: Any) -> Any:
+        names.append(name)
+        return method(name, *more, **named)
+
+    return noted
+
+
 def test_no_name_can_be_read_in_the_store(tables: Tables, key: OwnerKey, storage: Storage) -> None:
     tables.commit(put(tables, key, "hepatitis", schema_toml="diagnosis"), None, "put")
     for name in storage.names(""):
@@ -344,6 +366,23 @@ def test_the_memory_never_grows_older(tmp_path: Path) -> None:
     memory.remember("a", one, 3)
     memory.remember("a", one, 2)
     assert memory.newest("a") == (one, 3)
+
+
+def test_the_memory_is_read_again_only_where_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tables.json"
+    memory, others, one = SeenVersions(path), SeenVersions(path), new_id()
+    others.remember("a", one, 3)
+    reads: list[Path] = []
+    monkeypatch.setattr("cleave.store.seen_versions.read_at_most", _noting(read_at_most, reads))
+    assert [memory.newest("a") for _ in range(2)] == [(one, 3)] * 2
+    assert len(reads) == 2  # it was just written: what comes next may bear the same time
+    os.utime(path, (1, 1))
+    assert [memory.newest("a") for _ in range(3)] == [(one, 3)] * 3
+    assert len(reads) == 3
+    others.remember("a", one, 4)
+    assert memory.newest("a") == (one, 4)
+    path.unlink()
+    assert memory.newest("a") is None
 
 
 def test_the_memory_is_private_and_whole(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def open_place(place: Place) -> Stores:
 @contextlib.contextmanager
 def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
     """The tables of a key in a store. All calls to the store end `seconds` from now, if the place says no time."""
-    from cleave.ask.stored import open_tables  # noqa: PLC0415 - what a question over a file does without
+    from cleave.ask.tables import open_tables  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     access = access_of(place)

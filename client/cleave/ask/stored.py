@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
-from cleave.ask.config import user
 from cleave.ask.describe import Description
 from cleave.ask.describe_stored import describe_stored
 from cleave.ask.options import Access
@@ -23,12 +22,11 @@ from cleave.ask.plan import Plan
 from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
+from cleave.ask.tables import open_tables
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.rows import Rows
-from cleave.ckks.key_file import open_key
-from cleave.objects.cache import open_cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
@@ -39,7 +37,6 @@ from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.tables import Tables
 from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
@@ -60,16 +57,6 @@ T = TypeVar("T")
 _TRIES = 4
 _RESIDENT = 4  # parts of the memory: one is for rows that later queries read again
 _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
-
-
-def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:
-    """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
-
-    `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
-    """
-
-    key = open_key(access.key, access.passphrase)
-    return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())
 
 
 class StoredSource(VersionedSource[Stored]):

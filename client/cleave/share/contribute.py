@@ -41,11 +41,10 @@ from cleave.store.filling import NewRows, Say
 from cleave.store.identity import Identity, read_identity
 from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
 from cleave.store.schemas import check_fits
-from cleave.store.sealed import key_of_object
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import THREADS, ColumnTarget
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed
-from cleave.store.vault import Vault
+from cleave.store.vault import Vault, key_of_object
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema

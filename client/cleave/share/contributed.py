@@ -24,8 +24,9 @@ from cleave.store.cells import MOST_CELLS
 from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
-from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, key_of_object, open_blocks, opened_bytes
+from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, open_blocks, opened_bytes
 from cleave.store.tables import Tables
+from cleave.store.vault import key_of_object
 from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema

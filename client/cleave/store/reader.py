@@ -11,17 +11,20 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
-from cleave.store.cells import Cells, Index, load_cells, load_index
 from cleave.store.manifest import Manifest, Object, Segment, TableHead, described, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
+
+if TYPE_CHECKING:
+    from cleave.store.cells import Cells, Index
 
 _DRAFT = "draft"
 _SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
@@ -113,9 +116,13 @@ class Objects:
         return Vault(self.key, table_id)
 
     def cells(self, opened: Opened) -> Cells:
+        from cleave.store.cells import load_cells  # noqa: PLC0415 - DuckDB, numpy: what a list of tables does without
+
         return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
 
     def index(self, vault: Vault, segment: Segment) -> Index:
+        from cleave.store.cells import load_index  # noqa: PLC0415 - as above
+
         return load_index(self.unseal(vault, "cells", segment.index), segment)
 
     def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:

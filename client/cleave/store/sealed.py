@@ -18,8 +18,6 @@ import numpy as np
 import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn
@@ -135,11 +133,6 @@ class ColumnPlace:
             self.rows.to_bytes(8, "big"),
         )
         return b"".join(len(each).to_bytes(4, "big") + each for each in fields)
-
-
-def key_of_object(secret: bytes, name: str) -> bytes:
-    """The key of the object `name` under the secret of one purpose: HKDF-Expand (RFC 5869), 32 bytes."""
-    return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
 def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[bytes]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from cleave.files import read_at_most, write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
 _STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
+_SETTLED = 1_000_000_000  # ns since a file was written, after which another one in its place has another time
 _MOST_BYTES = 64 << 20  # 120 bytes for each table
 
 
@@ -49,14 +51,24 @@ class SeenVersions:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or state_folder() / "cleave" / "tables.json"
+        self._read: tuple[object, dict[str, tuple[str, int]]] | None = None  # the file's identity, its states
 
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id of the table last seen under `tag`, and the length of its log."""
-        return self._load().get(tag)
+        return self.states().get(tag)
 
     def states(self) -> dict[str, tuple[str, int]]:
-        """All that is noted."""
-        return self._load()
+        """All that is noted. A file is not read again if it is as it was when it was read."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return self._load()
+        identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        if self._read is not None and self._read[0] == identity:
+            return self._read[1]
+        states = self._load()
+        self._read = (identity, states) if time.time_ns() - status.st_mtime_ns > _SETTLED else None
+        return states
 
     def remember(self, tag: str, table_id: str, count: int) -> None:
         """Note a state, unless a newer one of the same table is noted: several here may ask and change it.

@@ -42,6 +42,10 @@ _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 _TRIES = 4  # to read a table that others change meanwhile
 
 
+_Seen = tuple[tuple[str, int] | None, tuple[bytes, str] | None]
+"""The id of a table and the length of its log, as last seen here; then its head and that one's version in the store."""
+
+
 class _MovedError(InputError):
     """A head names another key."""
 
@@ -76,10 +80,11 @@ class Tables(Objects):
             raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
         return opened
 
-    def _latest(self, tag: str, held: Opened | None = None) -> Opened | None:
+    def _latest(self, tag: str, held: Opened | None = None, first: _Seen | None = None) -> Opened | None:
+        """`first`: the head as it was read, and what was seen here before."""
         for left in reversed(range(_TRIES)):
-            seen = self._newest(tag)  # before the head: others here may commit in between
-            loaded = self._read_head(tag)
+            seen, stored = first or (self._newest(tag), None)  # before the head: others here may commit in between
+            loaded, first = self._read_head(tag, stored), None
             if loaded is None:
                 return None
             try:
@@ -89,13 +94,16 @@ class Tables(Objects):
                     raise
         return None
 
-    def _read_head(self, tag: str) -> tuple[dict[str, Any], str] | None:
+    def _read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
         """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed.
 
-        One that was read before is not sent again.
+        One that was read before is not sent again. `stored`: as it was just read.
         """
+        given = [stored] if stored else []
 
         def read() -> tuple[bytes, str] | None:
+            if given:
+                return given.pop()
             earlier = self._heads_read.pop(tag, None)
             return self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}", earlier=earlier)
 
@@ -368,19 +376,20 @@ class Tables(Objects):
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             tag = folder.removeprefix("tables/")
-            if last == _HEAD and (tag in by_tag or self._is_own(name, tag)):
+            if last != _HEAD:
+                continue
+            first = None if tag in by_tag else self._own(name, tag)
+            if first or tag in by_tag:
                 with contextlib.suppress(_MovedError):
-                    if (opened := self._latest(tag, by_tag.get(tag))) is not None:
+                    if (opened := self._latest(tag, by_tag.get(tag), first)) is not None:
                         tables.append(opened)
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
-    def _is_own(self, name: str, tag: str) -> bool:
-        """Check whether a head says that it is of this key; a later read of it compares the signature."""
-        stored = self.stores.sensitive.read_versioned(name)
-        if stored is None or parsed(stored[0]).get("key_id") != self.key.key_id:
-            return False
-        self._heads_read[tag] = stored
-        return True
+    def _own(self, name: str, tag: str) -> _Seen | None:
+        """A table as seen here before, and its head where that names this key; its signature is not checked."""
+        seen, stored = self._newest(tag), self.stores.sensitive.read_versioned(name)
+        is_own = stored is not None and parsed(stored[0]).get("key_id") == self.key.key_id
+        return (seen, stored) if is_own else None
 
     def versions(self) -> dict[str, tuple[str, int]]:
         """The id of every table under this key and the length of its log, by tag, and what was dropped: floors for a

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ckks.owner_key import Deriving
 from cleave.store.padding import padded, room
-from cleave.store.sealed import key_of_object
 from cleave_shared.errors import DAMAGED, CheckFailed
 
 Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log"]
@@ -45,6 +44,11 @@ def unseal(magic: bytes, key: bytes, sealed: bytes, bound: bytes) -> bytes:
     if sealed[: len(magic)] != magic:
         raise InvalidTag
     return AESGCM(key).decrypt(sealed[len(magic) : start], sealed[start:], bound)
+
+
+def key_of_object(secret: bytes, name: str) -> bytes:
+    """The key of the object `name` under the secret of one purpose: HKDF-Expand (RFC 5869), 32 bytes."""
+    return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
 class Vault:

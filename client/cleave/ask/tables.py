@@ -1,0 +1,24 @@
+"""The tables under a key, without what questions over them need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cleave.ask.config import user
+from cleave.ckks.key_file import open_key
+from cleave.objects.cache import open_cache
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Access
+    from cleave.objects.locate import Stores
+
+
+def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:
+    """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
+
+    `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
+    """
+    key = open_key(access.key, access.passphrase)
+    return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())
