@@ -9,9 +9,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import cleave
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -57,40 +60,57 @@ assert passphrase.current(None) == b"canary"
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def ask(key_file: Path) -> list[object]:
-    return ["--quiet", "query", SAMPLES / "patients.csv", "--key", key_file]
-
-
 _WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx boto3 botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
-NEVER = {*_WEB.split(), *_SHOWN.split(), "numpy.ma"}
+_ROOMS = "gateway maintain report share store sums"
+_SERVERS = "cleave.local.serve cleave_services.http cleave_services.web"
+NEVER = {*_WEB.split(), *_SHOWN.split(), *_SERVERS.split(), "numpy.ma"}
+NO_STORE = NEVER | {"nanoarrow", *(f"cleave.{room}" for room in _ROOMS.split())}
+NO_SECRETS = NEVER | {"tenseal", "_sealapi_cpp", "cleave_services", "cleave_shared.children"}
+NOTHING = NO_STORE | NO_SECRETS | {"_duckdb", "cryptography", "flint", "numpy", "pydantic", "zstandard"}
+OTHERS = {"cleave.cli.key", "cleave.cli.shell", "cleave.cli.stored", "cleave.local.commands"}
+# A command, and what it must not import: modules, with all below them.
+WITHOUT: dict[str, set[str]] = {
+    "--help": NOTHING,
+    "--version": NOTHING,
+    "query --help": NOTHING | OTHERS,
+    "config": NOTHING | OTHERS | {"cleave.cli.questions"},
+    "plan FILE SQL": NO_STORE | NO_SECRETS | {"cryptography", "flint", "pydantic", "cleave.finish", *OTHERS},
+    "query FILE SQL": NO_STORE | {*OTHERS, "cleave.cli.config"},
+    "query FILE COMPOSITE": NO_STORE | {*OTHERS, "cleave.cli.config"},
+    "ls --store STORE": NO_SECRETS
+    | {"_duckdb", "flint", "nanoarrow", "numpy"}
+    | {f"cleave.{room}" for room in ("aggregates", "finish", "gateway", "report", "share", "sql", "sums")},
+    "key show": NO_STORE | NO_SECRETS | {"_duckdb", "flint", "numpy", "pydantic", "cleave.cli.stored"},
+}
 
 
-@pytest.mark.parametrize("figure", ["AVG(age) / 2 AS half", "AVG(age)"])
-@pytest.mark.sampled(2)  # arithmetic imports more
-def test_a_question_imports_what_it_needs(ask: list[object], figure: str) -> None:
-    done = run(COMMAND, *ask, QUESTION.replace("AVG(age)", figure))
-    code, modules = json.loads(done.stderr)
-    assert code == 0
-    assert {"numpy", "_duckdb", "_sealapi_cpp"} <= set(modules)
-    assert sorted(NEVER & set(modules)) == []
-
-
-def test_help_imports_next_to_nothing() -> None:
-    done = run(COMMAND, "query", "--help")
-    code, modules = json.loads(done.stderr)
-    assert code == 0
-    assert not (NEVER | {"numpy", "_duckdb", "_sealapi_cpp", "flint", "cryptography"}) & set(modules)
-
-
-def test_a_plan_over_a_file_imports_no_service_and_no_store() -> None:
-    done = run(COMMAND, "plan", SAMPLES / "patients.csv", QUESTION)
-    code, modules = json.loads(done.stderr)
-    assert code == 0
-    assert "encrypted: age, bill, weight" in done.stdout
-    crypto = {"tenseal", "_sealapi_cpp", "cryptography", "flint"}
-    assert not (NEVER | crypto | {"pydantic", "nanoarrow", "cleave.store", "cleave_services"}) & {
-        *modules,
-        *(".".join(each.split(".")[:2]) for each in modules),
+@pytest.fixture
+def words(key_file: Path, tmp_path: Path) -> dict[str, list[object]]:
+    """What stands for a word in capitals."""
+    return {
+        "FILE": [SAMPLES / "patients.csv"],
+        "SQL": [QUESTION],
+        "COMPOSITE": [QUESTION.replace("AVG(age)", "AVG(age) / 2 AS half")],  # arithmetic imports more
+        "STORE": [tmp_path / "store", "--key", key_file],
+        "show": ["show", "--key", key_file],
     }
+
+
+@pytest.mark.parametrize("command", WITHOUT)
+def test_a_command_imports_what_it_needs(command: str, words: dict[str, list[object]], tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    if command.startswith("ls"):
+        (store, _, key_file) = words["STORE"]
+        cleave.put(SAMPLES / "patients.csv", "patients", store=store, by=["ward"], key=key_file)
+    given = [each for word in command.split() for each in words.get(word, [word])]
+    done = run(COMMAND, *given, XDG_CONFIG_HOME=str(tmp_path), XDG_STATE_HOME=str(tmp_path))
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert (code, bool(done.stdout)) == (0, True)
+    above = {".".join(each.split(".")[:length]) for each in modules for length in (1, 2, 3)}
+    assert sorted(WITHOUT[command] & above) == []
+
+
+@pytest.mark.parametrize("name", sorted(set().union(*WITHOUT.values())))
+def test_what_is_not_imported_is_a_module(name: str) -> None:
+    assert find_spec(name) is not None
