@@ -48,6 +48,8 @@ from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import ServiceError
 
 SHARED = 4  # descriptors of one child, besides its own two
+_FORK = b"+"  # the message for a child, and after it the modules that it needs
+_MOST_MESSAGE = 1 << 10
 _ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the resources the most memory, in KiB
 _START_SECONDS = 60.0  # a new interpreter and its imports, on a machine at its limits
 _ASK_SECONDS = 10.0  # a server has nothing to do but fork
@@ -63,17 +65,11 @@ _NONE = ServiceError("no process can be started", hint="is there enough memory?"
 
 
 class ForkServer:
-    """Starts with `start`, else with the first `fork`; ends with this process.
+    """Starts with `start`, else with the first `fork`, and imports the modules `preload`; ends with this process."""
 
-    It imports the modules `preload`; where they are `seldom` needed, with the first `fork`.
-    """
-
-    def __init__(
-        self, preload: Sequence[str], environment: Mapping[str, str] | None = None, *, seldom: bool = False
-    ) -> None:
+    def __init__(self, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """`environment`: all of the server's and its children's. None: no credentials, passphrases and home folder."""
         self._preload = preload
-        self._seldom = seldom
         self._environment = environment
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
@@ -91,17 +87,18 @@ class ForkServer:
         with self._lock, contextlib.suppress(ServiceError):
             self._started()
 
-    def fork(self, share: Sequence[int] = ()) -> Child:
+    def fork(self, share: Sequence[int] = (), modules: Sequence[str] = ()) -> Child:
         """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started.
 
         `share`: descriptors that it gets too, SHARED at most. Their numbers there are the first arguments of its calls.
+        `modules`: what only some children need; the server imports them before it first forks such a child.
         """
         (ours, theirs), (lifeline, its_end) = socket.socketpair(), socket.socketpair()
         with contextlib.ExitStack() as stack:
             for each in (ours, lifeline):
                 stack.push(each)
             with theirs, its_end:
-                self._ask([theirs.fileno(), its_end.fileno(), *share])
+                self._ask(" ".join(modules).encode(), [theirs.fileno(), its_end.fileno(), *share])
             stack.pop_all()
         return _Child(Channel(ours), lifeline, self.note)
 
@@ -110,7 +107,7 @@ class ForkServer:
         with self._lock:
             self._end()
 
-    def _ask(self, descriptors: list[int]) -> None:
+    def _ask(self, modules: bytes, descriptors: list[int]) -> None:
         with self._lock:
             for last in (False, True):
                 control = self._started()
@@ -119,7 +116,7 @@ class ForkServer:
                         control.settimeout(_START_SECONDS)
                         self._ready = control.recv(1) != b""
                     control.settimeout(_ASK_SECONDS)
-                    socket.send_fds(control, [b"+"], descriptors)
+                    socket.send_fds(control, [_FORK + modules], descriptors)
                 except OSError:  # it is gone, or stopped
                     self._end()
                     if last:
@@ -137,7 +134,7 @@ class ForkServer:
             with theirs:
                 try:
                     start = _forked if threads() == 1 else _spawned
-                    self._pid = start(theirs, self._preload, self._variables(), seldom=self._seldom)
+                    self._pid = start(theirs, self._preload, self._variables())
                 except OSError:
                     ours.close()
                     raise _NONE from None
@@ -198,7 +195,7 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str], *, seldom: bool) -> int:
+def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
     parent = os.getpid()
     pid = children.bare_fork()
     if pid:
@@ -208,12 +205,12 @@ def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping
         children.let_go({control.fileno()})
         os.environ.clear()
         os.environ.update(environment)
-        _serve(control, parent, preload, seldom=seldom)
+        _serve(control, parent, preload)
     finally:
         os._exit(1)
 
 
-def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str], *, seldom: bool) -> int:
+def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
     """A new interpreter, isolated, that finds modules where this one does. Its control socket is its stdin."""
     if not sys.executable:
         raise ServiceError("there is no Python interpreter to start another process with", status=500)
@@ -221,7 +218,7 @@ def _spawned(control: socket.socket, preload: Sequence[str], environment: Mappin
         (os.POSIX_SPAWN_DUP2, control.fileno(), 0),
         *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)),
     ]
-    arguments = json.dumps({"parent": os.getpid(), "preload": list(preload), "seldom": seldom})
+    arguments = json.dumps({"parent": os.getpid(), "preload": list(preload)})
     return os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-c", _NEW, arguments, *map(os.path.abspath, sys.path)],
@@ -236,16 +233,15 @@ def main() -> NoReturn:
     control = socket.socket(fileno=os.dup(0))
     children.calm_signals()
     children.let_go({control.fileno()})
-    _serve(control, arguments["parent"], arguments["preload"], seldom=arguments["seldom"])
+    _serve(control, arguments["parent"], arguments["preload"])
 
 
-def _serve(control: socket.socket, parent: int, preload: Sequence[str], *, seldom: bool) -> NoReturn:
+def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
     refuse_core_dumps()
     gc.freeze()  # a collection would write to every page that is inherited, so that each were copied
-    if not seldom:
-        _import(preload)
+    _import(preload)
     control.send(b"+")
-    Server(control, parent, preload if seldom else ()).run()
+    _Loop(control, parent).run()
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -254,13 +250,11 @@ def _import(modules: Sequence[str]) -> None:
     gc.freeze()
 
 
-class Server:
+class _Loop:
     """The loop of the server's one thread. It reads no payload: hostile bytes are for children alone."""
 
-    def __init__(self, control: socket.socket, parent: int, preload: Sequence[str]) -> None:
-        """`preload`: modules to import before the first fork."""
+    def __init__(self, control: socket.socket, parent: int) -> None:
         self._control = control
-        self._preload = preload
         self._lifelines: dict[int, tuple[int, socket.socket]] = {}  # descriptor -> child
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -295,14 +289,14 @@ class Server:
         os._exit(0)  # and the kernel ends what is being forked
 
     def _take(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2 + SHARED, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors, _, _ = socket.recv_fds(self._control, _MOST_MESSAGE, 2 + SHARED, socket.MSG_CMSG_CLOEXEC)
         if not message:
             self._leave()
         channel, lifeline = (socket.socket(fileno=each) for each in descriptors[:2])
         shared = descriptors[2:]
-        if self._preload:
-            _import(self._preload)
-            self._preload = ()
+        modules = message.removeprefix(_FORK).decode().split()
+        if not sys.modules.keys() >= {*modules}:
+            _import(modules)
         with channel:
             try:
                 pid = children.fork_onto(channel, partial(children.answer_calls, shared=shared), keep=shared)

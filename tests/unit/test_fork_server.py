@@ -134,13 +134,13 @@ def forked_files(server: ForkServer) -> int:
     return len(os.listdir(f"/proc/{answer(server)[1].decode()}/fd"))
 
 
-def test_what_is_seldom_needed_is_imported_with_the_first_child() -> None:
-    made = ForkServer(["tests.unit.forked", "colorsys"], seldom=True)
+def test_modules_of_some_children_are_imported_once_by_the_server() -> None:
+    made = ForkServer(["tests.unit.forked"])
     try:
-        made.start()
-        with called(made, forked.say_whether_loaded, ("colorsys", "this")) as child:
-            assert child.receive(HANGS) == [b"True", b"False"]
-        assert made._ready
+        for modules, loaded in (((), b"False"), (("colorsys",), b"True"), ((), b"True")):
+            with made.fork(modules=modules) as child:
+                child.call(forked.say_whether_loaded, ("colorsys",))
+                assert child.receive(HANGS) == [loaded]
     finally:
         made.stop()
 

@@ -63,12 +63,14 @@ class Encrypting(Protocol[Chunks_contra]):
 Shared = tuple[int, Callable[..., Any], tuple[Any, ...]]
 """A memory file, and a module's own function with arguments: in a worker, function(file, *arguments) can `encrypt`."""
 
-_server = ForkServer(["cleave.ckks.job"], seldom=True)
+_server = ForkServer()
+_MODULES = ["cleave.ckks.job"]
 
 
-def prepare() -> None:
-    """Start the workers' server. Best called while this process has one thread."""
-    _server.start()
+def fork_from(server: ForkServer) -> None:
+    """Have workers forked from `server`, which has started, and not from one that the first of them starts."""
+    global _server  # noqa: PLW0603 - a fact about the process
+    _server = server
 
 
 class Encryptors(Generic[Chunks]):
@@ -165,7 +167,7 @@ class Encryptors(Generic[Chunks]):
 
     def _started(self) -> Child:
         plaintexts, function, arguments = self._shared
-        child = _server.fork([self._memory, plaintexts])
+        child = _server.fork([self._memory, plaintexts], _MODULES)
         child.call(_serve, (function, arguments, self._parts))
         return child
 

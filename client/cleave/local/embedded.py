@@ -27,16 +27,14 @@ def prepare_embedded() -> None:
     from cleave_services.sensitive import calls as _sums  # noqa: F401, PLC0415 - as above
 
     _prepare_workers()
-    from cleave.ckks import encryptors  # noqa: PLC0415 - as above
-
-    encryptors.prepare()
 
 
 def _prepare_workers() -> None:
-    """Have sums made by children of a fork server: nothing is forked beside this process's threads."""
+    """Have sums and ciphertexts made by children of a fork server: nothing is forked beside this process's threads."""
+    from cleave.ckks import encryptors  # noqa: PLC0415 - as above
     from cleave_services.sensitive import workers  # noqa: PLC0415 - SEAL and numpy take 60 ms
 
-    workers.prepare()
+    encryptors.fork_from(workers.prepare())
 
 
 def embedded_services(stores: Sequence[str] = ()) -> Transport:

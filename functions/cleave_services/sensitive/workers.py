@@ -57,8 +57,8 @@ class Evaluation(Protocol[Item_contra]):
     def merge(self, parts: Sequence[Results]) -> Results: ...
 
 
-def prepare(*, once: bool = False) -> None:
-    """Serve this process by a crew from now on. Best called while it is small.
+def prepare(*, once: bool = False) -> ForkServer:
+    """Serve this process by a crew from now on, and return the server it is forked from. Best called while it is small.
 
     `once`: no worker takes a second request, for a process that serves several clients.
     """
@@ -67,6 +67,7 @@ def prepare(*, once: bool = False) -> None:
         if _crew is None:
             _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
             _server.start()
+    return _server
 
 
 def processors() -> int:
