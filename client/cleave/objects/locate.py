@@ -229,7 +229,13 @@ class Folder:
         return sizes
 
     def names(self, prefix: str) -> Iterator[str]:
-        yield from self.sizes(prefix)
+        with self._translated("listed"):
+            listed = folder_store.listed(str(self._root), checked(prefix) if prefix else "")
+        names = []
+        for name in listed:
+            with contextlib.suppress(StoreError):  # as above
+                names.append(checked(name))
+        yield from names
 
     def delete(self, names: Iterable[str]) -> None:
         with self._translated("deleted"):

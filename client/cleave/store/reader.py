@@ -86,6 +86,7 @@ class Objects:
     def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
         """`cache`: of objects read from stores that are not folders of this machine."""
         self.stores = stores
+        self._where = stores.where
         self.key = key
         self.cache = cache
         self._counting = threading.Lock()  # objects are read side by side
@@ -231,4 +232,4 @@ class Objects:
 
     def seen(self, tag: str) -> str:
         """Under which name this store's table is remembered: two stores may have tables of one name."""
-        return self.key.tag(f"seen {tag} {self.stores.where}")
+        return self.key.tag(f"seen {tag} {self._where}")
