@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import mmap
 import os
-import pickle
 import re
 import threading
 import time
@@ -69,7 +68,7 @@ class _InMemory:
     content: bytes
 
     def __reduce__(self) -> Any:
-        return _InMemory, (pickle.PickleBuffer(self.content),)
+        return _InMemory, (memoryview(self.content),)
 
     def read(self, _: Buffer) -> memoryview:
         return memoryview(self.content)

@@ -19,8 +19,10 @@ input is `confined` and calls `start_no_more`, so it has no such processes, unle
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import ctypes
 import gc
+import io
 import json
 import os
 import pickle
@@ -171,13 +173,24 @@ class Child:
     ) -> None:
         """Have a child that runs `answer_calls` do `work(channel, *arguments)` within `bounds`, which count from now.
 
-        `work` is a module's own function, which the child looks up by name. `arguments` are pickled, and what is a
-        pickle.PickleBuffer among them is sent as it is. Unless `lasting` the child ends after it. Raises ProcessDied.
+        `work` is a module's own function, which the child looks up by name. `arguments` are pickled; a memoryview among
+        them is sent as it is, and comes as bytes. Unless `lasting` the child ends after it. Raises ProcessDied.
         """
         buffers: list[pickle.PickleBuffer] = []
-        payload = pickle.dumps((work, tuple(arguments)), pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+        payload = io.BytesIO()
+        pickler = pickle.Pickler(payload, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+        pickler.dispatch_table = {**copyreg.dispatch_table, memoryview: _as_buffer}
+        pickler.dump((work, tuple(arguments)))
         head = json.dumps([asdict(bounds), lasting]).encode()
-        self.send([head, payload, *(each.raw() for each in buffers)], bounds.seconds)
+        raw = [each.raw() for each in buffers]
+        try:
+            self.send([head, payload.getvalue(), *raw], bounds.seconds)
+        finally:
+            # Python before 3.12.7 crashes where an error's frames hold a buffer of a memoryview and the collector finds
+            # them (CPython's issue 77894)
+            for view, buffer in zip(raw, buffers, strict=True):
+                view.release()
+                buffer.release()
 
     def kill(self) -> None:
         """End it at once and reap it. Does nothing a second time.
@@ -220,6 +233,10 @@ class Child:
             self._status = os.waitpid(self.pid, 0)[1]
         except ChildProcessError:  # our parent ignores SIGCHLD: the kernel has reaped it
             self._status = 0
+
+
+def _as_buffer(view: memoryview) -> tuple[type[bytes], tuple[pickle.PickleBuffer]]:
+    return bytes, (pickle.PickleBuffer(view),)
 
 
 def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()) -> Child:

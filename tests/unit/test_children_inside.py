@@ -7,7 +7,6 @@ import ctypes
 import gc
 import json
 import os
-import pickle
 import resource
 import signal
 import socket
@@ -15,7 +14,7 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -604,7 +603,7 @@ def test_a_child_answers_calls_while_they_last() -> None:
         word, left = child.receive(HANGS)
         assert word == b"first"
         assert 0 < float(left) <= HANGS
-        child.call(_reports, ("second", pickle.PickleBuffer(b"raw")), lasting=True)
+        child.call(_reports, ("second", memoryview(b"raw")), lasting=True)
         assert child.receive(HANGS) == [b"second", b"raw", b"0.0"], "the first call's clock goes on"
         child.call(_reports, ("last",), bounds)
         assert child.receive(HANGS)[0] == b"last"
@@ -619,12 +618,30 @@ def test_a_child_that_waits_for_calls_ends_with_its_channel() -> None:
 
 def test_a_call_sends_buffers_as_they_are_and_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[list[bytes], float | None]] = []
-    monkeypatch.setattr(Child, "send", lambda _, parts, seconds=None: sent.append(([*parts], seconds)))
+    monkeypatch.setattr(Child, "send", lambda _, parts, seconds=None: sent.append(([*map(bytes, parts)], seconds)))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        Child(0, Channel(ours)).call(_reports, (pickle.PickleBuffer(b"raw"),), Bounds(seconds=7.0))
+        Child(0, Channel(ours)).call(_reports, (memoryview(b"raw"),), Bounds(seconds=7.0))
     (((_, _, raw), seconds),) = sent
-    assert (bytes(raw), seconds) == (b"raw", 7.0)
+    assert (raw, seconds) == (b"raw", 7.0)
+
+
+def _collect_the_error_of_a_call(channel: Channel) -> None:
+    class Dead(Child):
+        def send(self, parts: Sequence[bytes | memoryview], *_: object) -> None:
+            raise ProcessDied(f"before it had {len(parts)} parts")
+
+    try:
+        Dead(0, channel).call(_reports, (memoryview(b"raw"),))
+    except ProcessDied as error:
+        error.__context__ = ValueError(error)  # a cycle, with the frames of the call in it
+    channel.send([str(gc.collect() > 0).encode()])
+
+
+def test_the_error_of_a_call_with_buffers_can_be_collected() -> None:
+    """Python before 3.12.7 crashes where the error's frames have a buffer of a memoryview."""
+    with children.fork(_collect_the_error_of_a_call) as child:
+        assert child.receive(HANGS) == [b"True"]
 
 
 def test_the_parents_end_is_its_own() -> None:

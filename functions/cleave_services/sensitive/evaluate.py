@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ class Chunk:
     blob: bytes | memoryview
 
     def __reduce__(self) -> Any:
-        return Chunk, (self.block, pickle.PickleBuffer(self.blob))
+        return Chunk, (self.block, memoryview(self.blob))
 
 
 @dataclass(slots=True)
