@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from decimal import Decimal
 
 import duckdb
+import nanoarrow
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from cleave.store.columns import Batches, read_columns, sealed_column, value_of
 from cleave.store.manifest import new_id
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, ColumnValues, open_blocks, seal_column
+from cleave.table.batches import _pointer_of, _Stream
 from cleave.table.schema import Column, Kind
 from cleave.table.types import canonical
 
@@ -182,3 +185,18 @@ def test_nulls_over_blocks() -> None:
         _, blocks, opened = there_and_back(declared, connection)
         assert [block.rows for block in blocks] == [BLOCK_ROWS, 777]
         check_same(declared, connection, opened)
+
+
+def test_a_stream_that_is_closed_while_duckdb_takes_it_is_an_error_and_keeps_its_memory() -> None:
+    """A question that is out of time is closed beside the thread that still answers it."""
+    declared = column("INTEGER")
+    with table(declared, "1") as connection:
+        *_, opened = there_and_back(declared, connection)
+        stream = opened.__arrow_c_stream__()
+        size, place = ctypes.sizeof(_Stream), _pointer_of(stream, b"arrow_array_stream")
+        before = ctypes.string_at(place, size)
+        opened.close()
+        others = [ctypes.create_string_buffer(size) for _ in range(100)]  # in what is free of that size
+        assert ctypes.string_at(place, size) == before, len(others)
+        with pytest.raises(RuntimeError, match="the rows could not be read"):
+            nanoarrow.c_array_stream(stream).get_schema()

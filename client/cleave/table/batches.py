@@ -125,8 +125,6 @@ _MESSAGE = ctypes.create_string_buffer(b"the rows could not be read")
 
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.argtypes, _new_capsule.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
 
 
 class _Stream(ctypes.Structure):
@@ -143,7 +141,6 @@ class _Stream(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    struct: _Stream
     schema: CSchema
     batches: Iterator[CArray]
     failed: Callable[[BaseException], None]
@@ -161,9 +158,11 @@ def open_stream(
     `failed` is called with what `batches` raises; DuckDB then raises an error of its own.
     """
     number = next(_numbers)
+    _open[number] = _Open(schema, batches, failed)
     struct = _Stream(*(ctypes.cast(each, ctypes.c_void_p).value for each in _CALLBACKS), number)
-    _open[number] = _Open(struct, schema, batches, failed)
-    return number, _new_capsule(ctypes.addressof(struct), b"arrow_array_stream", None)
+    stream = CArrayStream.allocate()
+    ctypes.memmove(stream._addr(), ctypes.addressof(struct), ctypes.sizeof(struct))
+    return number, stream.__arrow_c_stream__()  # memory of the capsule's own, whatever is closed meanwhile
 
 
 def close_stream(number: int) -> None:
