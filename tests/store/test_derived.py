@@ -53,7 +53,7 @@ def test_a_schema_keeps_them(schema_file: Path) -> None:
     assert [(each.name, each.type, each.columns) for each in schema.derived] == [
         ("net", "DECIMAL(18,4)", ("bill",)),
         ("dose", "DOUBLE", ("weight",)),
-        ("who", "VARCHAR", ("email", "ward")),
+        ("who", "VARCHAR", ("ward", "email")),
         ("day", "VARCHAR", ("admitted",)),
     ]
     assert read_schema(tomllib.loads(dump_schema(schema), parse_float=Decimal), "x") == schema

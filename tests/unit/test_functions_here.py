@@ -87,4 +87,4 @@ def test_it_is_refused_on_every_way(name: str) -> None:
             with pytest.raises(QueryRefused, match=f"there is no function {name.upper()}"):
                 plan_query(sql, TABLE, "t", cloud_only=cloud_only)
     with pytest.raises(ValueError, match=f"there is no function {name.upper()}"):
-        checked("d", f"{name}(v)", {"v": "VARCHAR"})
+        checked("d", f"{name}(v)", TABLE.find)

@@ -164,9 +164,30 @@ def test_hash_depends_on_what_services_compute_with() -> None:
 def test_columns_are_found_whatever_the_case() -> None:
     schema = Schema((AGE, BILL), CsvDialect())
     assert schema.column("aGE") is AGE
+    assert schema.only(["bill"]).column("BILL") is BILL
     with pytest.raises(InputError) as caught:
         schema.column("ward")
     assert caught.value.hint == "the schema names Age, bill"
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "others"),
+    [
+        ("\N{KELVIN SIGN}", ["k", "K"], []),
+        ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", ["i\N{COMBINING DOT ABOVE}"], ["i", "I"]),
+        ("\N{LATIN SMALL LETTER SHARP S}", ["\N{LATIN CAPITAL LETTER SHARP S}"], ["ss", "SS"]),
+        ("\N{GREEK SMALL LETTER FINAL SIGMA}", [], ["\N{GREEK CAPITAL LETTER SIGMA}"]),
+    ],
+)
+def test_letters_beyond_ascii_are_lowered_and_not_folded(declared: str, found: list[str], others: list[str]) -> None:
+    column = Column(declared, Kind.PLAIN, "BIGINT")
+    schema = Schema((column, AGE), CsvDialect())
+    assert all(schema.find(name) is column for name in [declared, *found])
+    assert not any(map(schema.find, others))
+
+
+def test_the_first_of_equal_names_is_found() -> None:
+    assert Schema((AGE, replace(AGE, name="age")), CsvDialect()).column("AGE") is AGE
 
 
 def test_a_schema_is_not_overwritten_unless_told(tmp_path: Path) -> None:

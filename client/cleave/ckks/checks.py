@@ -131,12 +131,12 @@ def fields_of_lane(
     if (rounded < 0).any() or (rounded >> layout.used[lane]).any():
         raise _out_of_range()
     fields = []
-    for number, field in enumerate(layout.fields):
-        if field.lane == lane:
-            totals = (rounded >> field.offset) & ((1 << field.width) - 1)
-            if (totals > field.largest * chunks).any():
-                raise _out_of_range()
-            fields.append((number, totals))
+    for number in layout.numbers_by_lane[lane]:
+        field = layout.fields[number]
+        totals = (rounded >> field.offset) & ((1 << field.width) - 1)
+        if (totals > field.largest * chunks).any():
+            raise _out_of_range()
+        fields.append((number, totals))
     return fields
 
 

@@ -175,7 +175,7 @@ class GroupTotals:
         if isinstance(place, WideLane):
             slot = len(layout.fields) + place.lane - len(layout.used)
             return Whole(self._slot(slot), scale.exponent, lambda terms: wide_bound(terms, scale))
-        at = sum(len(fields_of(each)) for each in layout.by_column[:number])
+        at = layout.first_fields[number]
         if isinstance(place, NarrowField):
             shifted = [t - int(n) * scale.shift for t, n in zip(self._slot(at), self._rows, strict=True)]
             return Whole(shifted, scale.exponent, lambda _: ROUNDING_UNITS * unit_of(scale))

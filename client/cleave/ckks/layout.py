@@ -21,10 +21,12 @@ Noise: SEAL's fresh error is centred binomial of variance 10.5; sums of n errors
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from cleave.aggregates.columns import Column, Exact, Real
 
@@ -71,7 +73,7 @@ class WideLane:
 ColumnLayout = ExactFields | NarrowField | WideLane
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """`used` has the bits taken above the guard of each lane of fields; these lanes come first."""
 
@@ -82,10 +84,23 @@ class Layout:
     used: tuple[int, ...]
     by_column: tuple[ColumnLayout, ...]
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Fields of all columns, column by column."""
         return tuple(field for place in self.by_column for field in fields_of(place))
+
+    @cached_property
+    def first_fields(self) -> tuple[int, ...]:
+        """Number in `fields` of the first field of each column."""
+        return tuple(itertools.accumulate((len(fields_of(place)) for place in self.by_column[:-1]), initial=0))
+
+    @cached_property
+    def numbers_by_lane(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers in `fields` of the fields of each lane."""
+        numbers: tuple[list[int], ...] = tuple([] for _ in self.used)
+        for number, field in enumerate(self.fields):
+            numbers[field.lane].append(number)
+        return tuple(map(tuple, numbers))
 
 
 def fields_of(place: ColumnLayout) -> tuple[Field, ...]:
@@ -123,9 +138,13 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
     used: list[int] = []
     placed = {}
     waiting = [field for place in places for field in fields_of(place)]
+    least = min((field.width for field in waiting), default=0)
+    full = 0  # lanes that no field fits in any more: the first ones
     for number in sorted(range(len(waiting)), key=lambda i: -waiting[i].width):  # first fit, widest first
         field = waiting[number]
-        lane = next((lane for lane, bits in enumerate(used) if bits + field.width <= usable), len(used))
+        while full < len(used) and used[full] + least > usable:
+            full += 1
+        lane = next((lane for lane in range(full, len(used)) if used[lane] + field.width <= usable), len(used))
         if lane == len(used):
             used.append(0)
         placed[number] = replace(field, lane=lane, offset=used[lane])

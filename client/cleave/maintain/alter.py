@@ -7,6 +7,7 @@ objects stay as they are unless a plain column, or the order of rows, changes.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -125,8 +126,8 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
         if column.kind is Kind.LOCAL:
             raise InputError(f"column {name!r}: a local column is not stored", hint="make it sealed, or leave it out")
         columns.append((column, "NULL"))
-    names = [each.name.lower() for each, _ in columns]
-    if twice := next((each.name for each, _ in columns if names.count(each.name.lower()) > 1), None):
+    names = Counter(each.name.lower() for each, _ in columns)
+    if twice := next((each.name for each, _ in columns if names[each.name.lower()] > 1), None):
         raise InputError(f"there would be two columns {twice!r}", hint="choose another name")
     return columns
 

@@ -190,7 +190,7 @@ def _condition(schema: Schema, where: str, *, constant: bool = False) -> Derived
 def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) -> Derived:
     """`sql` as an expression over a row. Raises InputError."""
     try:
-        return checked(f"the {what}", sql, {each.name: each.type for each in schema.columns}, constant=constant)
+        return checked(f"the {what}", sql, schema.find, constant=constant)
     except ValueError as error:
         raise InputError(f"the {what} {error}", hint=_ONE) from None
 

@@ -37,7 +37,7 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     if name.lower() in taken:
         raise InputError(f"column {name!r} already exists", hint="give the derived column another name")
     try:
-        derived = checked(name, expression, {each.name: each.type for each in schema.columns})
+        derived = checked(name, expression, schema.find)
     except ValueError as error:
         raise InputError(f"the expression {error}") from None
     if not (is_number(derived.type) or derived.type == "BOOLEAN"):

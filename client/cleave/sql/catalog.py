@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import duckdb
 
@@ -70,6 +70,14 @@ class Catalog:
             text, type_ = row or ("", "")
             self._settled[name] = Cast(Constant("STRING", text), type_)
         return self._settled[name]
+
+    def look_up(self, expressions: Sequence[str]) -> None:
+        """Describe expressions, all scalar or all aggregates, at once for later calls of `types`.
+
+        DuckDB binds all columns of the table for every statement. What it refuses is left to these calls.
+        """
+        with suppress(QueryRefused):
+            self.types(expressions)
 
     def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
         """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""

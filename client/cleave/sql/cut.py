@@ -89,6 +89,7 @@ class Cutter:
         if select.where is not None:
             _refuse_aggregate(select.where, "WHERE", "HAVING filters groups by their aggregates")
         self._judge.require_allowed()
+        self._look_up_types()
         items = [self._final(item.expression) for item in select.items]
         having = self._final(select.having) if select.having is not None else None
         order_by = [self._ordering(each) for each in select.orderings if not self._orders_nothing(each.expression)]
@@ -176,6 +177,11 @@ class Cutter:
             if name := self._judge.encrypted_in(node):
                 raise single_value(name)
         raise Uncut("the query selects single rows", hint="select aggregates, such as AVG(x), or add GROUP BY ALL")
+
+    def _look_up_types(self) -> None:
+        calls = [call for node in self._select.nodes for call in node.find(Call) if is_aggregate(call)]
+        self._catalog.look_up([write(each) for call in calls for each in arguments_of(call)])
+        self._catalog.look_up([write(each) for each in calls])
 
     # expressions over keys and aggregates
 
@@ -293,6 +299,7 @@ class Cutter:
 
     def _typed_plain(self) -> tuple[PlainAggregate, ...]:
         certificates = self._certificates()
+        self._catalog.look_up([part for call in self._plain.values() for part in self._judge.decomposed(call).parts])
         return tuple(
             self._plain_aggregate(call, certificates.get(place)) for place, call in enumerate(self._plain.values())
         )

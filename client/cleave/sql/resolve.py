@@ -55,7 +55,7 @@ class _Resolver:
         self._names = schema.names
         self._select = select
         self._settle = settle
-        self._columns = {each.name.lower(): each for each in schema.columns}
+        self._derived = {each.name.lower(): each for each in reversed(schema.derived)}
         table = (select.alias or select.table).lower()
         self._qualifiers = ([], [table]) if select.alias else ([], [table], [MAIN, table])  # before a column's name
         self._items: list[Item] = []
@@ -146,14 +146,14 @@ class _Resolver:
             raise QueryRefused(
                 f"there is no table or field for {'.'.join(column.path)}", hint="write the column's name alone"
             )
-        declared = self._columns.get(name.lower())
+        declared = self._schema.find(name)
         if declared is None:
-            return self._derived(name)
+            return self._expression(name)
         return Column((declared.name,))
 
-    def _derived(self, name: str) -> Node | None:
+    def _expression(self, name: str) -> Node | None:
         """Return the expression of a derived column, None where there is none of that name. Raises QueryRefused."""
-        derived = next((each for each in self._schema.derived if each.name.lower() == name.lower()), None)
+        derived = self._derived.get(name.lower())
         if derived is None:
             return None
         try:

@@ -81,14 +81,13 @@ class Lanes:
 
     def combine(self, column: int, fields: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
         """Compute `column` from its fields, which are some of `fields`; none at all where its limit is 0."""
-        of = {id(field) for field in self._place(column).fields}
-        mine = [(field, number) for number, field in enumerate(self.layout.fields) if id(field) in of]
+        mine = [*enumerate(self._place(column).fields, self.layout.first_fields[column])]
         largest = self.columns[column].limit * terms
         kind: type = np.int64 if largest < 1 << 62 else np.uint64 if largest < 1 << 64 else object
-        if len(mine) == 1 and not mine[0][0].shift and kind is np.int64:
-            return fields[mine[0][1]]
-        total: Integers = np.zeros(len(fields[mine[0][1]]) if mine else 0, kind)
-        for field, number in mine:
+        if len(mine) == 1 and not mine[0][1].shift and kind is np.int64:
+            return fields[mine[0][0]]
+        total: Integers = np.zeros(len(fields[mine[0][0]]) if mine else 0, kind)
+        for number, field in mine:
             total += fields[number].astype(kind) << (field.shift if kind is object else kind(field.shift))
         return total
 

@@ -118,7 +118,7 @@ def _derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
     arguments: dict[str, tuple[Derived, Argument]] = {}
     for each in schema.derived:
         with suppress(QueryRefused):
-            for argument in arguments_of(schema, [identifier(each.name)]):
+            for argument in arguments_of(schema.only(each.columns), [identifier(each.name)]):
                 arguments.setdefault(canonical(expression_of(argument.sql)), (each, argument))
     columns = spellings(tuple(identifier(column.name) for column in schema.columns))
     return [pair for spelled, pair in arguments.items() if spelled not in columns]

@@ -57,10 +57,10 @@ class Slices:
 
 def expose(table: Table, rows: RowBatch) -> None:
     """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
-    columns = [
-        f"CAST({identifier(each.name)} AS {each.type}) AS {identifier(each.name)}" for each in table.schema.columns
-    ]
-    table.expose(_SLICE, rows, f"SELECT * REPLACE ({', '.join(columns)}) FROM temp.main.{_SLICE}")
+    # not * REPLACE, for which DuckDB compares every column with every other
+    columns = ((identifier(name), table.schema.find(name)) for name in rows.names)
+    selected = (f"CAST({name} AS {each.type}) AS {identifier(each.name)}" if each else name for name, each in columns)
+    table.expose(_SLICE, rows, f"SELECT {', '.join(selected)} FROM temp.main.{_SLICE}")
     table.rows = rows.rows
 
 

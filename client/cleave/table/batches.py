@@ -41,6 +41,11 @@ class RowBatch(ArrowRows):
     rows: int
     bytes: int
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in their order."""
+        return [str(self.schema.child(place).name) for place in range(self.schema.n_children)]
+
     def divided(self, rows: int) -> tuple[RowBatch, RowBatch | None]:
         """The first `rows` rows, and the others; None where there are none. Nothing is copied."""
         if rows >= self.rows:

@@ -6,10 +6,10 @@ sql = "price * (1 - discount)"
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
 _KEYS = ("sql", "reason")
+
+
+class _Column(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+
+Find = Callable[[str], _Column | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +50,14 @@ class Derived:
     reason: str = ""
 
 
-def checked(name: str, typed: str, types: Mapping[str, str], reason: str = "", *, constant: bool = False) -> Derived:
-    """`typed` as a derived column. `types`: of the schema's columns, by name. `constant`: it may name none of them.
+def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bool = False) -> Derived:
+    """`typed` as a derived column. `find`: the schema's column of a name. `constant`: it may name none of them.
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
 
-    if any(each.lower() == name.lower() for each in types):
+    if find(name) is not None:
         raise ValueError("there is a column of that name")
-    described = ", ".join(f"{identifier(each)} {type_}" for each, type_ in types.items())
     if (read := read_expression(typed)) is None:
         raise ValueError("is not one expression, such as price * (1 - discount)")
     tree, sql = read
@@ -59,35 +69,37 @@ def checked(name: str, typed: str, types: Mapping[str, str], reason: str = "", *
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
         if other := sorted(names - FUNCTIONS):
             raise ValueError(f"there is no function {other[0].upper()}")
-        words = {str(node["column_names"][-1]).lower() for node in parts_of(tree) if node.get("class") == "COLUMN_REF"}
-        used = tuple(each for each in types if each.lower() in words)
+        words = (str(node["column_names"][-1]) for node in parts_of(tree) if node.get("class") == "COLUMN_REF")
+        used = {each.name: each.type for each in map(find, words) if each is not None}
         if not used and not constant:
             raise ValueError("names no column of the schema")
+        # DuckDB has no table of generated columns alone
+        described = [f"{identifier(each)} {type_}" for each, type_ in used.items()] or ['" " BOOLEAN']
         try:
-            connection.execute(f"CREATE TABLE t ({described}, {identifier(name)} AS ({sql}) VIRTUAL)")
+            connection.execute(f"CREATE TABLE t ({', '.join(described)}, {identifier(name)} AS ({sql}) VIRTUAL)")
             rows = connection.execute(f"DESCRIBE SELECT {identifier(name)} FROM t").fetchall()
         except duckdb.Error as error:
             first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
             raise ValueError(f"DuckDB refuses it as a column ({first or type(error).__name__})") from None
-    return Derived(name, typed, sql, str(rows[0][1]), used, reason)
+    return Derived(name, typed, sql, str(rows[0][1]), tuple(used), reason)
 
 
-def parse_derived(tables: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Derived, ...]:
+def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:
     """Raises ValueError naming the key of the first mistake."""
-    derived: list[Derived] = []
+    derived: dict[str, Derived] = {}
     for name, each in tables.items():
         place = f"[derived.{name}]"
         table = inner(each, place)
         only_keys(table, _KEYS, place)
-        if not name.strip() or any(other.name.lower() == name.lower() for other in derived):
+        if not name.strip() or name.lower() in derived:
             raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
         reason = text(table, "reason", place) if "reason" in table else ""
         sql = text(table, "sql", place)
         try:
-            derived.append(checked(name, sql, types, reason))
+            derived[name.lower()] = checked(name, sql, find, reason)
         except ValueError as error:
             raise ValueError(f"{place} sql: {error}") from None
-    return tuple(derived)
+    return tuple(derived.values())
 
 
 @cache

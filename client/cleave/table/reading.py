@@ -54,10 +54,11 @@ class SourceReading(ABC):
     @contextmanager
     def select(self, columns: Sequence[Column]) -> Iterator[str]:
         """SQL of some of the schema's columns, under their names; good within the block."""
+        names = {column.name for column in columns}
         values = [
             f"{one.value} AS {identifier(column.name)}"
             for one, column in zip(self.casts, self.schema.columns, strict=True)
-            if column in columns
+            if column.name in names
         ]
         with self.rows() as rows:
             yield f"SELECT {', '.join(values) or '1 AS one'} FROM {rows}"

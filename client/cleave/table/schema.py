@@ -22,9 +22,10 @@ import json
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,7 @@ class CsvDialect:
     censored: str = ""  # how numbers like <5 are read: "limit" as 5, "null" as NULL; else they are refused
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
     """`table`: what queries call it; None: like its file."""
 
@@ -140,16 +141,23 @@ class Schema:
     derived: tuple[Derived, ...] = ()
 
     def column(self, name: str) -> Column:
-        """Find a column as DuckDB finds identifiers, whatever the case.
+        """Find a column, whatever the case of its letters: DuckDB ignores that of ASCII's alone.
 
         Raises InputError for one the schema does not name.
         """
-        for column in self.columns:
-            if column.name.lower() == name.lower():
-                return column
+        if (column := self.find(name)) is not None:
+            return column
         names = [column.name for column in self.columns]
         fallback = f"the schema names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
         raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or fallback)
+
+    def find(self, name: str) -> Column | None:
+        """Find a column as `column` does; None where there is none."""
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {each.name.lower(): each for each in reversed(self.columns)}  # the first of equal ones
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,8 +171,9 @@ class Schema:
 
     def only(self, names: Collection[str]) -> Schema:
         """Return the schema of the columns `names` alone, and of what is derived from nothing else."""
-        columns = tuple(column for column in self.columns if column.name in names)
-        derived = tuple(each for each in self.derived if set(each.columns) <= set(names))
+        wanted = set(names)
+        columns = tuple(column for column in self.columns if column.name in wanted)
+        derived = tuple(each for each in self.derived if wanted.issuperset(each.columns))
         return Schema(columns, self.dialect, self.table, derived)
 
     def hash(self) -> str:
@@ -320,8 +329,8 @@ def _parse(document: Mapping[str, Any]) -> Schema:
         if column.name.lower() in seen:
             raise ValueError(f"[columns.{column.name}]: differs from another column in upper and lower case only")
         seen.add(column.name.lower())
-    derived = inner(document.get("derived", {}), "[derived]")
-    return Schema(columns, dialect, name, parse_derived(derived, {column.name: column.type for column in columns}))
+    schema = Schema(columns, dialect, name)
+    return replace(schema, derived=parse_derived(inner(document.get("derived", {}), "[derived]"), schema.find))
 
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:

@@ -94,7 +94,8 @@ class Stream:
             *("min({0}), approx_quantile({0}, 0.5), max({0})".format(identifier(each.name)) for each in floats),
         ]
         # DuckDB does not read, and so does not check, a column that no query names
-        figures += [f"count({identifier(each.name)})" for each in self.schema.columns if each not in stated]
+        looked_at = {each.name for each in stated}
+        figures += [f"count({identifier(each.name)})" for each in self.schema.columns if each.name not in looked_at]
         rows = size = 0
         extents: dict[str, Extent | None] = dict.fromkeys((each.name for each in floats), None)
         for reading in self._readings:
