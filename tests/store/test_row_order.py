@@ -13,12 +13,13 @@ import pytest
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
-from cleave.sql.order import follows_order
+from cleave.sql.order import follows_order, shows_order
 from cleave.store import columns
 from cleave.table.batches import open_stream
 from cleave.table.duck import tree_of
 from cleave.table.lazy import of_files
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.table import Table
 from tests.store.trial import World
 from tests.unit.simulate import number
 
@@ -125,3 +126,28 @@ def test_one_thread_takes_all_batches(
 )
 def test_statements_that_depend_on_the_order_of_rows(sql: str, *, follows: bool) -> None:
     assert follows_order(tree_of(sql)) == follows
+
+
+@pytest.mark.parametrize(
+    ("sql", "shows"),
+    [
+        ("SELECT * FROM t", True),
+        ("SELECT * FROM (SELECT * FROM t ORDER BY k)", True),
+        ("SELECT k FROM t ORDER BY tie LIMIT 3", False),
+        ("SELECT * FROM t ORDER BY ALL", False),
+        ("WITH a AS (SELECT k FROM t) SELECT * FROM a UNION ALL SELECT tie FROM t ORDER BY k", False),
+    ],
+)
+def test_rows_without_an_order_are_shown_as_they_are_read(sql: str, *, shows: bool) -> None:
+    assert shows_order(tree_of(sql)) == shows
+
+
+def test_what_order_by_sorts_is_not_sorted_before(session: Session, oracle: duckdb.DuckDBPyConnection) -> None:
+    """No table of all rows is made for the few that are shown, and no row numbers are read."""
+    sql = "SELECT k, g, x FROM t ORDER BY x DESC, k LIMIT 5"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "fill", None)
+        rows = session.ask(session.plan(sql)).result.rows
+    assert [list(map(number, row)) for row in rows] == [
+        list(map(number, row)) for row in oracle.execute(sql).fetchall()
+    ]

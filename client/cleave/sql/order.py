@@ -23,6 +23,12 @@ def follows_order(tree: Mapping[str, Any]) -> bool:
     return any(map(_depends, parts_of(tree)))
 
 
+def shows_order(tree: Mapping[str, Any]) -> bool:
+    """Check whether the rows of a statement may be shown in the order in which it reads rows: it has no ORDER BY."""
+    (statement,) = tree["statements"]
+    return all(each["type"] != "ORDER_MODIFIER" for each in statement["node"].get("modifiers") or ())
+
+
 def _depends(part: Mapping[str, Any]) -> bool:
     if part.get("class") == "FUNCTION":
         return not ORDERED.isdisjoint(called(part))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.nodes import Node
-from cleave.sql.order import follows_order
+from cleave.sql.order import follows_order, shows_order
 from cleave.table.types import range_of
 
 if TYPE_CHECKING:
@@ -222,6 +222,11 @@ class LocalPlan:
     def ordered(self) -> bool:
         """Check whether the answer depends on the order of rows."""
         return follows_order(self.statement.tree)
+
+    @property
+    def in_file_order(self) -> bool:
+        """Check whether the answer, or the order of its rows, depends on the order of the rows it reads."""
+        return self.ordered or shows_order(self.statement.tree)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -104,7 +104,8 @@ class Rows(StoredWay):
 
     def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
         """One of each stored table; none for one that only totals answer."""
-        ordered = isinstance(self.cut, LocalPlan) or any(each.ordered for each in self.cut.local)
+        cut = self.cut
+        ordered = cut.in_file_order if isinstance(cut, LocalPlan) else any(each.ordered for each in cut.local)
         conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
         return [
             Fetch(name, site.of(name), columns, ordered, cells_of(site.of(name), conditions))
