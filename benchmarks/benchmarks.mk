@@ -7,7 +7,7 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-appends bench-tpch bench-scan bench-planner bench-ring bench-load scale
+.PHONY: bench-appends bench-columns bench-tpch bench-scan bench-planner bench-ring bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -52,6 +52,10 @@ bench-store: setup
 # A table of 1,000 small appends beside the same rows put at once: six minutes.
 bench-appends: setup
 	$(BIN)/python -m benchmarks.appends $(if $(APPENDS),--appends $(APPENDS))
+
+# Commands over tables of 5 to 500 columns, in processor time: two minutes.
+bench-columns: setup
+	$(BIN)/python -m benchmarks.columns $(if $(RUNS),--runs $(RUNS)) $(if $(BESIDE),--beside $(BESIDE))
 
 # All 22 queries of TPC-H over eight stored tables beside them: five minutes at SCALES=1, which is the default. DATA
 # names a folder where generated data is kept for the next run.
