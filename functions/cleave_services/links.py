@@ -85,7 +85,7 @@ class _InFolder:
     number: int
 
     def read(self, buffer: Buffer) -> memoryview:
-        into = buffer.of(self.size)
+        into = buffer.reserve(self.size)
 
         def read() -> memoryview:
             link_files.read_into(self.folder, self.name, into)
@@ -106,7 +106,7 @@ class Links:
             _require_base(base)
         self._bases = tuple(bases)
 
-    def of(self, table_set: str) -> TableLinks:
+    def below(self, table_set: str) -> TableLinks:
         """Links below the set in a request's path. Raises WireError."""
         if not re.fullmatch(SET, table_set):
             raise WireError("the set in the path is not 32 hexadecimal digits")
@@ -353,7 +353,7 @@ class Buffer:
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
 
-    def of(self, size: int) -> memoryview:
+    def reserve(self, size: int) -> memoryview:
         """Return `size` bytes, which the next call reuses. In large pages; a forked process has its own."""
         if self._memory is None or len(self._memory) < size:
             length = -(-max(size, 1) // _LARGE_PAGE) * _LARGE_PAGE

@@ -44,7 +44,7 @@ class Operation:
 
     def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
         """Raises what its work raises; calls `links` where there is a set."""
-        return self.work(received.request, note, links().of(table_set) if table_set is not None else None)
+        return self.work(received.request, note, links().below(table_set) if table_set is not None else None)
 
 
 class Service:

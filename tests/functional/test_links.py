@@ -96,7 +96,7 @@ def store() -> Iterator[Callable[[Line | bytes], Store]]:
 
 def refused(of: Links, *objects: Linked) -> WireError:
     with pytest.raises(WireError) as caught:
-        of.of(SET).read(list(objects))
+        of.below(SET).read(list(objects))
     told = f"{caught.value.message} {caught.value.hint}"
     for secret in ("canary", NAME, SET, "a-bucket", "127.0.0.1"):
         assert secret not in told, told
@@ -110,7 +110,7 @@ def test_objects_come_in_order_over_few_connections(store: Callable[[Line | byte
         linked(f"{served.base}some/%C3%BC%20~%2B/tables/{SET}/{number:032x}{SIGNED}", each)  # as botocore writes it
         for number, each in enumerate(contents)
     ]
-    assert Links([served.base]).of(SET).read(objects) == contents
+    assert Links([served.base]).below(SET).read(objects) == contents
     assert len(served.asked) == 40
     assert all(b"accept-encoding: identity" in head.lower() for head in served.asked)
 
@@ -163,7 +163,7 @@ def test_nothing_is_read_before_every_link_is_known_to_be_fine(store: Callable[[
 @pytest.mark.parametrize("table_set", ["", "..", ".*", "5" * 31, "A" * 32, f"{SET}/x", "(" * 32])
 def test_a_set_is_32_digits(table_set: str) -> None:
     with pytest.raises(WireError, match="32 hexadecimal"):
-        Links(["https://a-bucket/"]).of(table_set).read([linked(f"https://a-bucket/{NAME}")])
+        Links(["https://a-bucket/"]).below(table_set).read([linked(f"https://a-bucket/{NAME}")])
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_store_that_is_busy_is_asked_again(
     monkeypatch.setattr(link_http, "_PAUSE", 0.01)
     answers = iter([answer(b"", "503 Slow Down"), answer(b"", "500 Internal Error"), answer(CONTENT)])
     served = store(lambda line, _: line.sendall(next(answers)))
-    assert Links([served.base]).of(SET).read([linked(served.base + NAME)]) == [CONTENT]
+    assert Links([served.base]).below(SET).read([linked(served.base + NAME)]) == [CONTENT]
     busy = store(answer(b"", "503 Slow Down"))
     assert "503" in refused(Links([busy.base]), linked(busy.base + NAME)).message
     assert len(busy.asked) == 3
@@ -246,16 +246,16 @@ def test_a_large_object_is_kept_and_asked_about(
     said = [whole]
     served = store(lambda line, _: line.sendall(said[0]))
     of, wanted = Links([served.base]), linked(served.base + NAME + SIGNED, LARGE)
-    assert of.of(SET).read([wanted]) == [LARGE]
+    assert of.below(SET).read([wanted]) == [LARGE]
     assert b"if-none-match" not in served.asked[-1].lower()
     said[0] = same
     for link in (wanted, linked(served.base + NAME + "?another=signature", LARGE)):
-        assert of.of(SET).read([link]) == [LARGE]
+        assert of.below(SET).read([link]) == [LARGE]
         assert b'if-none-match: "1a2b"' in served.asked[-1].lower()
     said[0] = answer(b"", "403 Forbidden")
     assert "403" in refused(of, linked(served.base + NAME, LARGE)).message, "what was read for one is not for another"
     said[0] = whole
-    assert of.of(SET).read([wanted]) == [LARGE]
+    assert of.below(SET).read([wanted]) == [LARGE]
     said[0] = same
     other = linked(served.base + NAME, LARGE[1:] + b"x")
     assert "304" in refused(of, other).message, "it is kept by its digest"
@@ -267,11 +267,11 @@ def test_what_is_kept_is_bounded(store: Callable[[Line | bytes], Store], monkeyp
     monkeypatch.setattr(limits, "WARM_BYTES", 2 * len(LARGE))
     served = store(answer(LARGE, "200 OK", 'etag: "1"', f"content-length: {len(LARGE)}"))
     for number in range(5):
-        Links([served.base]).of(SET).read([linked(f"{served.base}tables/{SET}/{number:032x}", LARGE)])
+        Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{number:032x}", LARGE)])
     assert len(links._warm._entries) == 2
-    Links([served.base]).of(SET).read([linked(f"{served.base}tables/{SET}/{4:032x}", LARGE)])
+    Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{4:032x}", LARGE)])
     assert b"if-none-match" in served.asked[-1].lower()
-    Links([served.base]).of(SET).read([linked(f"{served.base}tables/{SET}/{0:032x}", LARGE)])
+    Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{0:032x}", LARGE)])
     assert b"if-none-match" not in served.asked[-1].lower()
 
 
@@ -282,7 +282,7 @@ def test_a_tag_that_is_none_is_not_sent_back(
     monkeypatch.setattr(links, "_warm", links._Warm())
     served = store(answer(LARGE, "200 OK", f"etag: {tag}", f"content-length: {len(LARGE)}"))
     for _ in range(2):
-        assert Links([served.base]).of(SET).read([linked(served.base + NAME, LARGE)]) == [LARGE]
+        assert Links([served.base]).below(SET).read([linked(served.base + NAME, LARGE)]) == [LARGE]
     assert b"if-none-match" not in served.asked[-1].lower()
 
 
@@ -292,7 +292,7 @@ def test_no_proxy_of_the_environment_is_used(
     served, proxy = store(answer(CONTENT)), store(answer(b"from the proxy"))
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, proxy.base)
-    assert Links([served.base]).of(SET).read([linked(served.base + NAME)]) == [CONTENT]
+    assert Links([served.base]).below(SET).read([linked(served.base + NAME)]) == [CONTENT]
     assert proxy.asked == []
 
 
@@ -303,7 +303,7 @@ def test_https_wants_a_certificate_it_can_trust(tmp_path: Path, monkeypatch: pyt
     trusting = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
     trusting.check_hostname = False
     monkeypatch.setattr(link_http, "_tls", lambda: trusting)
-    assert Links([served.base]).of(SET).read([linked(served.base + NAME)]) == [CONTENT]
+    assert Links([served.base]).below(SET).read([linked(served.base + NAME)]) == [CONTENT]
     served.close()
 
 
@@ -315,12 +315,12 @@ def test_an_answer_is_put_once(store: Callable[[Line | bytes], Store]) -> None:
     taken: list[bytes] = []
     served = store(take)
     of = Links([served.base])
-    of.of(SET).write(served.base + RESULT + SIGNED, b"x")
+    of.below(SET).write(served.base + RESULT + SIGNED, b"x")
     assert b"if-none-match: *" in taken[0].lower()
     with pytest.raises(WireError, match="412"):
-        of.of(SET).write(served.base + RESULT + SIGNED, b"x")
+        of.below(SET).write(served.base + RESULT + SIGNED, b"x")
     with pytest.raises(WireError, match="leads to no object"):
-        of.of(SET).write(served.base + NAME, b"")  # never over a table's own objects
+        of.below(SET).write(served.base + NAME, b"")  # never over a table's own objects
 
 
 @pytest.fixture
@@ -338,13 +338,13 @@ def of_folder(folder: Path) -> tuple[Links, str]:
 
 def test_a_folders_objects_are_read_and_answers_put(folder: Path) -> None:
     of, base = of_folder(folder)
-    assert of.of(SET).read([linked(base + NAME)] * 2) == [CONTENT] * 2
-    kept = of.of(SET).write(base + RESULT, CONTENT)
+    assert of.below(SET).read([linked(base + NAME)] * 2) == [CONTENT] * 2
+    kept = of.below(SET).write(base + RESULT, CONTENT)
     assert (folder / RESULT).read_bytes() == CONTENT
     assert (kept.bytes, kept.sha256) == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
     assert (folder / RESULT).stat().st_mode & 0o777 == 0o600
     with pytest.raises(WireError, match="exists"):
-        of.of(SET).write(base + RESULT, b"other")
+        of.below(SET).write(base + RESULT, b"other")
     assert (folder / RESULT).read_bytes() == CONTENT
 
 
@@ -390,7 +390,7 @@ def test_a_symlink_takes_no_answer_elsewhere(folder: Path, tmp_path: Path) -> No
     (tmp_path / "victim").mkdir()
     (folder / "results").symlink_to(tmp_path / "victim")
     with pytest.raises(WireError):
-        of.of(SET).write(base + RESULT, CONTENT)
+        of.below(SET).write(base + RESULT, CONTENT)
     assert list((tmp_path / "victim").iterdir()) == []
 
 

@@ -36,8 +36,8 @@ def apart_from_the_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def asked(store: Store, rows: Rows, groups: int) -> httpx.Response:
     """Of sums that are right where there are any."""
     told = numbers(groups)
-    (cut,) = rows.cuts(told, groups)
-    of = sum_call(cut)
+    (addends,) = rows.addends(told, groups)
+    of = sum_call(addends)
     answer = scan(store, rows, of)
     if answer.status_code == 200:
         assert rows.read(of, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals) == rows.truth(told)
@@ -96,20 +96,20 @@ def test_a_bad_ciphertext_is_refused_and_ends_the_worker(store: Store, rows: Row
 
 def test_a_buffer_holds_one_object_after_another() -> None:
     buffer = Buffer()
-    first = buffer.of(10)
+    first = buffer.reserve(10)
     first[:] = b"0123456789"
-    assert bytes(buffer.of(4)) == b"0123"  # where the one before stood
-    assert len(buffer.of(5 << 20)) == 5 << 20
+    assert bytes(buffer.reserve(4)) == b"0123"  # where the one before stood
+    assert len(buffer.reserve(5 << 20)) == 5 << 20
     assert bytes(first) == b"0123456789"  # of a view that outlives its buffer
 
 
 def test_a_forked_process_has_a_buffer_of_its_own() -> None:
     buffer = Buffer()
-    ours = buffer.of(4)
+    ours = buffer.reserve(4)
     ours[:] = b"ours"
 
     def work(channel: Channel) -> None:
-        into = buffer.of(4)
+        into = buffer.reserve(4)
         into[:] = b"mine"
         channel.send([bytes(into)])
 

@@ -195,15 +195,15 @@ def numbers(groups: int) -> rowsets.Numbers:
 
 def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
     told = numbers(3)
-    (cut,) = rows.cuts(told, 3)
-    asked = sum_call(cut)
+    (addends,) = rows.addends(told, 3)
+    asked = sum_call(addends)
     answer = scan(store, rows, asked)
     assert answer.status_code == 200, answer.text
     found = wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE)
     assert found.label == asked.label
     assert rows.read(asked, found.totals) == rows.truth(told)
     with pytest.raises(CheckFailed):
-        rows.read(sum_call(cut), found.totals)  # the answer to another call
+        rows.read(sum_call(addends), found.totals)  # the answer to another call
 
 
 @pytest.mark.parametrize(
@@ -227,15 +227,15 @@ def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
     ],
 )
 def test_what_is_no_scan_is_refused(store: Store, rows: Rows, harm: dict[str, Any], said: str) -> None:
-    (cut,) = rows.cuts(numbers(3), 3)
-    answer = scan(store, rows, sum_call(cut), **harm)
+    (addends,) = rows.addends(numbers(3), 3)
+    answer = scan(store, rows, sum_call(addends), **harm)
     assert answer.status_code == (422 if said else 200), answer.text
     assert said in answer.text or not said
 
 
 def test_a_row_of_a_group_that_is_not_there_is_refused(store: Store, rows: Rows) -> None:
-    (cut,) = rows.cuts(numbers(2), 2)
-    answer = scan(store, rows, sum_call(cut), numbers=b"\xff" * len(cut.numbers))
+    (addends,) = rows.addends(numbers(2), 2)
+    answer = scan(store, rows, sum_call(addends), numbers=b"\xff" * len(addends.numbers))
     assert answer.status_code == 422
     assert "group that is not there" in answer.text
 
@@ -243,11 +243,15 @@ def test_a_row_of_a_group_that_is_not_there_is_refused(store: Store, rows: Rows)
 def test_partial_sums_without_rows_are_refused(store: Store, rows: Rows) -> None:
     told = numbers(1)
     told[8_176 : 2 * 8_176] = 0
-    (cut,) = rows.cuts(told, 1)
-    assert cut.chunks == (0, 2)
+    (addends,) = rows.addends(told, 1)
+    assert addends.chunks == (0, 2)
     numbered = rowsets.pack(np.zeros(8_176, np.int32), 1)
-    harm = {"chunks": [0, 1, 2], "numbers": cut.numbers[:1_022] + numbered + cut.numbers[1_022:], "cuts": [[0, 1, 2]]}
-    answer = scan(store, rows, sum_call(cut), **harm)
+    harm = {
+        "chunks": [0, 1, 2],
+        "numbers": addends.numbers[:1_022] + numbered + addends.numbers[1_022:],
+        "cuts": [[0, 1, 2]],
+    }
+    answer = scan(store, rows, sum_call(addends), **harm)
     assert answer.status_code == 422
     assert "no row" in answer.text
 
@@ -255,14 +259,14 @@ def test_partial_sums_without_rows_are_refused(store: Store, rows: Rows) -> None
 @pytest.mark.parametrize("flips", [4, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows, flips: int) -> None:
     """Whatever is in an object: not of its digest, not ciphertexts, other ciphertexts than they say."""
-    (cut,) = rows.cuts(numbers(2), 2)
-    asked = sum_call(cut)
+    (addends,) = rows.addends(numbers(2), 2)
+    asked = sum_call(addends)
     rng = random.Random(1)
     for _ in range(flips):
         content = bytearray(joined(rows.files[0][:2]))
         content[rng.randrange(4_000)] ^= 1 << rng.randrange(8)
         linked = store.put(bytes(content))
-        lanes = [[ScanObject(**linked.model_dump(), first=0), *_rest(store, rows)] for _ in cut.lanes]
+        lanes = [[ScanObject(**linked.model_dump(), first=0), *_rest(store, rows)] for _ in addends.lanes]
         answer = scan(store, rows, asked, lanes=lanes)
         if answer.status_code == 200:  # a flipped bit that leaves a ciphertext
             with pytest.raises(CheckFailed):
@@ -270,7 +274,7 @@ def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows, flips: i
         else:
             assert answer.status_code == 422
     wrong = Linked(**{**store.put(b"x" * 50).model_dump(), "sha256": "0" * 64})
-    answer = scan(store, rows, asked, lanes=[[ScanObject(**wrong.model_dump(), first=0)] for _ in cut.lanes])
+    answer = scan(store, rows, asked, lanes=[[ScanObject(**wrong.model_dump(), first=0)] for _ in addends.lanes])
     assert answer.status_code == 422
     assert "digest" in answer.text
 

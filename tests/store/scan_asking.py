@@ -71,7 +71,7 @@ class Services:
         assert isinstance(linked, Linked)
         before, _, rest = linked.link.partition("/tables/")
         base = before if before.startswith("file:") else "/".join(before.split("/")[:4])
-        return Links([base + "/"]).of(rest.split("/")[0])
+        return Links([base + "/"]).below(rest.split("/")[0])
 
 
 class Replayed(Services):

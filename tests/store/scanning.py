@@ -13,7 +13,7 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
 from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import Lanes, plan_lanes
-from cleave.sums.scanned import Cut, Scanned, SumCall, cut, stored_order, sum_call
+from cleave.sums.scanned import Addends, Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave_services.sensitive.evaluate import Evaluator
 from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
 from cleave_shared import rowsets
@@ -42,22 +42,22 @@ class Rows:
     def evaluator(self) -> Evaluator:
         return mask_evaluator(self.key.profile.name)
 
-    def cuts(self, numbers: NDArray[np.int32], groups: int, window: int | None = None) -> list[Cut]:
+    def addends(self, numbers: NDArray[np.int32], groups: int, window: int | None = None) -> list[Addends]:
         order = np.arange(len(numbers), dtype=np.uint32)
         placed = stored_order(numbers, order, self.lanes.capacity)
-        return list(cut(placed, groups, range(self.lanes.count), window or self.window))
+        return list(addends_of(placed, groups, range(self.lanes.count), window or self.window))
 
     def chunks(self, asked: SumCall) -> list[ScanChunk]:
-        cut_, capacity = asked.cut, self.lanes.capacity
-        size = rowsets.size(capacity, len(cut_.groups))
+        addends, capacity = asked.cut, self.lanes.capacity
+        size = rowsets.size(capacity, len(addends.groups))
         return [
             ScanChunk(
                 place,
                 number,
-                rowsets.unpack(cut_.numbers[place * size : (place + 1) * size], capacity, len(cut_.groups)),
-                tuple(self.files[lane][number] for lane in cut_.lanes),
+                rowsets.unpack(addends.numbers[place * size : (place + 1) * size], capacity, len(addends.groups)),
+                tuple(self.files[lane][number] for lane in addends.lanes),
             )
-            for place, number in enumerate(cut_.chunks)
+            for place, number in enumerate(addends.chunks)
         ]
 
     def wanted(self, asked: SumCall) -> Wanted:
@@ -77,14 +77,14 @@ class Rows:
 
     def read(self, asked: SumCall, totals: Totals, key: SecretKey | None = None) -> dict[tuple[int, int], int]:
         """By column and group, the sums that one call answers."""
-        scanned, cut_ = self.scanned(key), asked.cut
+        scanned, addends = self.scanned(key), asked.cut
         scanned.accept(asked.shape, [blob for lane in totals for blob in lane], [(SEGMENT, asked)])
-        rows = dict(zip(cut_.groups, map(sum, cut_.rows), strict=True))
+        rows = dict(zip(addends.groups, map(sum, addends.rows), strict=True))
         return {
             (at, group): scanned.total(at, group, rows[group])
             for at in range(len(self.columns))
             for group in rows
-            if {*self.lanes.holding(at)} <= {*cut_.lanes}
+            if {*self.lanes.holding(at)} <= {*addends.lanes}
         }
 
     def totals(
@@ -96,7 +96,7 @@ class Rows:
         shares: int = 1,
     ) -> dict[tuple[int, int], int]:
         """By column and group, through encryption, as `harm` leaves it."""
-        asked = [sum_call(each) for each in self.cuts(numbers, groups, window)]
+        asked = [sum_call(each) for each in self.addends(numbers, groups, window)]
         found = [self.read(each, harm(each, self.answer(each, shares=shares))) for each in asked]
         return {place: total for each in found for place, total in each.items()}
 

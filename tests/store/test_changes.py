@@ -281,7 +281,7 @@ def test_a_record_is_signed_and_says_what_is_gone(
     file, ends = tmp_path / "erased.json", []
     for stated in (None, 30):
         record, unsure = signed_record(
-            world.key, before, changed, done.manifest, OldVersions.of(world.tables.stores, stated)
+            world.key, before, changed, done.manifest, OldVersions.from_stores(world.tables.stores, stated)
         )
         file.write_bytes(record)
         exec(recipe)  # noqa: S102 - ours

@@ -37,7 +37,7 @@ class Segments:
         self.asked: list[tuple[Rows, SumCall]] = [
             (rows, sum_call(each, self.weights))
             for rows, numbers in zip(self.segments, self.numbers, strict=True)
-            for each in rows.cuts(numbers, GROUPS)
+            for each in rows.addends(numbers, GROUPS)
         ]
         self.shapes = [asked.shape for _, asked in self.asked]
         self.files = [[blob for lane in rows.answer(asked) for blob in lane] for rows, asked in self.asked]

@@ -12,7 +12,7 @@ import pytest
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.sums.scanned import Cut, SumCall, counts_of, cut, stored_order, sum_call
+from cleave.sums.scanned import Addends, SumCall, addends_of, counts_of, stored_order, sum_call
 from cleave_services.sensitive.evaluate import Results as Found
 from cleave_services.sensitive.scan import CHECK, MaskedSums, ScanChunk
 from cleave_shared import limits, rowsets
@@ -38,14 +38,14 @@ def rows() -> Rows:
     )
 
 
-def _calls(cut_: Cut, times: int) -> Iterator[SumCall]:
+def _calls(addends: Addends, times: int) -> Iterator[SumCall]:
     """Calls as `sum_call` makes them, with sentinels and weights that are the same in every run.
 
     The check misses one in 65,536 random exchanges of two chunks, and none of the first 5,000 of these.
     """
     rng = random.Random(5)
     for _ in range(times):
-        yield SumCall(cut_, rng.randbytes(16).hex(), tuple(rng.sample(range(1, 1 << 15), len(cut_.groups))))
+        yield SumCall(addends, rng.randbytes(16).hex(), tuple(rng.sample(range(1, 1 << 15), len(addends.groups))))
 
 
 def _numbers(groups: int, seed: int = 1, share: float = 0.7) -> rowsets.Numbers:
@@ -74,16 +74,16 @@ def test_the_largest_values_stay_in_their_fields() -> None:
 def test_chunks_without_a_selected_row_are_not_asked_about(rows: Rows) -> None:
     numbers = np.zeros(ROWS, np.int32)
     numbers[9_000:9_010] = 1
-    (asked,) = rows.cuts(numbers, 1)
+    (asked,) = rows.addends(numbers, 1)
     assert asked.chunks == (1,)
     assert asked.rows == ((10,),)
     assert rows.totals(numbers, 1) == rows.truth(numbers)
-    assert rows.cuts(np.zeros(ROWS, np.int32), 1) == []
+    assert rows.addends(np.zeros(ROWS, np.int32), 1) == []
 
 
 def test_a_total_of_fewer_or_more_rows_than_a_group_has_is_none(rows: Rows) -> None:
     numbers = _numbers(1)
-    (asked,) = map(sum_call, rows.cuts(numbers, 1))
+    (asked,) = map(sum_call, rows.addends(numbers, 1))
     scanned = rows.scanned()
     with pytest.raises(CheckFailed, match="not of all rows"):
         scanned.total(0, 0, 1)  # nothing has answered yet
@@ -100,7 +100,7 @@ def test_a_call_reads_no_more_bytes_than_a_service() -> None:
     capacity = DEFAULT_PROFILE.degree - SENTINELS
     placed = np.zeros((-(-SEGMENT_ROWS // capacity), capacity), np.int32)
     placed[:, 0] = 1
-    calls = list(cut(placed, 1, range(40), SCAN_ROWS))
+    calls = list(addends_of(placed, 1, range(40), SCAN_ROWS))
     assert [lane for each in calls for lane in each.lanes] == list(range(40))
     most = max(len(each.lanes) for each in calls)
     assert 10 < most <= limits.MAX_LINKED_BYTES // (len(placed) * 8 * DEFAULT_PROFILE.degree)
@@ -118,7 +118,7 @@ def test_partial_sums_are_cut_where_their_fields_would_overflow(seed: int) -> No
     placed = stored_order(numbers, order, capacity)
     assert (placed.ravel()[: len(numbers)] == numbers[order]).all()
     seen: dict[tuple[int, int], int] = {}
-    for each in cut(placed, groups, range(lanes), window):
+    for each in addends_of(placed, groups, range(lanes), window):
         assert each.results <= 60
         counts = counts_of(placed, groups)
         size = rowsets.size(capacity, len(each.groups))
@@ -205,8 +205,8 @@ FAULTS = (
 def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) -> None:
     numbers = _numbers(3)
     rng = random.Random(fault)
-    (cut_,) = rows.cuts(numbers, 3)
-    for asked in _calls(cut_, times):
+    (addends,) = rows.addends(numbers, 3)
+    for asked in _calls(addends, times):
         with pytest.raises(CheckFailed):
             rows.read(asked, rows.answer(asked, Faulty(rows, asked, fault, rng)))
 
@@ -215,9 +215,9 @@ def test_what_a_service_does_wrong_is_found(rows: Rows, fault: str, times: int) 
 def test_what_happens_to_an_answer_is_found(rows: Rows, times: int) -> None:
     """Results exchanged, an offset, a result of another call, another key."""
     numbers = _numbers(3)
-    (cut_,) = rows.cuts(numbers, 3)
+    (addends,) = rows.addends(numbers, 3)
     rng = random.Random(7)
-    asked, other = _calls(cut_, 2)
+    asked, other = _calls(addends, 2)
     sound, stale = rows.answer(asked), rows.answer(other)
     rows.read(asked, sound)
     zero = rows.cipher.encrypt(np.eye(1, 8_192, dtype=np.int64) * (1 << 30))[0]

@@ -123,7 +123,7 @@ class ReleaseSource(VersionedSource[Released]):
                 cut = planner.cut(sums, cloud_only=True)
             except Uncut as error:
                 raise not_by_totals(error, release.totals.by) from None
-        return Plan(cut, (Release(sums.of(cut)),))
+        return Plan(cut, (Release(sums.sums_for(cut)),))
 
     def _assumed_of(self, version: Released) -> str:
         return version.head.release

@@ -178,7 +178,7 @@ class StoredSource(VersionedSource[Stored]):
         site = self.site([plan.table, *joined], plan.named)
         for way in plan.ways:
             for table, measures in way.measures.items():
-                if site.of(table).manifest.measures[: len(measures)] != measures:  # `derive` only adds some
+                if site.table(table).manifest.measures[: len(measures)] != measures:  # `derive` only adds some
                     raise StoreError(
                         f"the stored totals of table {table!r} changed while this query ran", hint="run the query again"
                     )
@@ -373,7 +373,7 @@ class StoredSource(VersionedSource[Stored]):
     @contextlib.contextmanager
     def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
         site = self._site_of(plan)
-        stored = site.of(plan.table)
+        stored = site.table(plan.table)
         self._require_few(plan, site, question)
         if self._machine and not plan.scanned:
             raise _no_scan()

@@ -78,9 +78,9 @@ class Cipher(_Encoder):
         self._decryptor = seal.api.Decryptor(self.ring.context, secret)
 
     @classmethod
-    def of(cls, key: SharedKey) -> Cipher:
+    def from_shared(cls, key: SharedKey) -> Cipher:
         """The cipher of which this is `shared`, in another process."""
-        return cls(SecretKey.of(key))
+        return cls(SecretKey.from_shared(key))
 
     @property
     def shared(self) -> SharedKey:

@@ -109,7 +109,7 @@ class _Shared:
     """A job in a worker: the plaintexts in the memory file `plaintexts`, and the key."""
 
     def __init__(self, plaintexts: int, key: SharedKey, to_add: bool) -> None:
-        self._cipher = Cipher.of(key)
+        self._cipher = Cipher.from_shared(key)
         memory = mmap.mmap(plaintexts, 0, prot=mmap.PROT_READ)
         self._plaintexts = np.frombuffer(memory, np.int64).reshape(-1, self._cipher.ring.degree)
         self._to_add = to_add

@@ -34,7 +34,7 @@ class SecretKey:
         raise TypeError("a secret key is not serialised")  # by accident: `shared` says what goes to a worker
 
     @classmethod
-    def of(cls, key: SharedKey) -> SecretKey:
+    def from_shared(cls, key: SharedKey) -> SecretKey:
         key_id, profile, secret, master = key
         return cls(key_id, PROFILES[profile], secret, master)
 

@@ -240,9 +240,9 @@ def _order(manifest: Manifest) -> list[Column]:
 def _format(manifest: Manifest) -> object:
     """Return all that determines the stored objects; names do not."""
 
-    def of(column: SealedColumn) -> object:
+    def stored_form(column: SealedColumn) -> object:
         return column.type, column.width, column.nullable
 
     measures = [each.model_dump(exclude={"name", "sql"}) for each in manifest.measures]
     places = [load_stored_schema(manifest).names.index(each) for each in manifest.by]
-    return [of(each) for each in manifest.sealed], measures, places
+    return [stored_form(each) for each in manifest.sealed], measures, places

@@ -257,7 +257,7 @@ class OldVersions:
     retentions: tuple[tuple[str, Retention | None], ...] = ()
 
     @classmethod
-    def of(cls, stores: Stores, stated: int | None) -> OldVersions:
+    def from_stores(cls, stores: Stores, stated: int | None) -> OldVersions:
         read = () if stated is not None else tuple((each.location, each.retention()) for each in stores.distinct())
         return cls(stated, read)
 

@@ -231,7 +231,7 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
         raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
     tables = task.tables
     # read before anything is changed
-    old_versions = None if path is None else changes.OldVersions.of(tables.stores, days)
+    old_versions = None if path is None else changes.OldVersions.from_stores(tables.stores, days)
     how = {"dry_run": options["dry_run"], "yes": options["yes"]}
     changed, before, done = changes.delete(tables, name, where, task.progress, **how)
     if path is not None and done is not None and old_versions is not None:

@@ -43,7 +43,7 @@ class ChangeDraft(Draft):
         """Check whether the table has all segments of this draft."""
         return {each.id for each in self.steps} <= {each.id for each in manifest.segments}
 
-    def of(self, manifest: Manifest) -> Manifest:
+    def begun(self, manifest: Manifest) -> Manifest:
         """`manifest` with the random ids and scales that the draft was begun with."""
         return manifest.model_copy(update={name: getattr(self, name) for name in _GIVEN})
 
@@ -89,7 +89,7 @@ def apply(
         draft = drafts.resumable(drafts.find(digest), head)
         counted = _continued(tables, draft, pieces, cells) if draft else None
         if draft is not None and counted is not None:
-            manifest, cells = draft.of(manifest), counted
+            manifest, cells = draft.begun(manifest), counted
         else:
             manifest = _with_secret(tables, manifest)
             given = {name: getattr(manifest, name) for name in _GIVEN}

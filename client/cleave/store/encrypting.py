@@ -81,7 +81,7 @@ class _Rows:
 
 
 def _in_worker(memory: int, lanes: Lanes, rows: int, key: SharedKey) -> _Rows:
-    return _Rows(memory, lanes, rows, Cipher.of(key))
+    return _Rows(memory, lanes, rows, Cipher.from_shared(key))
 
 
 class RowEncryptors:

@@ -44,7 +44,7 @@ class SelectedCells:
     flags: NDArray[np.bool_]
     contributors: Sequence[str] = ()
 
-    def of(self, segment: Segment) -> NDArray[np.bool_]:
+    def in_segment(self, segment: Segment) -> NDArray[np.bool_]:
         if not self.contributors:
             return self.flags
         cells = len(self.flags) // len(self.contributors)
@@ -328,5 +328,5 @@ class Rows:
     def _blocks(self, segment: Segment, cells: SelectedCells | None) -> list[Blocks]:
         """The blocks that are read of a segment."""
         if cells is not None:
-            return self.index(segment).blocks_of(cells.of(segment))
+            return self.index(segment).blocks_of(cells.in_segment(segment))
         return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []

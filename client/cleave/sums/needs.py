@@ -73,7 +73,7 @@ class Available(HasSums):
         self._by_sql = {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
         self.combinations: dict[str, Combination] = {}
 
-    def of(self, cut: QueryPlan) -> CutSums:
+    def sums_for(self, cut: QueryPlan) -> CutSums:
         """The sums that `cut` needs, which was cut by this."""
         combinations = tuple(self.combinations[argument.sql] for argument in cut.arguments)
         totals: dict[TotalOf, None] = {}

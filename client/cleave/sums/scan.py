@@ -28,7 +28,7 @@ from cleave.sums.cellwise import Sums
 from cleave.sums.combination import Combination, TotalOf
 from cleave.sums.needs import CutSums
 from cleave.sums.remote import LINK_SECONDS, rows_of
-from cleave.sums.scanned import Scanned, SumCall, cut, stored_order, sum_call
+from cleave.sums.scanned import Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave.text.quantities import counted
@@ -56,7 +56,7 @@ class _RowSets:
     def size(self) -> int:
         return len(self.numbers) + sum(map(len, self.filters.values()))
 
-    def of(self, filter_: str | None) -> Numbers:
+    def groups(self, filter_: str | None) -> Numbers:
         """The group of each row, from 1; 0 for a row of none, or for which the filter does not hold."""
         groups = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
         return groups if filter_ is None else groups * rowsets.unpack(self.filters[filter_], self.rows, 1)
@@ -79,7 +79,7 @@ class Selected:
 def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) -> list[int]:
     counts = np.zeros(groups, np.int64)
     for each in sets:
-        counts += np.bincount(each.of(filter_), minlength=groups + 1)[1:]
+        counts += np.bincount(each.groups(filter_), minlength=groups + 1)[1:]
     return [int(count) for count in counts]
 
 
@@ -294,12 +294,12 @@ class Scan:
             order = None  # megabytes, for which nothing is read where no row is selected
             for place, (filter_, totals) in enumerate(self._wanted.items()):
                 needed = sorted({lane for which in totals for lane in lanes.holding(columns[which])})
-                numbers = self._selected.sets[number].of(filter_)
+                numbers = self._selected.sets[number].groups(filter_)
                 if not numbers.any():
                     continue
                 order = order_of(self._stored, segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
-                for each in cut(placed, self._groups, needed, SCAN_ROWS):
+                for each in addends_of(placed, self._groups, needed, SCAN_ROWS):
                     groups = tuple(place * self._groups + group for group in each.groups)
                     about = sum_call(replace(each, groups=groups), weights)
                     request = partial(request_of, segment, about, linked, self._stored.manifest)
@@ -345,9 +345,9 @@ def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
 
 
 def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Linked], manifest: Manifest) -> ScanRequest:
-    cut_ = about.cut
+    addends = about.cut
     assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.cellwise)
-    objects = sorted({chunk // OBJECT_CHUNKS for chunk in cut_.chunks})
+    objects = sorted({chunk // OBJECT_CHUNKS for chunk in addends.chunks})
     return ScanRequest(
         profile=manifest.profile,
         key_id=manifest.table_id,
@@ -357,11 +357,11 @@ def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Link
                 ScanObject(**linked(segment.scan.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
                 for place in objects
             ]
-            for lane in cut_.lanes
+            for lane in addends.lanes
         ],
-        chunks=list(cut_.chunks),
-        numbers=cut_.numbers,
-        cuts=[list(each) for each in cut_.cuts],
+        chunks=list(addends.chunks),
+        numbers=addends.numbers,
+        cuts=[list(each) for each in addends.cuts],
         weights=list(about.weights),
     )
 

@@ -60,15 +60,15 @@ class Shape:
 class SumCall:
     """Identity of one call. `weights`: of each group in the check, no two alike."""
 
-    cut: Cut
+    cut: Addends  # as the states of jobs call it
     label: str
     weights: tuple[int, ...]
 
     @property
     def shape(self) -> Shape:
-        cut = self.cut
-        pieces = tuple((group, rows) for group, each in zip(cut.groups, cut.rows, strict=True) for rows in each)
-        return Shape(dict.fromkeys(cut.lanes, pieces))
+        addends = self.cut
+        pieces = tuple((group, rows) for group, each in zip(addends.groups, addends.rows, strict=True) for rows in each)
+        return Shape(dict.fromkeys(addends.lanes, pieces))
 
 
 def weights_of(groups: int) -> tuple[int, ...]:
@@ -76,10 +76,10 @@ def weights_of(groups: int) -> tuple[int, ...]:
     return tuple(secrets.SystemRandom().sample(_WEIGHTS, groups))
 
 
-def sum_call(cut: Cut, weights: Sequence[int] | None = None) -> SumCall:
+def sum_call(addends: Addends, weights: Sequence[int] | None = None) -> SumCall:
     """`weights`: of all groups of the scan, where answers to several calls are to be added up; else the call's own."""
-    taken = weights_of(len(cut.groups)) if weights is None else tuple(weights[group] for group in cut.groups)
-    return SumCall(cut, secrets.token_hex(16), taken)
+    taken = weights_of(len(addends.groups)) if weights is None else tuple(weights[group] for group in addends.groups)
+    return SumCall(addends, secrets.token_hex(16), taken)
 
 
 class Scanned:
@@ -154,7 +154,7 @@ Pieces = dict[int, list[tuple[int, int]]]  # of each group its partial sums: chu
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Addends:
     """Part of one call that is about one segment.
 
     `groups`: numbers of the question's groups. `chunks`: numbers of the chunks that hold rows of them. `numbers`: the
@@ -189,7 +189,7 @@ def counts_of(placed: Numbers, groups: int) -> Counts:
     return np.bincount(keys.ravel(), minlength=chunks * (groups + 1)).reshape(chunks, groups + 1)[:, 1:]
 
 
-def cut(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iterator[Cut]:
+def addends_of(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iterator[Addends]:
     """All that is asked of one segment whose rows are in groups 1..`groups`, or 0: none.
 
     `window`: rows that a partial sum may have, those of one chunk at least.
@@ -204,7 +204,7 @@ def cut(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iter
     for start in range(0, len(lanes), at_once):
         taken = tuple(lanes[start : start + at_once])
         for some in _batches(pieces, limits.MAX_SCAN_RESULTS // len(taken) - 1):
-            yield _cut_of(placed, counts, taken, some, pieces)
+            yield _addends(placed, counts, taken, some, pieces)
 
 
 def pieces_of(rows: NDArray[np.int64], window: int) -> list[tuple[int, int]]:
@@ -233,19 +233,19 @@ def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _cut_of(
+def _addends(
     placed: Numbers,
     counts: Counts,
     lanes: tuple[int, ...],
     groups: Sequence[int],
     pieces: Pieces,
-) -> Cut:
+) -> Addends:
     chunks = np.flatnonzero(counts[:, groups].any(axis=1))
     place = {int(chunk): at for at, chunk in enumerate(chunks)}
     renumbered = np.zeros(counts.shape[1] + 1, np.int32)
     renumbered[np.asarray(groups) + 1] = np.arange(1, len(groups) + 1)
     packed = [rowsets.pack(renumbered[placed[chunk]], len(groups)) for chunk in chunks]
-    return Cut(
+    return Addends(
         lanes=lanes,
         groups=tuple(groups),
         chunks=tuple(place),

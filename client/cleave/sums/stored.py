@@ -39,7 +39,7 @@ class CellTable:
         self._table: Table | None = None
         self._columns: set[str] = set()  # of by columns, those that it has
 
-    def of(self, cells: Cells, names: Collection[str]) -> Table:
+    def read(self, cells: Cells, names: Collection[str]) -> Table:
         """The numbers of `cells`, and the values of the by columns `names` and of those wanted before.
 
         Raises CheckFailed.
@@ -90,7 +90,7 @@ class CellTotals:
 
     def table(self, names: Collection[str]) -> Table:
         """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
-        return self._cell_table.of(self.cells, names)
+        return self._cell_table.read(self.cells, names)
 
     def selected(self, conditions: tuple[str, ...], names: Collection[str]) -> SelectedCells | None:
         """The cells for which all `conditions`, over the by columns `names`, may be TRUE; None: all cells.

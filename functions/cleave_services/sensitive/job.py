@@ -43,7 +43,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     try:
         step = _Step.validate_python(event)
         line |= {"step": step.step, "number": step.number}
-        own, note = links.own().of(step.set), line.update
+        own, note = links.own().below(step.set), line.update
         return (_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note)).model_dump()
     except CleaveError as error:
         line["error"] = type(error).__name__

@@ -120,10 +120,10 @@ class Site:
 
     @property
     def stored(self) -> Stored:
-        return self.of(self.name)
+        return self.table(self.name)
 
-    def of(self, table: str) -> Stored:
-        return self.tables[table.lower()]
+    def table(self, name: str) -> Stored:
+        return self.tables[name.lower()]
 
     def schema_of(self, stored: Stored) -> Schema:
         """Columns that the question may read."""

@@ -26,7 +26,7 @@ class StoredWay(Way[Site]):
 
     @classmethod
     @abstractmethod
-    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
         """The way of a part of `cut`, which was cut by `available`; None where it answers no part."""
 
     @classmethod
@@ -44,7 +44,7 @@ def ways_of(
     kinds: Sequence[type[StoredWay]], cut: QueryPlan | LocalPlan, available: Available
 ) -> tuple[StoredWay, ...]:
     """Ways of the parts of `cut`, which was cut by `available`; rows last."""
-    ways = [way for kind in kinds if (way := kind.of(cut, available)) is not None]
+    ways = [way for kind in kinds if (way := kind.of_part(cut, available)) is not None]
     return tuple(sorted(ways, key=lambda each: each.stage == "rows"))
 
 

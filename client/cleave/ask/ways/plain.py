@@ -24,7 +24,7 @@ class Plain(StoredWay):
     name = "plain service"
 
     @classmethod
-    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Plain | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Plain | None:
         if isinstance(available, KeptTotals) and isinstance(cut, QueryPlan) and cut.asks_plain:
             return cls(cut)
         return None
@@ -35,16 +35,16 @@ class Plain(StoredWay):
             yield choosing.base
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all of the plain half is read in any case
-        return plain_work(site.of(self.cut.table))
+        return plain_work(site.table(self.cut.table))
 
     def uses(self, site: Site) -> Uses:
-        return plain_uses(site.of(self.cut.table), self.cut.plain_columns)
+        return plain_uses(site.table(self.cut.table), self.cut.plain_columns)
 
     def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return Disclosures([linked(self.cut.plain_columns), _SQL], queried=True)
 
     def answer(self, setting: Setting[Site]) -> GroupSums:
-        return GroupSums(self.cut, responses=setting.place.of(self.cut.table).services.aggregate(self.cut))
+        return GroupSums(self.cut, responses=setting.place.table(self.cut.table).services.aggregate(self.cut))
 
 
 def plain_work(stored: Stored, requests: int = 1) -> Work:

@@ -35,9 +35,9 @@ class Released:
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
 
     def table(self, names: Collection[str]) -> Table:
-        return self._cell_table.of(self.cells, names)
+        return self._cell_table.read(self.cells, names)
 
-    def of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
+    def totals_of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
         """Totals of every cell (cells,)."""
         totals = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
         return {(measure, which): np.array(totals[which][measure], object) for measure, which in wanted}
@@ -103,7 +103,7 @@ class Release(Way[Released]):
     def answer(self, setting: Setting[Released]) -> GroupSums:
         release = setting.place
         selection = Selection(release.cells.rows, release.table, self.needs)
-        sums = selection.sums(release.of(self.needs.totals), release.withheld)
+        sums = selection.sums(release.totals_of(self.needs.totals), release.withheld)
         return GroupSums(
             self.needs.cut,
             selection.keys,

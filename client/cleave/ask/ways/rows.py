@@ -66,7 +66,7 @@ class Rows(StoredWay):
     stage = "rows"
 
     @classmethod
-    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
         needed = isinstance(cut, LocalPlan) or cut.local or (not cut.asks_plain and available.groups(cut.selecting))
         return cls(cut) if needed else None
 
@@ -108,7 +108,7 @@ class Rows(StoredWay):
         ordered = cut.in_file_order if isinstance(cut, LocalPlan) else any(each.ordered for each in cut.local)
         conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
         return [
-            Fetch(name, site.of(name), columns, ordered, cells_of(site.of(name), conditions))
+            Fetch(name, site.table(name), columns, ordered, cells_of(site.table(name), conditions))
             for name, columns in self.columns.items()
             if name.lower() in site.tables
         ]

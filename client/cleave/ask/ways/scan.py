@@ -37,9 +37,9 @@ class Scan(StoredWay):
     scanned = True
 
     @classmethod
-    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Scan | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Scan | None:
         if isinstance(available, SummedRows) and isinstance(cut, QueryPlan):
-            return cls(available.of(cut))
+            return cls(available.sums_for(cut))
         return None
 
     @classmethod
@@ -60,7 +60,7 @@ class Scan(StoredWay):
         return {self.needs.cut.table: self.needs.measures}
 
     def _stored(self, site: Site) -> Stored:
-        return site.of(self.needs.cut.table)
+        return site.table(self.needs.cut.table)
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all rows are linked in any case
         stored = self._stored(site)

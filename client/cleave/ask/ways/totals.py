@@ -37,10 +37,10 @@ class Totals(StoredWay):
     worth = 4
 
     @classmethod
-    def of(cls, cut: QueryPlan | LocalPlan, available: Available) -> Totals | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Totals | None:
         if not (isinstance(available, KeptTotals) and isinstance(cut, QueryPlan)) or available.groups(cut.selecting):
             return None
-        return cls(available.of(cut))
+        return cls(available.sums_for(cut))
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[Plan]:
@@ -62,18 +62,18 @@ class Totals(StoredWay):
         return {self.needs.cut.table: self.needs.measures}
 
     def _cells(self, site: Site) -> CellTotals:
-        return site.of(self.needs.cut.table).cells_by(self.needs.columns)
+        return site.table(self.needs.cut.table).cells_by(self.needs.columns)
 
     def effort(self, site: Site) -> int:
         if self.is_idle and not self.needs.tells_cells_apart:
             return 0
-        segments = site.of(self.needs.cut.table).manifest.segments
+        segments = site.table(self.needs.cut.table).manifest.segments
         return CELL_BYTES * max((each.cells for each in segments), default=0)
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all totals are read in any case
         if self.is_idle:
             return Work()
-        cells, secret = self._cells(site), site.of(self.needs.cut.table).secret_to_read
+        cells, secret = self._cells(site), site.table(self.needs.cut.table).secret_to_read
         objects, sums = cells.objects(self.needs.totals), self._sums(site)
         if not sums:
             return Work([whole(each) for each in (*secret, *objects)])
@@ -84,7 +84,7 @@ class Totals(StoredWay):
         return self._cells(site).ciphertexts(self.needs.totals) if site.services else 0
 
     def uses(self, site: Site) -> Uses:
-        table = site.of(self.needs.cut.table).manifest.table
+        table = site.table(self.needs.cut.table).manifest.table
         used = self.needs.summed | {*self.needs.cut.selecting}
         return {(table, name): Use("answered from its totals") for name in sorted(used)}
 
@@ -93,7 +93,7 @@ class Totals(StoredWay):
         if not self.is_idle:
             texts.append("that totals are read, and which of the expressions that are kept they are of")
         if sums := self._sums(site):
-            segments = counted(len(site.of(self.needs.cut.table).manifest.segments), "segment")
+            segments = counted(len(site.table(self.needs.cut.table).manifest.segments), "segment")
             texts.append(
                 f"links to the totals of {segments}, of whose ciphertexts it makes {sums}: about how many cells there "
                 "are; the key's id, the profile"
@@ -103,7 +103,7 @@ class Totals(StoredWay):
         return Disclosures(sensitive=texts)
 
     def answer(self, setting: Setting[Site]) -> GroupSums:
-        stored, cells = setting.place.of(self.needs.cut.table), self._cells(setting.place)
+        stored, cells = setting.place.table(self.needs.cut.table), self._cells(setting.place)
         totals = cells.totals(self.needs.totals)
         if self.needs.tells_cells_apart:
             rows = cells.cells.rows
@@ -134,7 +134,7 @@ def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
     over_inner = choosing.planner.over_answers(plan.cut, answered)
     if not over_inner.inner:
         return None
-    totals = [Totals(sums_of[each.table.lower()].of(each)) for each in over_inner.inner.values()]
+    totals = [Totals(sums_of[each.table.lower()].sums_for(each)) for each in over_inner.inner.values()]
     rows = choosing.planned(over_inner, choosing.totals_of(site.stored)).ways
     return Plan(over_inner, (*totals, *rows), named=plan.named)
 
