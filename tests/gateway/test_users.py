@@ -147,3 +147,10 @@ def test_the_file_of_users(tmp_path, monkeypatch) -> None:
     os.truncate(path, 1 << 21)
     with pytest.raises(InputError, match="at most"):
         read_users(path)
+
+
+def test_a_name_that_there_is_not_takes_as_long() -> None:
+    hashed = users._hashed(b"a password of a user")
+    assert users._NOBODY.split("$")[:4] == hashed.split("$")[:4]
+    assert [len(part) for part in users._NOBODY.split("$")] == [len(part) for part in hashed.split("$")]
+    assert users.Users().with_password("nobody", b"a password of a user") is None

@@ -12,6 +12,7 @@ Passwords are stored as Argon2id hashes (RFC 9106). A token is 32 random bytes, 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import os
@@ -33,6 +34,8 @@ from cleave_shared.errors import InputError
 _MOST_BYTES: Final = 1 << 20
 _HASH: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"
 _MAKE: Final = "make one with: cleave user add NAME"
+_PASSES: Final = 3
+_KIB: Final = 64 << 10
 
 
 class User(BaseModel):
@@ -144,7 +147,7 @@ def _write(path: Path, users: dict[str, User]) -> None:
 
 
 def _hashed(password: bytes) -> str:
-    kdf = Argon2id(salt=secrets.token_bytes(16), length=32, iterations=3, lanes=1, memory_cost=64 << 10)
+    kdf = Argon2id(salt=secrets.token_bytes(16), length=32, iterations=_PASSES, lanes=1, memory_cost=_KIB)
     return kdf.derive_phc_encoded(password)
 
 
@@ -152,4 +155,11 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-_NOBODY: Final = _hashed(secrets.token_bytes(32))
+def _unpadded(content: bytes) -> str:
+    return base64.b64encode(content).decode().rstrip("=")
+
+
+# As `_hashed` writes it, but of random bytes: no password has this hash, and refusing one takes as long as a user's.
+_NOBODY: Final = (
+    f"$argon2id$v=19$m={_KIB},t={_PASSES},p=1${_unpadded(secrets.token_bytes(16))}${_unpadded(secrets.token_bytes(32))}"
+)
