@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what tests and their children then collect is their own
-    gc.set_threshold(50_000, 20, 20)  # what makes many objects is seldom garbage: at 700 it takes one second in thirty
+    gc.set_threshold(400_000, 20, 20)  # many new objects are seldom garbage: at 50,000 it takes one second in thirty
     gc.enable()
     atexit.register(gc.unfreeze)  # DuckDB's binding counts what is left at the very end
 
