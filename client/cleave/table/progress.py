@@ -63,7 +63,7 @@ def watched(look: Callable[[], object], wait: Callable[[], float]) -> Iterator[N
 @contextmanager
 def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
     """Show a statement that the block runs as a stage of `progress`, in percent, unless it ends at once."""
-    if progress is None:
+    if progress is None or type(progress) is Silent:
         yield
         return
     connection.execute("SET enable_progress_bar = true")
