@@ -66,7 +66,7 @@ def test_put_ask_pull_and_drop(place: Place) -> None:
     assert "600 rows" in shown
     assert "6 cells by ward" in shown
     assert "row by row, sorted by ward, then in the order they were put" in shown
-    assert "encrypted" in place.run("query", "trial", SQL)
+    assert "encrypted" in place.run("query", "trial", SQL, "--cloud-only")
     assert "265000.66" in place.run("query", "trial", SQL)
     assert "local" in place.run("query", "trial", "SELECT MEDIAN(age) FROM trial")
     place.run("pull", "trial", "-o", place.root / "back.csv")
