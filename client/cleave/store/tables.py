@@ -26,6 +26,7 @@ from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.reader import LostError, Objects, Opened
+from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import Listed, cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
@@ -58,7 +59,7 @@ class Tables(Objects):
     ) -> None:
         """`cache`: see Objects. `user`: as the audit logs call who uses the key here."""
         super().__init__(stores, key, cache)
-        self._memory = memory
+        self._seen = SeenTables(memory, key, self.seen)
         self._user = user
         self._heads = Heads(key, stores.sensitive.location)
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
@@ -70,7 +71,7 @@ class Tables(Objects):
         """
         tag = self.tag(name)
         opened = self._latest(tag, held)
-        if opened is None and (seen := self._newest(tag)) and not self._is_dropped(seen[0]):
+        if opened is None and (seen := self._seen.newest(tag)) and not self._seen.is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {name!r} was there and is gone",
@@ -83,7 +84,10 @@ class Tables(Objects):
     def _latest(self, tag: str, held: Opened | None = None, first: _Seen | None = None) -> Opened | None:
         """`first`: the head as it was read, and what was seen here before."""
         for left in reversed(range(_TRIES)):
-            seen, stored = first or (self._newest(tag), None)  # before the head: others here may commit in between
+            seen, stored = first or (
+                self._seen.newest(tag),
+                None,
+            )  # before the head: others here may commit in between
             loaded, first = self._read_head(tag, stored), None
             if loaded is None:
                 return None
@@ -141,31 +145,22 @@ class Tables(Objects):
             cached = self.cached(head.manifest)
             is_cached = cached is not None and cached.is_there
             opened = self._open(head, stored)
-        if seen and seen[0] != head.table_id and not self._is_dropped(seen[0]):
+        if seen and seen[0] != head.table_id and not self._seen.is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
                 hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
             )
-        if self._is_dropped(head.table_id):
+        if self._seen.is_dropped(head.table_id):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
                 hint="`cleave drop NAME` deletes it again, `cleave drop NAME --forget` accepts what is there",
             )
-        self._memory.remember(self.seen(tag), head.table_id, head.log.count)
+        self._seen.remember(tag, head.table_id, head.log.count)
         if not is_cached:
             self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
-
-    def _newest(self, tag: str) -> tuple[str, int] | None:
-        """The table, and the length of its log, that was seen here last, or that the key file was copied with."""
-        seen, floor = self._memory.newest(self.seen(tag)), self.key.floors.get(tag)
-        if floor:
-            forgotten = self._memory.newest(self._forgotten(tag))
-            if forgotten and forgotten[0] == floor[0] and forgotten[1] >= floor[1]:
-                floor = None
-        return max((each for each in (seen, floor) if each), key=lambda each: each[1], default=None)
 
     def open(self, name: str) -> Opened:
         """Raises InputError where there is no such table under this key."""
@@ -287,7 +282,7 @@ class Tables(Objects):
                 if newer.manifest != head.manifest or newer.log.count <= head.log.count:
                     raise
                 head, expected = newer, current[1]
-        self._memory.remember(self.seen(tag), manifest.table_id, grown.count)
+        self._seen.remember(tag, manifest.table_id, grown.count)
         return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
 
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
@@ -329,13 +324,8 @@ class Tables(Objects):
         with contextlib.suppress(CheckFailed):  # a damaged head is no table
             head = self._read_head(tag)
             if head is not None and (table_id := _table_id(head[0])):
-                self._forget(self._grave(table_id))
-        self._forget(tag)
-
-    def _forget(self, tag: str) -> None:
-        self._memory.forget(self.seen(tag))
-        if tag in self.key.floors:  # the key file stays as it is: it may be wrapped
-            self._memory.remember(self._forgotten(tag), *self.key.floors[tag])
+                self._seen.accept_dropped(table_id)
+        self._seen.accept(tag)
 
     def replaced(self, opened: Opened) -> bool:
         """Check whether the table has another version by now."""
@@ -387,7 +377,7 @@ class Tables(Objects):
 
     def _own(self, name: str, tag: str) -> _Seen | None:
         """A table as seen here before, and its head where that names this key; its signature is not checked."""
-        seen, stored = self._newest(tag), self.stores.sensitive.read_versioned(name)
+        seen, stored = self._seen.newest(tag), self.stores.sensitive.read_versioned(name)
         is_own = stored is not None and parsed(stored[0]).get("key_id") == self.key.key_id
         return (seen, stored) if is_own else None
 
@@ -396,9 +386,7 @@ class Tables(Objects):
         copy of the key file.
         """
         there = {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
-        noted = [*self._memory.states().values(), *self.key.floors.values()]
-        gone = {self._grave(table_id): (table_id, count) for table_id, count in noted if self._is_dropped(table_id)}
-        return gone | there
+        return self._seen.dropped() | there
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
         """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
@@ -412,7 +400,7 @@ class Tables(Objects):
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own), f"results/{tag}", *_shared(opened), own]
         objects = self._listed(folders)  # not of a put that follows
-        if not any(sizes for _, sizes in objects) and self._newest(tag) is None:
+        if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self._no_table(name)
         missing = unlisted(self.stores, objects, _named(opened))
         before, dropped = self._version(head), self._states(tag)
@@ -420,7 +408,7 @@ class Tables(Objects):
         if before is not None and self._version(head) == before:
             raise self._undeleted(1)
         for table_id, count in dropped.items():
-            self._memory.remember(self.seen(self._grave(table_id)), table_id, count)
+            self._seen.remember_dropped(table_id, count)
         total = sum(len(sizes) for _, sizes in objects)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
         for store, sizes in reversed(objects):
@@ -439,23 +427,16 @@ class Tables(Objects):
                 hint="list and empty that folder by other means; docs/stored.md says what a store must do",
             )
         self._evict(name)
-        self._memory.forget(self.seen(tag))
+        self._seen.forget(tag)
 
     def _states(self, tag: str) -> dict[str, int]:
         """The ids of the table that is there, was seen here, or is in the key file, and the lengths of their logs."""
-        states = dict(each for each in (self._newest(tag), self.key.floors.get(tag)) if each)
+        states = dict(each for each in (self._seen.newest(tag), self.key.floors.get(tag)) if each)
         with contextlib.suppress(CheckFailed):  # a damaged head says nothing
             head = self._read_head(tag)
             if head is not None and (table_id := _table_id(head[0])):
                 states.setdefault(table_id, 1)
         return states
-
-    def _grave(self, table_id: str) -> str:
-        """The tag under which it is remembered that a table was dropped."""
-        return self.key.tag(f"dropped {table_id}")
-
-    def _is_dropped(self, table_id: str) -> bool:
-        return self._newest(self._grave(table_id)) is not None
 
     def _listed(self, folders: Iterable[str]) -> Listed:
         return [
@@ -494,8 +475,7 @@ class Tables(Objects):
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head_etag)
-        grave = self._grave(opened.manifest.table_id)
-        self._memory.remember(self.seen(grave), opened.manifest.table_id, opened.head.log.count)
+        self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
 
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
@@ -566,10 +546,6 @@ class Tables(Objects):
         except StoreError as error:
             message = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
             raise StoreError(message, hint=error.hint, status=error.status) from None
-
-    def _forgotten(self, tag: str) -> str:
-        """Under which name the floor of this store's table is noted as forgotten."""
-        return self.key.tag(f"forgotten {self.seen(tag)}")
 
     def _open(self, head: TableHead, stored: str) -> Opened:
         vault = self.vault(head.table_id)
