@@ -93,7 +93,7 @@ class Cipher(_Encoder):
         Coefficients must be below q/2 in magnitude; they are encoded exactly.
         """
         # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
-        return [seal.save(self._encryptor.encrypt_symmetric(plaintext)) for plaintext in self.plaintexts(polynomials)]
+        return [seal.save_short(self._encryptor.encrypt_symmetric(each)) for each in self.plaintexts(polynomials)]
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
         """Yield seeded ciphertexts in coefficient form, which can only be added up: the message needs no transform.
