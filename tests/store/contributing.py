@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -44,7 +42,7 @@ from cleave.table.stream import open_table, stream_of
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask, session_of
-from tests.store.made import filled
+from tests.store.made import filled, loaded
 
 SCHEMA = """
 [columns.ward]
@@ -74,13 +72,6 @@ type = "VARCHAR"
 """
 W = TypeVar("W", bound="World")
 HEADER = "ward,sex,age,bill,weight,name\n"
-
-
-@lru_cache(6)  # each has a DuckDB of nine threads, which forks copy
-def _loaded(text: str, schema: Schema) -> Table:
-    with tempfile.TemporaryDirectory() as folder:
-        (path := Path(folder) / "rows.csv").write_text(text)
-        return open_table([path], schema)
 
 
 def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
@@ -122,7 +113,7 @@ class World:
 
     def loaded(self, rows: str) -> Table:
         """The same, shared by those that load it next: nothing may close it."""
-        return _loaded(self.header + rows, self.schema)
+        return loaded(self.header + rows, self.schema_text)
 
     # the owner's
 

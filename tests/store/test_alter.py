@@ -23,10 +23,10 @@ from cleave_shared.errors import InputError
 from tests.campaign import sampled
 from tests.store.asking import ask
 from tests.store.test_changes import Unsplit, pulled
-from tests.store.test_faults import killed_at, put_at, schema, table
+from tests.store.test_faults import killed_at, put_at, table
 from tests.store.trial import World
 
-__all__ = ["schema", "table"]
+__all__ = ["table"]
 ALTERATIONS = [
     (Alteration(widen=["age=0..40000"]), [], False),
     (Alteration(widen=["weight=0..100000", "bill=DECIMAL(20,4)"]), ["ALTER bill TYPE DECIMAL(20,4)"], False),

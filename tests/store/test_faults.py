@@ -22,13 +22,13 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
-from cleave.table.schema import Schema, load_schema
+from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CleaveError
 from tests.store.asking import ask
 from tests.store.faulty import Failing, KilledError
-from tests.store.made import filled
+from tests.store.made import filled, loaded
 
 SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
 PRODUCT = "SELECT SUM(bill * age) FROM trial"
@@ -54,17 +54,9 @@ type = "VARCHAR"
 ROWS, TOTAL = 3, "118.75"
 
 
-@pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> Schema:
-    path = tmp_path_factory.mktemp("schema") / "trial.schema.toml"
-    path.write_text(SCHEMA)
-    return load_schema(path)
-
-
 @pytest.fixture
-def table(tmp_path: Path, schema: Schema) -> Table:
-    (tmp_path / "trial.csv").write_text(CSV)
-    return open_table([tmp_path / "trial.csv"], schema)
+def table() -> Table:
+    return loaded(CSV, SCHEMA)
 
 
 class Place:
@@ -249,7 +241,7 @@ def test_a_second_writer_is_told(tmp_path: Path, key: OwnerKey, table: Table) ->
     assert place.answer(SUM)[0][0] == 2 * ROWS
 
 
-def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: OwnerKey, schema: Schema) -> None:
+def test_nothing_can_be_read_in_either_store(tmp_path: Path, key: OwnerKey) -> None:
     """Canaries: sensitive cells, names, keys of cells that are sealed, and names of columns."""
     canaries = ["Zweifelsdorf", "Krankenakte", "diagnosis_code", "C50.911", "8675309", "Quarantaene"]
     (tmp_path / "Quarantaene.csv").write_text(

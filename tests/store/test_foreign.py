@@ -15,21 +15,13 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
-from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR, FULL, sampled
-from tests.store.made import filled
+from tests.store.made import filled, loaded
 from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
 
 SWAPS = sampled(3, 6, 6 * FACTOR)  # of each kind; CLEAVE_CAMPAIGN has more
 KINDS = ("older", "another table", "another store", "doubled")
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    (tmp_path / "trial.csv").write_text(CSV)
-    (tmp_path / "trial.schema.toml").write_text(SCHEMA)
-    return open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml"))
 
 
 class Elsewhere:
@@ -58,8 +50,9 @@ class Elsewhere:
 
 
 @pytest.fixture
-def world(tmp_path: Path, key: OwnerKey, table: Table) -> Elsewhere:
+def world(tmp_path: Path, key: OwnerKey) -> Elsewhere:
     def fill(root: Path) -> None:
+        table = loaded(CSV, SCHEMA)
         place, twin = Place(root / "place", key), Place(root / "twin", key)
         for each in (place, twin):
             put_it(each.tables()[0], table)
@@ -137,6 +130,7 @@ def test_rows_of_another_schema_are_not_appended(world: Elsewhere, key: OwnerKey
         '"DECIMAL(9,2)"': '"DECIMAL(9,3)"',
         'kind = "sealed"': 'kind = "plain"',
     }
+    (tmp_path / "trial.csv").write_text(CSV)
     for old, new in changes.items():
         assert old in SCHEMA
         (tmp_path / "changed.toml").write_text(SCHEMA.replace(old, new))
@@ -149,6 +143,7 @@ def test_rows_of_another_schema_are_not_appended(world: Elsewhere, key: OwnerKey
 
 
 def test_rows_of_narrower_bounds_are_appended(world: Elsewhere, key: OwnerKey, tmp_path: Path) -> None:
+    (tmp_path / "trial.csv").write_text(CSV)
     (tmp_path / "narrower.toml").write_text(
         SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
     )

@@ -31,12 +31,11 @@ from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
-from cleave.table.schema import load_schema
-from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError, ServiceError
 from tests.campaign import FACTOR, FULL, sampled
 from tests.store.conftest import BUCKET, aws_session
+from tests.store.made import loaded
 from tests.store.proxy import KINDS, WAITS, Proxy
 from tests.store.test_faults import CSV, SCHEMA
 
@@ -64,10 +63,8 @@ def proxy(s3_endpoint: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
-    (tmp_path / "trial.csv").write_text(CSV)
-    (tmp_path / "trial.schema.toml").write_text(SCHEMA)
-    return open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "trial.schema.toml"))
+def table() -> Table:
+    return loaded(CSV, SCHEMA)
 
 
 @pytest.fixture
