@@ -54,7 +54,7 @@ def there_and_back(
     (values,) = read_columns(connection, [sealed], "t")
     place = ColumnPlace(new_id(), new_id(), new_id(), sealed, values.rows)
     blocks = open_blocks(KEY, place, 0, map(memoryview, seal_column(KEY, place, values)))
-    opened = Batches([sealed], connection, lambda make: (make([block]) for block in blocks))
+    opened = Batches([sealed], connection, lambda made: (made.make([block]) for block in blocks))
     return values, blocks, opened
 
 

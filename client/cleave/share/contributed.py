@@ -38,7 +38,6 @@ from cleave_shared.errors import CheckFailed
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
 
-    from cleave.store.columns import Make
 
 _DAY = 86_400_000_000  # microseconds
 _RANGES = {  # of DuckDB's values, in days and microseconds; beyond them it cannot show a value
@@ -106,9 +105,9 @@ class ContributedRows:
         with no_table(name, self._schema, segment.rows, limits.SEGMENT_MEMORY) as table, _within_memory():
             connection = table.connection
 
-            def batches_of(make: Make) -> Iterator[CArray]:
+            def batches_of(stream: Batches) -> Iterator[CArray]:
                 for block in range(opening[0].place.blocks):
-                    yield make([each.block(block) for each in opening])
+                    yield stream.make([each.block(block) for each in opening])
 
             opened = Batches(columns, connection, batches_of)
             connection.register("opened", opened)

@@ -73,6 +73,7 @@ class Halves:
         relation = self._selected = table.relation + (f" WHERE ({plan.where})" if plan.where else "")
         select = f"SELECT {', '.join(selected or ['1 AS one'])} FROM {relation}"
         self._whole: dict[str, NDArray[np.generic]] = {}  # without keys: what was selected
+        table.prepare(table.connection, ordered=any(each.ordered for each in plan.local))
         self._compute()
         if not self._keys:
             self.local = self._local()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import duckdb
 import nanoarrow
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock, ColumnValues
-from cleave.table.batches import BATCH_ROWS, batches, bytes_of, close_stream, open_stream
+from cleave.table.batches import batches, bytes_of, close_stream, open_stream
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.table import ArrowRows
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-    Make = Callable[[Sequence[ColumnBlock]], CArray]
+    Cut: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, which divide the rows of a block
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
 _TEXTS = ("VARCHAR", "INTERVAL")
 _WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others of no bounds have 8
+# Offsets of texts have 8 bytes, decimals 4 or 8 where their digits allow.
+_ARROW = "SET arrow_large_buffer_size = true; SET arrow_output_version = '1.5'"
 _DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that Arrow has in 4 and in 8 bytes
 
 
@@ -66,18 +68,15 @@ def bounds_of(column: Column) -> tuple[int, int]:
 
 
 def read_columns(
-    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str, together: int = BATCH_ROWS
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str
 ) -> list[ColumnValues]:
-    """Values of columns of all rows of `relation`, in their order. Raises duckdb.Error.
-
-    `together`: rows that DuckDB hands out at once.
-    """
+    """Values of columns of all rows of `relation`, in their order. Raises duckdb.Error."""
     if not columns:
         return []
     selected = ", ".join(_selected(each) for each in columns)
-    connection.execute("SET arrow_large_buffer_size = true")  # offsets of texts have 8 bytes
+    connection.execute(_ARROW)
     sql = f"SELECT {selected} FROM {relation}"
-    arrays = [array for batch in batches(connection, sql, together) for array in batch.arrays]
+    arrays = [array for batch in batches(connection, sql) for array in batch.arrays]
     return [_values(each, [array.child(place) for array in arrays]) for place, each in enumerate(columns)]
 
 
@@ -93,7 +92,7 @@ def _values(column: SealedColumn, arrays: Sequence[CArray]) -> ColumnValues:
     valid = _valid(arrays) if column.nullable else None
     if not column.width:
         return _texts(arrays, valid)
-    native = _native(column.type)
+    native = opened_width(column.type)
     parts = [_buffer(each, 1, native * each.length).reshape(-1, native) for each in arrays]
     whole = np.concatenate(parts) if parts else np.zeros((0, native), np.uint8)
     if column.width < native:  # two's complement: the lower bytes are the value
@@ -134,24 +133,40 @@ def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:
     return np.frombuffer(view, np.uint8)
 
 
-def _native(type_: str) -> int:
-    """Bytes of a value in Arrow, as `read_columns` gets it."""
-    if type_ == "BOOLEAN":
-        return 1
-    if type_ in INTEGERS:
-        return INTEGERS[type_] // 8
-    return 16 if digits_of(type_) is not None else 4 if type_ in ("DATE", "FLOAT") else 8
-
-
 def is_text(type_: str) -> bool:
     """Check whether the values of a type have no one width."""
     return type_ in _TEXTS
 
 
 def plain_column(column: Column) -> SealedColumn:
-    """A plain column as if it were sealed, each value as wide as Arrow has it: opened beside sealed ones."""
+    """A plain column as one of those of `Batches`."""
     width = 0 if column.type in _TEXTS else opened_width(column.type)
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
+
+
+def plain_blocks(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], source: str, rows: Sequence[int]
+) -> list[Cut]:
+    """Columns of all rows of `source`, in their order, as DuckDB has them: by blocks of so many `rows`.
+
+    Raises duckdb.Error.
+    """
+    connection.execute(_ARROW)
+    sql = f"SELECT {', '.join(map(_opened, columns))} FROM {source}"
+    arrays = [array for batch in batches(connection, sql, sum(rows)) for array in batch.arrays]
+    blocks, start = list["Cut"](), 0
+    for wanted in rows:
+        cut, left = list["Sequence[CArray]"](), wanted
+        while left and arrays:
+            stop = min(start + left, arrays[0].length)
+            cut.append([arrays[0].child(place)[start:stop] for place in range(len(columns))])
+            left -= stop - start
+            start = stop
+            if stop == arrays[0].length:
+                del arrays[0]
+                start = 0
+        blocks.append(cut)
+    return blocks
 
 
 class Batches(ArrowRows):
@@ -165,9 +180,9 @@ class Batches(ArrowRows):
         self,
         columns: Sequence[SealedColumn],
         connection: duckdb.DuckDBPyConnection,
-        batches: Callable[[Make], Iterator[CArray]],
+        batches: Callable[[Batches], Iterator[CArray]],
     ) -> None:
-        """`connection`: any, which says how Arrow has the types. `batches`: all of them, by way of `make`."""
+        """`connection`: any, which says how Arrow has the types. `batches`: all of them, made by what it gets."""
         self.columns = tuple(columns)
         self._schema = _schema(columns, connection)
         self._batches = batches
@@ -176,17 +191,31 @@ class Batches(ArrowRows):
 
     def make(self, blocks: Sequence[ColumnBlock]) -> CArray:
         """Return a batch of one block of each column."""
+        return self._batch(self._arrays(blocks))
 
-        children = [
-            nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(column, block))
-            for place, (column, block) in enumerate(zip(self.columns, blocks, strict=True))
+    def make_beside(self, cut: Cut, blocks: Sequence[ColumnBlock]) -> Iterator[CArray]:
+        """The batches of a block whose first columns are `cut`."""
+        arrays, start = self._arrays(blocks), 0
+        for each in cut:
+            stop = start + each[0].length
+            yield self._batch([*each, *(array[start:stop] for array in arrays)])
+            start = stop
+
+    def _arrays(self, blocks: Sequence[ColumnBlock]) -> list[CArray]:
+        """Arrays of one block of each of the last columns."""
+        first = len(self.columns) - len(blocks)
+        return [
+            nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(self.columns[place], block))
+            for place, block in enumerate(blocks, first)
         ]
-        return nanoarrow.c_array_from_buffers(self._schema, blocks[0].rows, [None], children=children)
+
+    def _batch(self, children: Sequence[CArray]) -> CArray:
+        return nanoarrow.c_array_from_buffers(self._schema, children[0].length, [None], children=children)
 
     def hold(self, most: int | None) -> int | None:
         """Make all batches now. Return their bytes, or None, and hold none, if over `most`."""
         held, size = [], 0
-        with closing(cast("Generator[CArray, None, None]", self._batches(self.make))) as batches:
+        with closing(cast("Generator[CArray, None, None]", self._batches(self))) as batches:
             for each in batches:
                 size += bytes_of(each)
                 if most is not None and size > most:
@@ -207,7 +236,7 @@ class Batches(ArrowRows):
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        batches = self._batches(self.make) if self._held is None else iter(list(self._held))
+        batches = self._batches(self) if self._held is None else iter(list(self._held))
         number, capsule = open_stream(self._schema, batches, self._failed)
         self._streams.append(number)
         return capsule
@@ -224,16 +253,17 @@ def value_of(column: SealedColumn, name: str) -> str:
 def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
     """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
 
-    connection.execute("SET arrow_output_version = '1.5'")
-    connection.execute("SET arrow_large_buffer_size = true")
-    selected = ", ".join(
-        f"NULL::{'VARCHAR' if each.type in _TEXTS else each.type} AS {identifier(each.name)}" for each in columns
-    )
-    try:
-        stream: Any = nanoarrow.c_array_stream(connection.sql(f"SELECT {selected} LIMIT 0"))
-        return cast("CSchema", stream.get_schema())
-    finally:
-        connection.execute("RESET arrow_output_version")
+    connection.execute(_ARROW)
+    nulls = ", ".join(f"NULL AS {identifier(each.name)}" for each in columns)
+    sql = f"SELECT {', '.join(map(_opened, columns))} FROM (SELECT {nulls}) LIMIT 0"
+    stream: Any = nanoarrow.c_array_stream(connection.sql(sql))
+    return cast("CSchema", stream.get_schema())
+
+
+def _opened(column: SealedColumn) -> str:
+    """SQL of a column as `Batches` has it."""
+    name = identifier(column.name)
+    return f"CAST({name} AS {'VARCHAR' if column.type in _TEXTS else column.type}) AS {name}"
 
 
 def _buffers(column: SealedColumn, block: ColumnBlock) -> list[Any]:
@@ -256,8 +286,12 @@ def _buffers(column: SealedColumn, block: ColumnBlock) -> list[Any]:
 
 
 def opened_width(type_: str) -> int:
-    """Bytes of a value in the arrays of `Batches`."""
+    """Bytes of a value in Arrow, except for booleans, which are read one byte each."""
+    if type_ == "BOOLEAN":
+        return 1
+    if type_ in INTEGERS:
+        return INTEGERS[type_] // 8
     digits = digits_of(type_)
     if digits is None:
-        return _native(type_)
+        return 4 if type_ in ("DATE", "FLOAT") else 8
     return 4 if digits <= _DECIMAL32 else 8 if digits <= _DECIMAL64 else 16

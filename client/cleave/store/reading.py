@@ -1,5 +1,8 @@
 """One reading of a stored table's rows into DuckDB, whose requests follow from the schema and from counts alone.
 
+Plain columns alone are read by DuckDB itself, from the segments' Parquet files, all of which are fetched and checked
+before. Beside sealed columns DuckDB decodes one segment's file at a time, and hands its Arrow arrays back as they are.
+
 DuckDB takes rows as it needs them, which depends on their values: with LIMIT, EXISTS, a join whose other side is empty,
 or an expression that fails, it stops early or does not begin. `finish` then makes the requests that are left, so that
 the store sees each of them once; what they return is not opened.
@@ -21,26 +24,26 @@ import numpy as np
 
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
-from cleave.store.columns import Batches, plain_column, read_columns, value_of
+from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import CONTRIBUTOR, contributor_in
 from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
-from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
-from cleave.table.table import Table
+from cleave.table.table import HeldFile, Table, View, no_rows, read_parquet
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
 
-    from cleave.store.columns import Make
+    from cleave.store.columns import Cut
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
 _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
+_MOST_FILES = 16  # of one table that DuckDB reads itself, in at most _FETCHED_BYTES
 _OPENING_BYTES = 128 << 20  # of sealed bytes that are opened at a time, besides those of one piece
 _TOGETHER = 4  # blocks of each column that one thread opens at a time
 
@@ -92,7 +95,7 @@ class _Fetch:
     run: Run
     ranges: list[BlockRange]
     sealed: list[Future[bytes]]
-    plain: Future[list[Sequence[ColumnBlock]]] | None
+    plain: Future[Sequence[Cut]] | None
 
 
 class Reading:
@@ -138,6 +141,12 @@ class Reading:
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
+        if (view := self._view_of_files(table)) is not None:
+            if now:
+                table.fill({}, view.ordered)
+            else:
+                table.expose(view)
+            return
         contributor = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
         opened = Batches([*self._plain, *contributor, *self._sealed()], table.connection, partial(self._batches, table))
         by_name = {each.name: each for each in opened.columns}
@@ -146,9 +155,45 @@ class Reading:
         stream = f"opened_{table.relation}"
         if self._needed.ordered or now:
             order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
-            table.fill(stream, opened, f"{selected} FROM {stream}{order}")
+            table.fill({stream: opened}, f"{selected} FROM {stream}{order}")
         else:
-            table.expose(stream, opened, f"{selected} FROM temp.main.{stream}")
+            sql = f"{selected} FROM temp.main.{stream}"
+            table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
+
+    def _view_of_files(self, table: Table) -> View | None:
+        """A view of the plain columns' files, all of which are fetched. None if other columns are read, or too many
+        files for that. Raises CheckFailed, StoreError.
+        """
+        segments = {run.segment.id: run.segment for run in self._runs}
+        size = sum(plain_of(each).bytes for each in segments.values()) if self._needed.plain else 0
+        others = self._needed.sealed or self._needed.contributor
+        if others or not 0 < len(segments) <= _MOST_FILES or size > _FETCHED_BYTES:
+            return None
+        advance = self.progress.stage("fetch", self.rows, "rows") if self.progress else lambda _: None
+        pool = ThreadPoolExecutor(self._threads, "rows")
+        try:
+            held = {id_: self._submit(pool, id_, partial(self._held, each)) for id_, each in segments.items()}
+            files = {id_: self.deadline.result(each) for id_, each in held.items()}
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        advance(self.rows)
+        for file in files.values():
+            table.at_end(file.close)
+        typed = [(identifier(each.name), each.type) for each in self._needed.plain]
+        columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
+        if all(run.rows == run.segment.rows for run in self._runs):
+            sql = f"SELECT {columns} FROM {read_parquet(list(files.values()))}"
+            return View({}, sql, sql)
+        parts = [
+            f"SELECT {columns} FROM {read_parquet([files[run.segment.id]])} "
+            f"WHERE file_row_number >= {BLOCK_ROWS * run.blocks[0]} AND file_row_number < {BLOCK_ROWS * run.blocks[1]}"
+            for run in self._runs
+        ]
+        sql = " UNION ALL ".join(parts)
+        return View({}, sql, f"SELECT * FROM ({sql}) QUALIFY row_number() OVER () > 0")  # one part after the other
+
+    def _held(self, segment: Segment) -> HeldFile:
+        return HeldFile(self._tables.read(plain_of(segment), plain=True))
 
     def skip(self) -> None:
         """Make no request: its rows are there."""
@@ -208,7 +253,7 @@ class Reading:
             if not future.cancelled():
                 self._requested.add(key)
 
-    def _batches(self, table: Table, make: Make) -> Generator[CArray, None, None]:
+    def _batches(self, table: Table, stream: Batches) -> Generator[CArray, None, None]:
         """The rows of the runs, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
         if self.once and self._scanned:
             raise TypeError("rows that are read once, and are read again")
@@ -226,7 +271,7 @@ class Reading:
                     and sum(sizes) < _OPENING_BYTES
                     and (piece := next(pieces, None)) is not None
                 ):
-                    opening.append(pool.submit(self._opened, *piece, make))
+                    opening.append(pool.submit(self._opened, *piece, stream))
                     sizes.append(_sealed_bytes(*piece))
                     piece = None  # else its sealed bytes stay in memory until the next one
                 if not opening:
@@ -242,7 +287,7 @@ class Reading:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
         left, coming, size = deque(self._runs), deque[tuple[_Fetch, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
-        values: dict[str, Future[list[Sequence[ColumnBlock]]]] = {}
+        values: dict[str, Future[Sequence[Cut]]] = {}
         while left or coming:
             while left and (not coming or size < most):
                 fetch = self._begin(pool, table, left.popleft(), values)
@@ -256,7 +301,7 @@ class Reading:
             size -= taken
 
     def _begin(
-        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[list[Sequence[ColumnBlock]]]]
+        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[Sequence[Cut]]]
     ) -> _Fetch:
         """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment, needed = run.segment, self._needed.sealed
@@ -264,7 +309,7 @@ class Reading:
             values.clear()
             work = partial(self._tables.read, plain_of(segment), plain=True)
             content = self._submit(pool, segment.id, work)
-            values[segment.id] = pool.submit(self._plain_values, table, segment, content)
+            values[segment.id] = pool.submit(self._plain_blocks, table, segment, content)
         ranges = [each for column in needed for each in ranges_of(self._manifest, segment, column, [run.blocks])]
         sealed = [
             self._submit(pool, (segment.id, each.column, run.blocks), partial(self._fetched, segment, each))
@@ -272,24 +317,23 @@ class Reading:
         ]
         return _Fetch(run, ranges, sealed, values.get(segment.id))
 
-    def _plain_values(self, table: Table, segment: Segment, content: Future[bytes]) -> list[Sequence[ColumnBlock]]:
+    def _plain_blocks(self, table: Table, segment: Segment, content: Future[bytes]) -> Sequence[Cut]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
-        parquet = content.result()
-        with table.engine.taking, closing(table.connection.cursor()) as cursor:
-            columns = read_columns(cursor, self._plain, table.source_of(parquet), SEGMENT_ROWS)
-        if any(each.rows != segment.rows for each in columns):
+        rows = [min(BLOCK_ROWS, segment.rows - first) for first in range(0, segment.rows, BLOCK_ROWS)]
+        with HeldFile(content.result()) as file, closing(table.connection.cursor()) as cursor:
+            blocks = plain_blocks(cursor, self._plain, read_parquet([file]), rows)
+        if [sum(each[0].length for each in block) for block in blocks] != rows:
             raise unequal()
-        return [each.blocks(range(-(-segment.rows // BLOCK_ROWS))) for each in columns]
+        return blocks
 
     def _fetched(self, segment: Segment, wanted: BlockRange, *, again: bool = False) -> bytes:
         which = segment.columns[wanted.column].object
         return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
 
-    def _opened(self, coming: _Fetch, blocks: Blocks, make: Make) -> list[CArray]:
+    def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
         """Open some blocks of every column. Runs in one of the threads."""
         run, (first, stop) = coming.run, blocks
-        plain = [] if coming.plain is None else coming.plain.result()
-        columns = [list(each[first:stop]) for each in plain]
+        columns = []
         if self._needed.contributor:
             rows = [min(BLOCK_ROWS, run.segment.rows - number * BLOCK_ROWS) for number in range(first, stop)]
             columns.append([_repeated(contributor_in(run.segment), each) for each in rows])
@@ -297,7 +341,11 @@ class Reading:
             columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
         if self._needed.ordered:
             columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
-        return [make(each) for each in zip(*columns, strict=True)]
+        opened = [[column[place] for column in columns] for place in range(stop - first)]
+        if coming.plain is None:
+            return [stream.make(each) for each in opened]
+        plain = coming.plain.result()[first:stop]
+        return [batch for cut, each in zip(plain, opened, strict=True) for batch in stream.make_beside(cut, each)]
 
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""

@@ -13,7 +13,7 @@ from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
-from cleave.table.table import Table, no_table, portable
+from cleave.table.table import Table, View, no_table, portable
 from cleave.table.types import FLOATS
 
 MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds them about six times
@@ -60,7 +60,8 @@ def expose(table: Table, rows: RowBatch) -> None:
     # not * REPLACE, for which DuckDB compares every column with every other
     columns = ((identifier(name), table.schema.find(name)) for name in rows.names)
     selected = (f"CAST({name} AS {each.type}) AS {identifier(each.name)}" if each else name for name, each in columns)
-    table.expose(_SLICE, rows, f"SELECT {', '.join(selected)} FROM temp.main.{_SLICE}")
+    sql = f"SELECT {', '.join(selected)} FROM temp.main.{_SLICE}"
+    table.expose(View({_SLICE: rows}, sql, sql))
     table.rows = rows.rows
 
 

@@ -109,13 +109,15 @@ def bytes_of(array: CArray) -> int:
     total = 0
     for place in range(array.n_children):
         child = array.child(place)
+        share = child.length / (child.offset + child.length) if child.offset else 1.0  # of a slice
         kind, _, described = child.schema.format.partition(":")
         if kind == "d":
             bits = int(described.split(",")[2]) if described.count(",") > 1 else 128
             total += child.length * bits // 8
         else:
             view = child.view()
-            total += sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
+            size = sum(int(view.buffer(number).size_bytes) for number in range(view.n_buffers))
+            total += int(share * size)
     return total
 
 

@@ -31,7 +31,7 @@ def run_select(
     none.
     """
     with _own_catalog(table.connection, left) as cursor:
-        table.prepare(cursor)
+        table.prepare(cursor, ordered=ordered)
         derived = {name: table.schema.derived, **table.derived_of_others}
         for seen, relation in {name: table.relation, **table.others}.items():
             columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])

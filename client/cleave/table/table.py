@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import itertools
 import os
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import duckdb
@@ -20,6 +23,7 @@ from cleave_shared.errors import InputError, QueryRefused
 
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
 _DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
+_FIRST_HELD, _MOST_HELD = 512, 128  # numbers of files that hold Parquet for DuckDB: it may read no others but two
 _MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
 _idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
 
@@ -38,8 +42,50 @@ class ArrowRows:
         """End scans that are under way."""
 
 
+class HeldFile:
+    """A Parquet file in memory, which nobody else can change."""
+
+    def __init__(self, content: bytes) -> None:
+        """Raises OSError where too many are held, or the process may not have so many files."""
+        with open(os.memfd_create("parquet"), "wb") as file:
+            file.write(content)
+            file.flush()
+            try:
+                number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_HELD)
+            except OSError:  # EINVAL, if the limit is below
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        self._close = weakref.finalize(self, os.close, number)
+        if number >= _FIRST_HELD + _MOST_HELD:
+            self.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.path = _path(number)
+
+    def close(self) -> None:
+        self._close()
+
+    def __enter__(self) -> HeldFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """SQL over `streams`, by name. `ordered`: the same rows, read in their order.
+
+    `none`: SQL of no rows, of which DuckDB expects as many as a stream has. Of a stream itself it expects one row, and
+    would order joins by that.
+    """
+
+    streams: Mapping[str, ArrowRows]
+    sql: str
+    ordered: str
+    none: str = ""
+
+
 class Engine:
-    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but two in memory."""
+    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but some in memory."""
 
     memory: int | None = None  # bytes that DuckDB may take, up to half of them for rows that are held for it
 
@@ -53,8 +99,10 @@ class Engine:
         self._numbers = itertools.count()
         self._ordering = threading.Lock()
         self._in_order = 0  # blocks of `in_order` under way
-        paths = ", ".join(f"'{_path(each)}'" for each in (self.taken, self.written))
-        self.connection.execute(f"SET allowed_paths = [{paths}]")
+        held = range(_FIRST_HELD, _FIRST_HELD + _MOST_HELD)
+        paths = [_path(each) for each in (self.taken, self.written, *held)]
+        self.connection.execute("SET allowed_paths = $paths", {"paths": paths})
+        self.connection.execute("SET enable_external_file_cache = false")  # a number is of one file after another
         self.connection.execute("SET enable_external_access = false")
 
     def limit(self, memory: int) -> None:
@@ -100,7 +148,7 @@ class Engine:
         with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
             ((databases,),) = self.connection.execute(_DATABASES).fetchall()
             if databases == 1 and len(others) < _MOST_IDLE:
-                self.connection.execute("RESET arrow_large_buffer_size; RESET memory_limit")
+                self.connection.execute("RESET arrow_large_buffer_size; RESET arrow_output_version; RESET memory_limit")
                 for each in (self.taken, self.written):
                     os.ftruncate(each, 0)
                 self.resident = 0
@@ -164,7 +212,8 @@ class Table:
         self.others: dict[str, str] = {}  # of further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._streams: dict[str, ArrowRows] = {}  # by name, of joined tables too
-        self._views: dict[str, tuple[str, str]] = {}  # relation -> name of a stream, and SQL over it
+        self._views: dict[str, View] = {}  # by relation, likewise
+        self._closing = ExitStack()  # likewise
 
     def add(self, name: str, other: Table) -> None:
         """Keep a copy of `other` beside this table, for questions that name both. Raises QueryRefused."""
@@ -196,11 +245,15 @@ class Table:
         os.pwrite(self.engine.taken, content, 0)
         return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def expose(self, name: str, stream: ArrowRows, view: str) -> None:
-        """Make the relation a view (its SQL) over a stream, called `name`: it is read when the relation is."""
-        self._streams[name] = stream
-        self._views[self.relation] = name, view
-        self._prepare(self.connection, self.relation)
+    def expose(self, view: View) -> None:
+        """Make the relation a view, which reads streams when it is read: in order unless `prepare` says otherwise."""
+        self._streams |= view.streams
+        self._views[self.relation] = view
+        self._prepare(self.connection, self.relation, ordered=True)
+
+    def at_end(self, work: Callable[[], object]) -> None:
+        """Call `work` when the table is closed."""
+        self._closing.callback(work)
 
     def select(self, other: Table) -> None:
         """Make the relation a view of the same columns of `other`, a table of the same engine that is open longer."""
@@ -209,16 +262,18 @@ class Table:
             f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {other.qualified(other.relation)}"
         )
 
-    def fill(self, name: str, stream: ArrowRows, select: str) -> None:
-        """Make the relation of what `select` reads of a stream, called `name`. Raises QueryRefused."""
-        self._streams[name] = stream
-        self.connection.register(name, stream)
+    def fill(self, streams: Mapping[str, ArrowRows], select: str) -> None:
+        """Make the relation of what `select` reads of streams, by name. Raises QueryRefused."""
+        self._streams |= streams
+        for name, stream in streams.items():
+            self.connection.register(name, stream)
         try:
             self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
         except duckdb.OutOfMemoryException:
             raise self.engine.refusal() from None
         finally:
-            self.connection.unregister(name)
+            for name in streams:
+                self.connection.unregister(name)
 
     @property
     def streamed(self) -> bool:
@@ -230,7 +285,7 @@ class Table:
 
         Raises QueryRefused; duckdb.Error for SQL that cannot be planned.
         """
-        streams = [self._streams[name] for name, _ in self._views.values()]
+        streams = [stream for view in self._views.values() for stream in view.streams.values()]
         before = [each.named for each in streams]
         (plan,) = (str(text) for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
         named = [each.named - earlier for each, earlier in zip(streams, before, strict=True)]
@@ -247,15 +302,19 @@ class Table:
         if repeated and half is not None:
             self.engine.limit(half)
 
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let another connection to the same database see the relations."""
+    def prepare(self, connection: duckdb.DuckDBPyConnection, *, ordered: bool = True) -> None:
+        """Let another connection to the same database see the relations. `ordered` False: rows come in any order."""
         for relation in self._views:
-            self._prepare(connection, relation)
+            self._prepare(connection, relation, ordered=ordered)
 
-    def _prepare(self, connection: duckdb.DuckDBPyConnection, relation: str) -> None:
-        name, view = self._views[relation]
-        connection.register(name, self._streams[name])
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {view}")
+    def _prepare(self, connection: duckdb.DuckDBPyConnection, relation: str, *, ordered: bool) -> None:
+        view = self._views[relation]
+        for name, stream in view.streams.items():
+            connection.register(name, stream)
+        sql = view.ordered if ordered else view.sql
+        if view.none and self.others and not ordered:
+            sql = f"{view.none} UNION ALL {sql}"  # in this order: DuckDB takes the numbers of values from the first
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {sql}")
 
     def qualified(self, relation: str) -> str:
         """Return a relation's name with that of its catalog."""
@@ -267,7 +326,7 @@ class Table:
         """
         table = Table(name, schema, self.connection, 0, self.engine, self.home)
         table.relation = self.others[name] = f"other{len(self.others)}"
-        table._streams, table._views = self._streams, self._views
+        table._streams, table._views, table._closing = self._streams, self._views, self._closing
         self.derived_of_others[name] = schema.derived
         return table
 
@@ -317,12 +376,26 @@ class Table:
             else:
                 self.connection.execute(f"USE memory; DETACH {self.home}")
                 self.connection.close()
+        self._closing.close()
         if self._alone:
             self._alone = False
             self.engine.end()
         failures = [each.failure for each in self._streams.values() if each.failure is not None]
         if failures:  # whatever DuckDB made of it
             raise failures[0] from None
+
+
+def read_parquet(files: Sequence[HeldFile]) -> str:
+    """SQL that reads files of the same columns, one after the other, until they are closed."""
+    paths = ", ".join(f"'{each.path}'" for each in files)
+    return f"read_parquet([{paths}], hive_partitioning = false)"
+
+
+def no_rows(columns: Sequence[Column], expected: int) -> str:
+    """SELECT of no rows of `columns`, of which DuckDB expects that many."""
+    nulls = ", ".join(f"CASE WHEN rows < 0 THEN NULL::{each.type} END AS {identifier(each.name)}" for each in columns)
+    one = "(SELECT range FROM range(5) WHERE range < 0)"  # DuckDB expects a fifth of five, and finds none first
+    return f"SELECT {nulls} FROM range({expected}) AS numbers(rows) CROSS JOIN {one} AS one"
 
 
 def portable(column: Column) -> str:
