@@ -44,7 +44,7 @@ def commands(path: Path, columns: int, folder: Path) -> dict[str, list[str]]:
         "schema": ["schema", str(path), "-o", schema, "--force", "--plain", "ward", "--encrypted", "c*"],
         "put": ["put", str(path), "--table", path.stem, "--by", "ward", "--replace", *stored],
         "query, file": ["query", str(path), f"SELECT ward, COUNT(*), {sums} {grouped}", *key],
-        "query, totals": ["query", path.stem, f"SELECT ward, COUNT(*), {sums} {grouped}", *stored],
+        "query, totals": ["query", path.stem, f"SELECT ward, COUNT(*), {sums} {grouped}", "--cloud-only", *stored],
         "query, rows": ["query", path.stem, f"SELECT ward, {medians} {grouped}", *stored],
     }
 
