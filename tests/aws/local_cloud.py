@@ -63,14 +63,10 @@ class Cloud:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def package(self) -> Path:
-        """Upload the artifacts of the build; return the template that names them."""
+    def deploy(self, name: str, template: str, **parameters: str) -> Stack:
+        """A stack of a template whose artifacts are uploaded."""
         packaged = self.folder / "packaged.yaml"
-        built = str(sam.BUILD / "template.yaml")
-        self.sam("package", "--template", built, "--resolve-s3", "--output-template-file", str(packaged))
-        return packaged
-
-    def deploy(self, name: str, packaged: Path, **parameters: str) -> Stack:
+        packaged.write_text(template)
         given = [f"{key}={value}" for key, value in {"Architecture": sam.ARCHITECTURE, **parameters}.items()]
         options = ["--resolve-s3", "--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset"]
         self.sam(
@@ -92,6 +88,12 @@ class Stack:
     def outputs(self) -> dict[str, str]:
         (stack,) = self.cloud.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+
+    @property
+    def template(self) -> str:
+        """As it was deployed: it names the artifacts where they were uploaded."""
+        body: str = self.cloud.client("cloudformation").get_template(StackName=self.name)["TemplateBody"]
+        return body
 
     def resources(self) -> list[dict[str, Any]]:
         pages = self.cloud.client("cloudformation").get_paginator("list_stack_resources")

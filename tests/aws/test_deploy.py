@@ -50,11 +50,6 @@ def checkout(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Checkout
 
 
 @pytest.fixture(scope="module")
-def packaged(cloud: Cloud) -> Path:
-    return cloud.package()
-
-
-@pytest.fixture(scope="module")
 def whole(cloud: Cloud, checkout: Checkout) -> Stack:
     """The stack of the page's first block; every answer but the stack's name is the proposed one."""
     checkout.run(BLOCKS["Deploy"], typed="cleave\n" + "\n" * 60)
@@ -64,8 +59,8 @@ def whole(cloud: Cloud, checkout: Checkout) -> Stack:
 
 
 @pytest.fixture(scope="module")
-def partner(cloud: Cloud, packaged: Path, whole: Stack) -> Stack:
-    return cloud.deploy("partner", packaged, **PARTNER)
+def partner(cloud: Cloud, whole: Stack) -> Stack:
+    return cloud.deploy("partner", whole.template, **PARTNER)
 
 
 @pytest.fixture(autouse=True)
