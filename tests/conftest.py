@@ -68,6 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if cases[test] % sampled.args[0]:
                 item.add_marker("slow")
             cases[test] += 1
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
     if (seed := config.getoption("shuffle")) is not None:
         order = random.Random(seed)
         files = {item.path: order.random() for item in items}  # a file's tests stay together: they share fixtures
