@@ -127,7 +127,9 @@ def running(folder: Path) -> Iterator[Cloud]:
     log = folder / "localstack.log"
     with log.open("w") as sink:
         command = [str(PYTHON), str(Path(__file__).with_name("localstack_host.py"))]
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=sink, stderr=sink)
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=sink, stderr=sink, start_new_session=True
+        )
     try:
         cloud = Cloud(port, folder)
         deadline = time.monotonic() + HANGS
@@ -137,12 +139,9 @@ def running(folder: Path) -> Iterator[Cloud]:
             time.sleep(0.2)
         yield cloud
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGKILL)  # SIGTERM can take it half a minute, and it keeps nothing
+        process.wait()
 
 
 def _answers(cloud: Cloud) -> bool:
