@@ -21,7 +21,7 @@ case " $FAIL " in *" $target "*) exit 2 ;; esac
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fail", "named"),
     [

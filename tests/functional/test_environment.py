@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 # Imports every module of three packages and prints what code of theirs read while it was imported.
 READERS = """
@@ -58,6 +60,7 @@ SOME = (
 )
 
 
+@pytest.mark.slow  # quick: `no_settings_remain` of tests/conftest.py, after every test
 def test_tests_neither_read_nor_change_settings_of_the_user(tmp_path: Path) -> None:
     """In a session of their own: in this one the variables are those of the tests."""
     places = {"HOME": tmp_path, "XDG_CONFIG_HOME": tmp_path / "xdg"}

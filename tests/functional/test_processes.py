@@ -166,6 +166,7 @@ def test_no_encryptor_outlives_its_query(
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow  # quick: the test above, test_killed.py
 @KILLED
 def test_an_embedded_query_ends_with_all_its_processes(
     number: signal.Signals, rows: str, request: pytest.FixtureRequest, start: type[Started]

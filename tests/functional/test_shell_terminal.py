@@ -278,6 +278,7 @@ def test_the_table_is_read_once(terminal: Terminal) -> None:
     terminal.ask("SELECT AVG(age) FROM patients;", "checks passed", PROMPT)
 
 
+@pytest.mark.slow  # quick: test_processes.py kills a query
 def test_a_killed_shell_leaves_no_process(terminal: Terminal) -> None:
     terminal.ask(LONG)
     assert met(terminal.children)

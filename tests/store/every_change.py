@@ -38,6 +38,7 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
+from tests.campaign import FULL
 from tests.store.asking import ask
 from tests.store.faulty import KilledError
 from tests.store.made import filled
@@ -420,3 +421,11 @@ CHANGES = [
     ),
     Change("drop", lambda place, stores: place.tables(stores)[0].drop("trial"), None),
 ]
+# Quick: every third change, in `few` places; slow: each, in more.
+EVERY_CHANGE = pytest.mark.parametrize(
+    ("change", "few"),
+    [
+        *(pytest.param(each, True, id=f"{each.name}, few") for each in (() if FULL else CHANGES[::3])),
+        *(pytest.param(each, False, id=each.name, marks=pytest.mark.slow) for each in CHANGES),
+    ],
+)

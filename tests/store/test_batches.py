@@ -55,6 +55,7 @@ def loads(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Lo
     return Loads(tmp_path, key_file)
 
 
+@pytest.mark.slow  # quick: the next test
 def test_an_append_needs_no_schema_file(loads: Loads) -> None:
     loads.put(loads.file("daily/sunday.csv", SUNDAY), "--append")
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd"]

@@ -134,7 +134,7 @@ def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
         assert done.manifest.segments == ()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)  # plain columns: `test_all_rows_change_where_the_condition_is_true`
 @pytest.mark.parametrize(("values", "where"), UPDATES)
 def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str) -> None:
     unsplit = Unsplit()
@@ -348,6 +348,7 @@ def test_appends_merge_a_bounded_amount(world: World) -> None:
     assert written < 8 * 1000 * appends
 
 
+@pytest.mark.slow  # quick: test_kills.py and test_keys.py merge so
 def test_an_append_beyond_the_limit_merges_and_is_recognised(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleave.store.compacting.MOST_SMALL", 2)
     monkeypatch.setattr("cleave.store.compacting._FEWEST", 2)

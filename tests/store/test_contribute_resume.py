@@ -109,6 +109,7 @@ def test_other_rows_are_put_anew(world: World) -> None:
     check(world, SOUTH + NORTH)
 
 
+@pytest.mark.slow  # quick: `test_other_rows_are_put_anew`
 def test_what_is_asked_otherwise_is_put_anew(world: World) -> None:
     put(world, at=12)
     assert put(world, replace=True)
@@ -116,6 +117,7 @@ def test_what_is_asked_otherwise_is_put_anew(world: World) -> None:
     check(world, ROWS)
 
 
+@pytest.mark.slow  # quick: test_resume.py, of an owner's draft
 def test_a_draft_that_is_not_whole_is_not_used(world: World) -> None:
     put(world, at=12)
     draft = draft_of(world)

@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from cleave_shared.errors import CleaveError, CleaveWarning
 from tests.campaign import FULL
-from tests.store.every_change import CHANGES, VALUES, Change, Place, Writes
+from tests.store.every_change import EVERY_CHANGE, VALUES, Change, Place, Writes
 from tests.store.faulty import DAMAGES, KilledError, damage
 from tests.store.test_kills import one_of_each
 
@@ -57,21 +55,18 @@ def right_or_refused(work: Callable[[], object]) -> bool:
     return False
 
 
-def chosen(names: Sequence[str], rng: random.Random) -> list[tuple[str, str]]:
-    """Objects to harm, and how: two; in a campaign all, in every way."""
+def chosen(names: Sequence[str], rng: random.Random, *, few: bool) -> list[tuple[str, str]]:
+    """Objects to harm, and how: two, or one; in a campaign all, in every way."""
     if FULL:
         return [(name, kind) for name in sorted(names) for kind in KINDS]
-    names, kinds = rng.sample(sorted(names), 2), rng.sample(KINDS, len(KINDS))
+    names, kinds = rng.sample(sorted(names), 1 if few else 2), rng.sample(KINDS, len(KINDS))
     return [(name, kinds[number % len(kinds)]) for number, name in enumerate(names)]
 
 
-SAMPLED = pytest.mark.sampled(3)
-EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
-
-
-@SAMPLED
-@EACH
-def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_file: Path, change: Change) -> None:
+@EVERY_CHANGE
+def test_a_change_of_what_was_harmed_is_right_or_refused(
+    tmp_path: Path, key_file: Path, change: Change, *, few: bool
+) -> None:
     """The change was stopped before, so its draft is among the objects."""
     rng, history = random.Random(change.name), History()
     start, writes = change.begin(tmp_path / "start", key_file), Writes()
@@ -80,7 +75,7 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_fil
     at = next((at for at in one_of_each(writes.kinds, rng) if writes.kinds[at] == "draft"), 0)
     with suppress(KilledError):
         change.work(start, start.watched(Writes(at, made=True)))
-    for name, kind in chosen([*start.objects()], rng):
+    for name, kind in chosen([*start.objects()], rng, few=few):
         place = start.copy(tmp_path / "harmed")
         harm(place, name, kind, rng, history)
         right_or_refused(lambda: change.work(place, place.stores()))  # noqa: B023 - now
@@ -90,9 +85,8 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_fil
         shutil.rmtree(place.root)
 
 
-@SAMPLED
-@EACH
-def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change) -> None:
+@EVERY_CHANGE
+def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change, *, few: bool) -> None:
     """`verify` names each object of the table that is harmed."""
     rng, history = random.Random(change.name), History()
     start = change.begin(tmp_path / "start", key_file)
@@ -105,7 +99,7 @@ def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Ch
         return
     manifest = current[1].manifest
     named = manifest.objects() - {each.name for each in (manifest.release.parts() if manifest.release else ())}
-    for name, kind in chosen([*start.objects()], rng):
+    for name, kind in chosen([*start.objects()], rng, few=few):
         place = start.copy(tmp_path / "harmed")
         harm(place, name, kind, rng, history)
         rows = [change.after, *([change.before, None] if name.endswith("/head") else [])]

@@ -495,7 +495,7 @@ def test_what_is_no_step_is_told_without_what_it_holds(event: Any) -> None:
     ("sums", "attempt", "error"),
     [
         ([[(0, 0)]], 2, "step 0 answered by link 2, it has 1"),
-        ([[(0, 0)] * 1_000_000], 0, "added more than once"),
+        pytest.param([[(0, 0)] * 1_000_000], 0, "added more than once", marks=pytest.mark.slow),
         ([[(0, 0), (0, 1)], [(0, 1)]], 0, "added more than once"),
         ([[(0, limits.MAX_SCAN_RESULTS)]], 0, "beyond the 60 ciphertexts"),
     ],

@@ -206,6 +206,7 @@ def test_a_contributor_adds_no_key_twice(world: World) -> None:
     assert {each.contributor for each in world.open().manifest.segments} == {None}
 
 
+@pytest.mark.slow  # quick: test_faults.py has one of that name
 def test_of_two_writers_the_second_changes_nothing(world: World) -> None:
     """Both replace the same row; what the second compared is not what is there any more."""
     tables, _ = world.tables()

@@ -284,6 +284,7 @@ def test_a_cell_that_moves_as_a_whole_with_one_more_row(tmp_path: Path, key_file
     assert ("C", "f") not in table.world.shown("carol")
 
 
+@pytest.mark.slow  # quick: a random life, and one that moves a cell
 def test_a_cell_that_was_empty_and_is_filled_again(tmp_path: Path, key_file: Path) -> None:
     table = life(tmp_path, key_file, 0, keyed=False)
     of = [each for each in table.people.values() if each.cell == ("A", "m")]
@@ -296,6 +297,7 @@ def test_a_cell_that_was_empty_and_is_filled_again(tmp_path: Path, key_file: Pat
     assert ("A", "m") not in table.world.shown("carol")
 
 
+@pytest.mark.slow  # quick: a random life, and one that moves a cell
 def test_rows_that_are_deleted_come_back_in_another_cell(tmp_path: Path, key_file: Path) -> None:
     """The difference of both releases of the first cell is the rows that went; that of the second has one more."""
     table = life(tmp_path, key_file, 0, keyed=False)
@@ -309,6 +311,7 @@ def test_rows_that_are_deleted_come_back_in_another_cell(tmp_path: Path, key_fil
     table.check()
 
 
+@pytest.mark.slow  # quick: a random life, and one that moves a cell
 def test_rows_that_a_contributor_takes_back_and_puts_elsewhere(tmp_path: Path, key_file: Path) -> None:
     table = life(tmp_path, key_file, 0, keyed=False)
     people = [replace(table.person(("C", "f")), party="ann") for _ in range(5)]

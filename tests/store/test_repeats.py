@@ -80,6 +80,7 @@ def contribute(world: World, rows: str, stores: Stores | None = None, *, again: 
     return list(world.said)
 
 
+@pytest.mark.slow  # quick: test_kills.py
 def test_an_append_killed_late_is_repeated_to_the_same_table(world: World, tmp_path: Path) -> None:
     before = world.open().manifest.version
     done = 0
@@ -109,6 +110,7 @@ def test_a_draft_goes_with_the_next_version(world: World) -> None:
     assert not [*world.stores().sensitive.names(folder), *world.stores().plain.names(folder)]
 
 
+@pytest.mark.slow  # quick: test_kills.py
 def test_a_contribution_killed_late_is_repeated_to_the_same_rows(world: World, tmp_path: Path) -> None:
     world.register("north")
     world.identity("north")

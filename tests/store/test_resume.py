@@ -200,6 +200,7 @@ def stop(place: Place, work: Callable[[Tables, Stores], object], at: int, versio
         assert killed(place, work, at, made=True)
 
 
+@pytest.mark.slow  # quick: test_kills.py, of a merge
 def test_an_append_goes_on_too(place: Place) -> None:
     place.take(stored)
     before = place.tables()[0].open("trial").manifest.segments

@@ -144,6 +144,7 @@ def test_rows_of_contributors_are_added_up_with_the_owners(world: Parties) -> No
             assert row[4] == (None if exact[4] is None else pytest.approx(exact[4], rel=1e-12))
 
 
+@pytest.mark.slow  # quick: test_scan.py, tests/unit/test_suppress.py
 def test_small_groups_are_suppressed_and_cannot_be_had_by_subtraction(world: Parties) -> None:
     assert [row[0] for row in _asked(world, BY_WARD, Options(min_group=5))] == ["A", "B", "C"]  # D is one person
     in_all = "SELECT ward, COUNT(*), SUM(bill) FROM trial GROUP BY ROLLUP (ward) ORDER BY ward"
@@ -196,6 +197,7 @@ def test_under_another_key_rows_hold_the_same(tmp_path: Path, key_file: Path) ->
     assert ask_by_scan(Stored(tables, tables.open("trial")), Services(stores), BY_WARD).result.rows == before
 
 
+@pytest.mark.slow  # quick: test_scan.py, of the owner's rows
 def test_contributors_of_a_table_put_without_room_are_not_scanned(tmp_path: Path, key_file: Path) -> None:
     world = kept(tmp_path / "world", key_file, taken_in)
     with pytest.raises(QueryRefused, match="without --scan"):

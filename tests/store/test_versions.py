@@ -136,6 +136,7 @@ def test_a_snapshot_keeps_its_versions(given: dict[str, Any]) -> None:
         assert connection.execute(ROWS).fetchall() == left.fetchall()
 
 
+@pytest.mark.slow  # quick: `test_a_snapshot_keeps_its_versions`
 def test_a_snapshot_of_one_table(given: dict[str, Any]) -> None:
     with cleave.connect("t", **given) as connection, connection.snapshot():
         cleave.append(frame(90, 100), "t", **given)
