@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import pymysql
+import psycopg
 import pytest
 
 import cleave
@@ -35,7 +35,7 @@ WARDS = "SELECT * FROM (VALUES ('A', 'north'), ('B', 'south'), ('C', 'north')) w
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running gateway. `connect`: by MySQL's protocol; `truth`: DuckDB over the same tables, in the clear."""
+    """A running gateway. `connect`: by PostgreSQL's protocol; `truth`: DuckDB over the same tables, in the clear."""
 
     folder: Path
     port: int
@@ -44,14 +44,17 @@ class Gateway:
     truth: duckdb.DuckDBPyConnection
     process: subprocess.Popen[str]
 
-    def connect(self, user: str = "owner", **more: object) -> pymysql.Connection:
-        given = {"password": PASSWORD, "database": "cleave", "read_timeout": 600} | more
-        return pymysql.connect(host="127.0.0.1", port=self.port, user=user, **given)
+    def connect(self, user: str = "owner", **more: object) -> psycopg.Connection:
+        return connect(self.port, user, **more)
 
     def rows(self, sql: str, user: str = "owner") -> list[tuple[object, ...]]:
-        with closing(self.connect(user)) as connection, connection.cursor() as cursor:
-            cursor.execute(sql)
-            return list(cursor.fetchall())
+        with closing(self.connect(user)) as connection:
+            return connection.execute(sql).fetchall()
+
+
+def connect(port: int, user: str = "owner", **more: object) -> psycopg.Connection:
+    given = {"host": "127.0.0.1", "password": PASSWORD, "dbname": "cleave", "autocommit": True} | more
+    return psycopg.connect(port=port, user=user, **given)
 
 
 def filled(folder: Path) -> duckdb.DuckDBPyConnection:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pymysql
+import psycopg
 import sqlalchemy as sa
 
 import cleave
@@ -23,9 +23,9 @@ from cleave.share.users import write_user
 from cleave_shared.errors import CleaveError
 from tests.cli.runner import Cli
 from tests.functional.processes import HANGS
-from tests.gateway.conftest import PASSWORD, started, stop
+from tests.gateway.conftest import PASSWORD, connect, started, stop
 
-REFUSED = (CleaveError, sa.exc.DBAPIError, pymysql.err.Error, ConnectionError)
+REFUSED = (CleaveError, sa.exc.DBAPIError, psycopg.Error, ConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Shown:
 class Ports:
     """A running gateway: its addresses, and the token of its user `program`."""
 
-    mysql: str
+    postgres: str
     http: str
     token: str
 
@@ -52,9 +52,9 @@ def gateway_over(folder: Path, port: int, stack: ExitStack) -> Ports:
     write_user(folder / "users.toml", "owner", PASSWORD.encode(), token=False, **rights)
     token = write_user(folder / "users.toml", "program", None, token=True, **rights)
     assert token
-    process, (mysql, http) = started(folder, "--http-port", str(port), "--workers", "1")
+    process, (postgres, http) = started(folder, "--http-port", str(port), "--workers", "1")
     stack.callback(stop, process)
-    return Ports(mysql, http, token)
+    return Ports(postgres, http, token)
 
 
 class Fronts:
@@ -67,8 +67,7 @@ class Fronts:
         engine = sa.create_engine(f"cleave:///{store}?key={key}&min_group=1")
         stack.callback(engine.dispose)
         alchemy = stack.enter_context(engine.connect())
-        user = {"host": "127.0.0.1", "user": "owner", "password": PASSWORD, "database": "cleave"}
-        wire = stack.enter_context(closing(pymysql.connect(port=int(ports.mysql.rpartition(":")[2]), **user)))
+        wire = stack.enter_context(closing(connect(int(ports.postgres.rpartition(":")[2]))))
         program = stack.enter_context(httpx.Client(timeout=HANGS))
         program.headers["authorization"] = f"Bearer {ports.token}"
         self.session: Session = every._opened()
@@ -87,10 +86,8 @@ class Fronts:
                 shell.statement(sql)
             return read(printed.getvalue())
 
-        def over_mysql(sql: str) -> Shown:
-            with wire.cursor() as cursor:
-                cursor.execute(sql)
-                return Shown(cursor.fetchall())
+        def over_postgres(sql: str) -> Shown:
+            return Shown(wire.execute(sql).fetchall())
 
         def over_http(sql: str) -> Shown:
             answer = program.post(f"{ports.http}/v1/query", json={"sql": sql})
@@ -103,7 +100,7 @@ class Fronts:
             "python, a store": by_python(every),
             "shell": in_shell,
             "sqlalchemy": lambda sql: Shown(alchemy.exec_driver_sql(sql).fetchall()),
-            "mysql": over_mysql,
+            "postgres": over_postgres,
             "http": over_http,
         }
 

@@ -6,13 +6,13 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-import pymysql
+import psycopg
 import pytest
 
 import cleave
 from cleave.share.users import write_user
 from tests.cli.runner import Cli, cli
-from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
 
 __all__ = ["cli"]
 
@@ -35,12 +35,10 @@ def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) ->
         assert why in cli.fails(3, "gateway", *place, *analyst, *more)
     process, (address,) = started(tmp_path, *analyst, "--tables", "visits,wards", "--workers", "1")
     try:
-        given = {"port": int(address.rpartition(":")[2]), "user": "dan", "password": PASSWORD, "database": "cleave"}
-        with closing(pymysql.connect(host="127.0.0.1", **given)) as connection, connection.cursor() as cursor:
+        with closing(connect(int(address.rpartition(":")[2]), "dan")) as connection:
 
             def rows(sql: str) -> list[tuple[object, ...]]:
-                cursor.execute(sql)
-                return list(cursor.fetchall())
+                return connection.execute(sql).fetchall()
 
             assert rows("SHOW TABLES") == [("visits",)]
             assert rows("SELECT DISTINCT table_name FROM information_schema.columns") == [("visits",)]
@@ -54,8 +52,8 @@ def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) ->
                 "SELECT COUNT(*) FROM others",
                 "DESCRIBE wards",
             ):
-                with pytest.raises(pymysql.err.Error) as caught:
-                    cursor.execute(refused)
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(refused)
                 assert str(tmp_path) not in str(caught.value)
             added = gateway.truth.sql("SELECT * FROM visits WHERE ward = 'A' LIMIT 90").to_arrow_table()
             cleave.append(added, "visits", store=place[1], key=owner[3])

@@ -8,26 +8,32 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import httpx
-import pymysql
+import psycopg
 import pytest
 
 from cleave.front.admission import Admission, accept
 from cleave.front.certificates import Certificate, self_signed
 from cleave.front.http import Server
+from cleave.gateway import workers as of_workers
 from cleave.gateway.http import application, limited
-from cleave.gateway.mysql import Clients
-from cleave.gateway.workers import Reply
+from cleave.gateway.postgres import Clients
+from cleave.gateway.values import row
+from cleave.gateway.wire import message
+from cleave.gateway.work import Request
+from cleave.gateway.workers import Refused, Reply
 from cleave.share.users import read_users, write_user
 from cleave_shared import limits
 from tests.functional.processes import HANGS, met
-from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
 from tests.gateway.test_http import post
 
 TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -51,20 +57,23 @@ def test_three_hundred_silent_connections_stop_nobody(gateway: Gateway) -> None:
 class Answers:
     """In the place of workers: every query has the same answer."""
 
-    async def ask(self, *_: Any, **__: Any) -> Reply:
-        return Reply([("n", "BIGINT")], [["3"]], b"", [], 1)
+    @staticmethod
+    def _row(form: str) -> bytes:
+        return b'["3"]' if form == "json" else message(b"D", row([20], [0])([3]))
+
+    async def ask(self, _: str, __: object, request: Request) -> Reply:
+        return Reply([("n", "BIGINT")], [(1, self._row(request.form))], [], [], 1)
 
 
 class Small(NamedTuple):
     """Both listeners of a gateway in this process; users have 6 connections at most."""
 
-    mysql: int
+    postgres: int
     http: int
     token: str
 
-    def connect(self, user: str) -> pymysql.Connection:
-        given = {"user": user, "password": PASSWORD, "read_timeout": HANGS, "ssl": TRUSTING}
-        return pymysql.connect(host="127.0.0.1", port=self.mysql, **given)
+    def connect(self, user: str) -> psycopg.Connection:
+        return connect(self.postgres, user)
 
     def status(self) -> int:
         """Of a query of alice."""
@@ -83,18 +92,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
     workers: Any = Answers()
     clients = Clients(workers, lambda: read_users(path), Certificate(None, None))
     served = limited(application(workers), lambda: read_users(path), lambda _: False)
-    with socket.create_server(("127.0.0.1", 0)) as mysql, socket.create_server(("127.0.0.1", 0)) as http:
+    with socket.create_server(("127.0.0.1", 0)) as postgres, socket.create_server(("127.0.0.1", 0)) as http:
         admission = Admission(6)
         server = Server(served, http, admission, signals=False)
 
         async def serve() -> None:
-            accepting = asyncio.create_task(accept(mysql, admission, clients.serve))
+            accepting = asyncio.create_task(accept(postgres, admission, clients.serve))
             await server.serve()
             accepting.cancel()
 
         thread = threading.Thread(target=asyncio.run, args=(serve(),))
         thread.start()
-        yield Small(mysql.getsockname()[1], http.getsockname()[1], tokens[0] or "")
+        yield Small(postgres.getsockname()[1], http.getsockname()[1], tokens[0] or "")
         server.should_exit = server.force_exit = True
         thread.join(HANGS)
 
@@ -104,39 +113,35 @@ def test_one_user_leaves_half_of_all_connections_to_others(small: Small) -> None
     with ExitStack() as stack:
         held = [stack.enter_context(closing(small.connect("alice"))) for _ in range(2)]
         first = small.connect("alice")
-        with pytest.raises(pymysql.err.OperationalError, match="Too many connections of alice") as caught:
+        with pytest.raises(psycopg.OperationalError, match="too many connections of alice"):
             small.connect("alice")
-        assert caught.value.args[0] == 1040
         assert small.status() == 503
         small.connect("bob").close()
         for connection in (first, *held):
-            with connection.cursor() as cursor:  # what is there goes on
-                cursor.execute(COUNT)
-                assert cursor.fetchall() == ((3,),)
+            assert connection.execute(COUNT).fetchall() == [(3,)]  # what is there goes on
         first.close()
         assert met(lambda: small.status() == 200)
         small.connect("alice").close()
 
 
-def change_user(connection: pymysql.Connection, name: bytes, password: bytes) -> bool:
-    """COM_CHANGE_USER, with the password as it is under TLS."""
-    connection._execute_command(0x11, name + b"\0\x20" + b"x" * 32 + b"cleave\0\xff\0caching_sha2_password\0")
-    try:
-        while not (packet := connection._read_packet()).is_ok_packet():
-            connection.write_packet(password + b"\0")
-            del packet
-    except pymysql.err.Error:
-        return False
-    return True
+def test_answers_that_wait_have_a_size_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user has as many bytes as are free, until the answers are let go."""
+    monkeypatch.setattr(of_workers, "_MOST_HELD", 100)
+    crew: Any = SimpleNamespace(fork=None)
+    setup: Any = None
+    workers = of_workers.Workers(crew, setup, 1)
 
+    def reply(size: int) -> Reply:
+        return Reply([], [(1, bytes(size))], [], [], 1)
 
-@pytest.mark.parametrize("password", [PASSWORD, "wrong"])
-def test_a_change_of_user_changes_whose_place_it_is(small: Small, password: str) -> None:
-    with ExitStack() as stack:
-        for _ in range(3):
-            last = stack.enter_context(closing(small.connect("alice")))
-        assert change_user(last, b"bob", password.encode()) == (password == PASSWORD)
-        assert met(lambda: small.status() == 200)
+    answers = [reply(40), reply(25)]
+    workers._hold("alice", answers[0])
+    with pytest.raises(Refused, match="wait to be taken"):
+        workers._hold("alice", reply(30))
+    workers._hold("bob", answers[1])
+    answers.clear()
+    workers._hold("alice", reply(45))
+    workers.close()
 
 
 @pytest.mark.slow
@@ -145,7 +150,7 @@ def test_one_user_leaves_half_of_the_real_gateways_connections_to_others(gateway
     with ExitStack() as stack:
         for _ in range(limits.GATEWAY_CONNECTIONS // 2):
             stack.enter_context(closing(gateway.connect()))
-        with pytest.raises(pymysql.err.OperationalError, match="Too many connections of owner"):
+        with pytest.raises(psycopg.OperationalError, match="too many connections of owner"):
             gateway.connect()
         refused = post(gateway, {"sql": COUNT})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -205,15 +210,16 @@ def test_a_renewed_certificate_is_shown_by_both_protocols_after_sighup(
     process, addresses = started(tmp_path, *options)
     ports = [int(each.rpartition(":")[2]) for each in addresses]
 
-    given = {"host": "127.0.0.1", "port": ports[0], "user": "owner", "password": PASSWORD, "ssl": TRUSTING}
-
     def shown() -> list[bytes | None]:
         with (
-            closing(pymysql.connect(**given)) as mysql,
+            socket.create_connection(("127.0.0.1", ports[0]), HANGS) as clear,
             socket.create_connection(("127.0.0.1", ports[1]), HANGS) as plain,
             TRUSTING.wrap_socket(plain) as http,
         ):
-            return [each.getpeercert(binary_form=True) for each in (mysql._sock, http)]
+            clear.sendall(struct.pack("!II", 8, 80877103))
+            assert clear.recv(1) == b"S"
+            with TRUSTING.wrap_socket(clear) as postgres:
+                return [each.getpeercert(binary_form=True) for each in (postgres, http)]
 
     def hup() -> str:
         process.send_signal(signal.SIGHUP)
@@ -221,7 +227,7 @@ def test_a_renewed_certificate_is_shown_by_both_protocols_after_sighup(
         return process.stderr.readline()
 
     assert shown() == [first, first]
-    with closing(pymysql.connect(**given)) as old:
+    with closing(connect(ports[0])) as old:
         second = write()
         assert shown() == [first, first]
         assert re.search("read .*cert.pem again", hup())
@@ -232,5 +238,5 @@ def test_a_renewed_certificate_is_shown_by_both_protocols_after_sighup(
             assert "no certificate and its key" in said
             assert "certificate in use stays" in said
             assert shown() == [second, second]
-        old.ping(reconnect=False)
+        old.execute(COUNT)
     stop(process)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
-import ssl
 import struct
 import subprocess
 import sys
@@ -13,17 +13,14 @@ import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import pymysql
+import psycopg
 import pytest
-from sqlglot import TokenType
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import SqlglotError
 
 from cleave.front.certificates import Certificate, self_signed
-from cleave.gateway.dialect import placeholders
 from tests.cli.runner import Cli, cli
 from tests.functional.processes import HANGS, descendants, met
-from tests.gateway.conftest import PASSWORD, Gateway, started
+from tests.gateway.conftest import Gateway, connect, started
+from tests.gateway.test_users import Raw, proven
 
 __all__ = ["cli"]
 
@@ -46,15 +43,23 @@ def sent(gateway: Gateway, content: bytes) -> bytes:
 
 
 def test_what_is_no_login(gateway: Gateway) -> None:
+    tls, gss = struct.pack("!II", 8, 80877103), struct.pack("!II", 8, 80877104)
     for content in (
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        struct.pack("<I", 0xFFFFFF | 1 << 24) + bytes(1 << 17),  # more than may be sent before a login
-        struct.pack("<I", 32 | 1 << 24) + b"\xff" * 32 + b"no TLS",
-        struct.pack("<I", 40 | 9 << 24) + bytes(40),  # out of order
-        struct.pack("<I", 5 | 1 << 24) + b"\x8d",  # cut
-        struct.pack("<I", 64 | 1 << 24) + b"\xff" * 64,
-        struct.pack("<I", 4 | 1 << 24) + bytes(4),
+        struct.pack("!II", 0x7FFFFFFF, 3 << 16),  # more than may be sent before a login
+        struct.pack("!II", 4, 3 << 16),
+        struct.pack("!II", 0, 0),
+        struct.pack("!II", 40, 3 << 16) + b"user\0own",  # cut
+        struct.pack("!II", 9, 3 << 16) + b"\xff",
+        struct.pack("!II", 8, 2 << 16),
+        struct.pack("!II", 8, 80877102),
+        struct.pack("!II", 12, 80877102) + bytes(4),
+        tls + b"no TLS",
+        tls + struct.pack("!II", 8, 3 << 16),  # before TLS, behind the wish for it
+        gss + gss,
+        gss + tls,
+        tls + tls,
     ):
         said = sent(gateway, content)
         assert b"Traceback" not in said
@@ -62,25 +67,100 @@ def test_what_is_no_login(gateway: Gateway) -> None:
     assert lives(gateway)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_random_packets(gateway: Gateway, rounds: int) -> None:
-    """Of clients that are logged in, too: each command with random bytes behind it."""
+KINDS = (*map(bytes, zip(b"BCDEFHPQScdf")), b"p", b"\0", b"\xff", b"Z")
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_random_messages(gateway: Gateway, rounds: int) -> None:
+    """Of clients that are logged in, too: each kind with random bytes behind it, and with those of another."""
     source = random.Random(7)
     for _ in range(20 * rounds):
         size = source.randrange(200)
-        sent(gateway, struct.pack("<I", size | 1 << 24) + source.randbytes(size))
-    connection = gateway.connect()  # a login costs 0.1 s: a new one where the last was cut off
-    for command in (each for each in range(32) for _ in range(rounds)):
-        try:
-            connection._next_seq_id = 0
-            connection.write_packet(bytes([command]) + source.randbytes(source.randrange(40)))
-            if command in (0x01, 0x18, 0x19):  # without an answer
-                raise OSError
-            connection._read_packet()
-        except (pymysql.err.Error, OSError):
-            connection._force_close()
-            connection = gateway.connect()
-    connection._force_close()
+        sent(gateway, struct.pack("!I", size + 4) + source.randbytes(size))
+    whole = [b"s\0SELECT 1\0\0\0", b"\0s\0\0\0\0\0\0\0", b"\0\0\0\0\0", b"Ss\0", b"P\0", b"SELECT 1\0", b""]
+    raw = logged_in(gateway)
+    for _ in range(20 * rounds):
+        for kind in KINDS:
+            content = source.choice([source.randbytes(source.randrange(40)), source.choice(whole)])
+            if content and source.random() < 0.3:
+                content = content[: source.randrange(len(content))]
+            raw.send(kind, content)
+        raw.send(b"S")
+        seen = list(iter(raw.read, (b"Z", b"I"))) if raw.socket.fileno() >= 0 else []
+        if (b"", b"") in seen[:1]:
+            raw.socket.close()
+            raw = logged_in(gateway)
+    raw.socket.close()
+    assert lives(gateway)
+
+
+def logged_in(gateway: Gateway, user: str = "owner") -> Raw:
+    """By hand, up to the first ReadyForQuery."""
+    raw = Raw(gateway)
+    raw.startup(user)
+    raw.read()
+    raw.send(b"p", proven(b"n=,r=abcdefgh", raw.first()[1][4:]))
+    while raw.read()[0] != b"Z":
+        pass
+    return raw
+
+
+def test_lengths_are_looked_at_before_contents(gateway: Gateway) -> None:
+    """A message that says it has 2 GB is not waited for; a value that says so is refused."""
+    raw = logged_in(gateway)
+    raw.socket.sendall(b"Q" + struct.pack("!I", 0x7FFFFFFF) + b"SELECT 1")
+    assert raw.rest() == b""
+    raw = logged_in(gateway)
+    with contextlib.suppress(OSError):  # it is cut off before
+        raw.send(b"Q", b"SELECT 1" + b" " * (5 << 20) + b"\0")
+        raw.send(b"X")
+    assert raw.rest() == b""
+    raw = logged_in(gateway)
+    raw.send(b"P", b"\0SELECT $1\0\0\0")
+    for count, size in ((1, 0x7FFFFFFF), (1, -7), (0xFFFF, -1), (2, 1)):
+        raw.send(b"B", b"\0\0\0\0" + struct.pack("!Hi", count, size) + b"x\0\0")
+        raw.send(b"S")
+        kind, content = raw.read()
+        while kind != b"E":
+            kind, content = raw.read()
+        assert b"C08P01\0" in content
+        assert raw.read()[0] == b"Z"
+    raw.socket.close()
+    assert lives(gateway)
+
+
+def test_statements_and_portals_that_are_never_closed(gateway: Gateway) -> None:
+    for kind, content in (
+        (b"P", lambda number: b"s%d\0SELECT 1\0\0\0" % number),
+        (b"B", lambda number: b"p%d\0\0\0\0\0\0\0\0" % number),
+    ):
+        raw = logged_in(gateway)
+        raw.send(b"P", b"\0SELECT 1\0\0\0")
+        for number in range(1100):
+            raw.send(kind, content(number))
+        raw.send(b"S")
+        assert b"C54000\0" in b"".join(content for _, content in iter(raw.read, (b"Z", b"I")))
+        raw.socket.close()
+    raw = logged_in(gateway)
+    large = b"SELECT '" + b"x" * (1 << 17) + b"'"
+    for number in range(60):
+        raw.send(b"P", b"s%d\0%s\0\0\0" % (number, large))
+    raw.send(b"S")
+    assert b"C54000" in b"".join(content for _, content in iter(raw.read, (b"Z", b"I")))
+    raw.socket.close()
+    assert lives(gateway)
+
+
+def test_who_takes_nothing_is_waited_for_by_nobody(gateway: Gateway) -> None:
+    """A slow client's answer is in memory, and its worker answers others."""
+    raws = [logged_in(gateway, "owner") for _ in range(2)]
+    for raw in raws:
+        raw.send(b"Q", b"SELECT a.*, b.* FROM visits a, visits b WHERE b.id < 30\0")
+    for _ in range(3):
+        assert lives(gateway)
+    for raw in raws:
+        raw.socket.shutdown(socket.SHUT_WR)  # half closed: it may still read
+        raw.socket.close()
     assert lives(gateway)
 
 
@@ -90,9 +170,7 @@ def test_two_hundred_connections(gateway: Gateway) -> None:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port))) for _ in range(188)]
         assert len(silent) == 188
         for connection in held[::4]:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT COUNT(*) FROM wards")
-                assert cursor.fetchall() == ((3,),)
+            assert connection.execute("SELECT COUNT(*) FROM wards").fetchall() == [(3,)]
     assert lives(gateway)
 
 
@@ -101,72 +179,70 @@ def workers(gateway: Gateway) -> set[int]:
 
 
 def test_a_statement_that_is_refused_leaves_its_worker(gateway: Gateway) -> None:
-    with closing(gateway.connect()) as connection, connection.cursor() as cursor:
+    with closing(gateway.connect()) as cursor:
         cursor.execute("SELECT COUNT(*) FROM wards")
         before = workers(gateway)
         for sql in ("DROP TABLE visits", "SELECT nothing FROM visits", "SELECT CAST(name AS INTEGER) AS c FROM visits"):
-            with pytest.raises(pymysql.err.Error):
+            with pytest.raises(psycopg.Error):
                 cursor.execute(sql)
         cursor.execute("SELECT COUNT(*) FROM wards")
         assert workers(gateway) == before
 
 
-def test_a_client_that_leaves_stops_its_question(gateway: Gateway) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_a_client_that_leaves_stops_its_question(gateway: Gateway, half: bool) -> None:
     lives(gateway)
-    connection = gateway.connect()
-    other = gateway.connect()
-    with closing(other), other.cursor() as cursor:
-        cursor.execute("SELECT CONNECTION_ID()")
+    raw = logged_in(gateway)
     before = workers(gateway)
-    connection._execute_command(3, SLOW)
-    connection._force_close()
+    raw.send(b"Q", SLOW.encode() + b"\0")
+    if half:
+        raw.socket.shutdown(socket.SHUT_WR)
+    else:
+        raw.socket.close()
     assert met(lambda: before - workers(gateway))  # its worker is ended
+    raw.socket.close()
     assert lives(gateway)
 
 
-def test_a_question_is_killed(gateway: Gateway) -> None:
-    with closing(gateway.connect()) as one, closing(gateway.connect()) as other:
+def test_a_question_is_cancelled(gateway: Gateway) -> None:
+    with closing(gateway.connect()) as one:
         caught: list[Exception] = []
 
         def ask() -> None:
             try:
-                one.query(SLOW)
-            except pymysql.err.Error as error:
+                one.execute(SLOW)
+            except psycopg.Error as error:
                 caught.append(error)
 
         thread = threading.Thread(target=ask)
         thread.start()
         while thread.is_alive():
-            with other.cursor() as cursor:
-                cursor.execute(f"KILL QUERY {one.thread_id()}")
+            one.cancel_safe()
             thread.join(0.5)
-        assert "killed" in str(caught[0])
-        with one.cursor() as cursor:
-            cursor.execute("SELECT COUNT(*) FROM wards")
-            assert cursor.fetchall() == ((3,),)
+        assert isinstance(caught[0], psycopg.errors.QueryCanceled)
+        assert one.execute("SELECT COUNT(*) FROM wards").fetchall() == [(3,)]
 
 
 def test_a_long_question_stops_nobody_else(gateway: Gateway) -> None:
     """Two workers: one user gets one of them at most."""
-    with ExitStack() as stack:
-        busy = [stack.enter_context(closing(gateway.connect())) for _ in range(3)]
-        for connection in busy:
-            connection._execute_command(3, SLOW)
-        assert gateway.rows("SELECT COUNT(*) FROM visits", "counter") == [(3000,)]
-        for connection in busy:
-            connection._force_close()
+    busy = [logged_in(gateway) for _ in range(3)]
+    for raw in busy:
+        raw.send(b"Q", SLOW.encode() + b"\0")
+    assert gateway.rows("SELECT COUNT(*) FROM visits", "counter") == [(3000,)]
+    for raw in busy:
+        raw.socket.close()
     assert lives(gateway)
 
 
 def test_limits_of_a_question(gateway: Gateway) -> None:
-    with closing(gateway.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("SET max_execution_time = 300")
-        with pytest.raises(pymysql.err.Error, match=r"0\.3 s|not answered|longer"):
+    with closing(gateway.connect()) as cursor:
+        cursor.execute("SET statement_timeout = 300")
+        with pytest.raises(psycopg.Error, match=r"0\.3 s|not answered|longer"):
             cursor.execute(SLOW)
-        cursor.execute("SET max_execution_time = 0")
-        with pytest.raises(pymysql.err.Error, match="more than"):
+        cursor.execute("SET statement_timeout = 0")
+        with pytest.raises(psycopg.Error, match="more than"):
             cursor.execute("SELECT a.id FROM visits a, visits b WHERE b.id < 400")
-        with pytest.raises(pymysql.err.Error):
+        with pytest.raises(psycopg.Error):
             cursor.execute("SELECT '" + "x" * (1 << 21) + "'")
     assert lives(gateway)
 
@@ -190,12 +266,10 @@ def test_tls_of_our_own_and_nothing_is_left_behind(gateway: Gateway, tmp_path: P
     process, (address,) = started(tmp_path, "--tls-cert", str(pem), "--tls-key", str(pem), "--tables", "wards")
     with process:
         port = int(address.rpartition(":")[2])
-        context = ssl.create_default_context(cafile=pem)
-        given = {"host": "localhost", "port": port, "user": "owner", "password": PASSWORD, "ssl": context}
-        with closing(pymysql.connect(**given)) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW TABLES")
-            assert cursor.fetchall() == (("wards",),)
-            assert isinstance(connection._sock, ssl.SSLSocket)
+        given = {"host": "localhost", "sslmode": "verify-full", "sslrootcert": pem, "channel_binding": "require"}
+        with closing(connect(port, **given)) as connection:
+            assert connection.execute("SHOW TABLES").fetchall() == [("wards",)]
+            assert connection.pgconn.ssl_in_use
         children = descendants(process.pid)
         assert children
         process.kill()
@@ -207,71 +281,26 @@ def test_the_key_of_a_made_certificate_is_on_no_disk(tmp_path: Path, monkeypatch
     Certificate(None, None)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "BEGIN; SELECT 1 + 1",
-        "BEGIN; SELECT POW(9, POW(9, 9))",  # as Python's number it has 370 million digits
-        'BEGIN; SELECT `x\\`(\'" + open("PATH", "w").name #\')',  # text of a name and a value, read as Python
-        'SET autocommit = 1; SELECT `x\\`(\'" + open("PATH", "w").name #\')',
-        "USE cleave; SELECT COUNT(*) FROM visits",
-        "START TRANSACTION; SHOW TABLES",
-        "SET NAMES utf8mb4; DESCRIBE wards",
-        "COMMIT; KILL ID",
-        "ROLLBACK; BEGIN",
-    ],
-)
-def test_a_statement_about_the_session_brings_no_other(gateway: Gateway, tmp_path: Path, sql: str) -> None:
-    """The process that all clients share has the passphrase; a user without rights is enough to ask it."""
-    path = tmp_path / "made"
-    with closing(gateway.connect()) as other, closing(gateway.connect("counter")) as connection:
-        hostile = sql.replace("PATH", str(path)).replace("ID", str(other.thread_id()))
-        with pytest.raises(pymysql.err.ProgrammingError, match="several statements"):
-            connection.query(hostile)
-        with other.cursor() as cursor:
-            cursor.execute("SELECT COUNT(*) FROM wards")
-            assert cursor.fetchall() == ((3,),)
-    assert not path.exists()
-
-
 def test_long_statements_hold_up_nobody(gateway: Gateway) -> None:
-    """Some are looked at where all clients are served: that took minutes of these."""
+    """Some are looked at where all clients are served."""
     with closing(gateway.connect("counter")) as connection:
-        for sql in ("/**/" * 250_000, "#\n" * 500_000, "-- \n" * 250_000):
-            connection.query(sql)
-        for sql in ("SELECT " + "1+" * 500_000 + "1", "(" * (1 << 20), "SELECT " + "?," * 100_000 + "1"):
-            connection._execute_command(0x16, sql.encode())
-            if "?" in sql:
-                with pytest.raises(pymysql.err.Error, match="placeholders"):
-                    connection._read_packet()
-                continue
-            answer = connection._read_packet().get_all_data()
-            connection._execute_command(0x19, answer[1:5])  # close it again
+        for sql in ("/**/" * 60_000, "-- \n" * 60_000, ";" * 200_000):
+            assert connection.execute(sql).description is None
+        for sql in (
+            "SELECT " + "1+" * 100_000 + "1",
+            "(" * (1 << 17),
+            "SELECT '" + "x" * (1 << 21) + "'",
+            "SELECT 1;" * 60_000,
+        ):
+            with pytest.raises(psycopg.Error, match="characters"):
+                connection.execute(sql)
     assert lives(gateway)
 
 
-def test_prepared_statements_have_a_size_together(gateway: Gateway) -> None:
-    with closing(gateway.connect("counter")) as connection:
-        half = b"SELECT '" + b"x" * (1 << 19) + b"'"
-        connection._execute_command(0x16, half)
-        connection._read_packet()
-        connection._execute_command(0x16, half)
-        with pytest.raises(pymysql.err.Error, match="close some"):
-            connection._read_packet()
-    assert lives(gateway)
-
-
-def test_placeholders_are_those_of_the_parser() -> None:
-    source = random.Random(5)
-    parts = [*"?? '\"`\\#\n\ta1-/*,(", "''", "/*", "*/", "--", "-- ", "'a?'", "`a?`", "->>", "$$", "@"]
-    compared = 0
-    for _ in range(3000):
-        sql = "".join(source.choices(parts, k=source.randrange(1, 12)))
-        try:
-            tokens = MySQL().tokenize(sql)
-        except SqlglotError:
-            continue
-        if "??" not in sql:  # another operator, of which DuckDB makes two
-            compared += 1
-            assert placeholders(sql) == sum(each.token_type == TokenType.PLACEHOLDER for each in tokens), sql
-    assert compared > 1000
+def test_a_statement_about_the_session_is_no_other(gateway: Gateway) -> None:
+    """Statements behind it are statements of their own, with the rights of the user."""
+    with closing(gateway.connect("wards_only")) as connection:
+        for sql in ("BEGIN; SELECT COUNT(*) FROM visits", "SET jit = off; DECLARE c CURSOR FOR TABLE visits; FETCH c"):
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                connection.execute(sql)
+            connection.execute("ROLLBACK")

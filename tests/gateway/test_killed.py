@@ -10,14 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
-import pymysql
+import psycopg
 import pytest
 
 import cleave
 from tests.campaign import FULL
 from tests.functional.killing import kill_each
 from tests.functional.processes import HANGS, descendants, have_ended
-from tests.gateway.conftest import PASSWORD, Gateway, started, stop
+from tests.gateway.conftest import Gateway, connect, started, stop
 
 QUESTIONS = (
     "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward",  # totals of two segments, by the service
@@ -48,14 +48,8 @@ def append(gateway: Gateway, rows: int) -> Answers:
 
 
 def asked(address: str) -> Answers:
-    given = {"host": "127.0.0.1", "user": "owner", "password": PASSWORD, "database": "cleave", "read_timeout": HANGS}
-    answers = []
-    with closing(pymysql.connect(port=int(address.rpartition(":")[2]), **given)) as connection:
-        for sql in QUESTIONS:
-            with connection.cursor() as cursor:
-                cursor.execute(sql)
-                answers.append(list(cursor.fetchall()))
-    return answers
+    with closing(connect(int(address.rpartition(":")[2]))) as connection:
+        return [connection.execute(sql).fetchall() for sql in QUESTIONS]
 
 
 @pytest.mark.slow  # quick: one of them, below
@@ -66,7 +60,7 @@ def test_each_process_is_killed_once(gateway: Gateway, rounds: int) -> None:
     process, (address,) = started(Path(), "--workers", "2")
     try:
         for seed in range(rounds):
-            assert kill_each(process.pid, lambda: asked(address), truth, seed, pymysql.err.Error) > 3
+            assert kill_each(process.pid, lambda: asked(address), truth, seed, psycopg.Error) > 3
     finally:
         stop(process)
 
@@ -85,7 +79,7 @@ def test_what_a_successor_finds(gateway: Gateway, free_port: Callable[[], int]) 
         assert httpx.get(f"{http}/health", timeout=HANGS).json() == {"status": "ok"}
         Path("store").rename("newer")
         Path("older").rename("store")
-        with pytest.raises(pymysql.err.Error, match="shows an older state of a table"):
+        with pytest.raises(psycopg.Error, match="shows an older state of a table"):
             asked(address)
         Path("store").rename("older")
         Path("newer").rename("store")

@@ -45,6 +45,12 @@ class Plan:
         return self.cut.outputs
 
     @property
+    def types(self) -> Sequence[str]:
+        """DuckDB's types of the outputs."""
+        cut = self.cut
+        return [each.type for each in cut.finals] if isinstance(cut, QueryPlan) else cut.types
+
+    @property
     def sends_nothing(self) -> bool:
         """Return whether nothing is sent: then neither key nor transport is needed."""
         return self.cut.sends_nothing

@@ -44,6 +44,10 @@ class Source(Protocol):
         """Return the schemas of every table a question may name; that of `name` comes first."""
         ...
 
+    def key(self, name: str) -> Sequence[str]:  # noqa: ARG002 - files and releases have none
+        """Columns that were declared to name one row of a table."""
+        return ()
+
     def min_group(self, plan: Plan) -> int:  # noqa: ARG002 - no group is small
         """Rows that every group shown has at least, where the caller does not say."""
         return 0

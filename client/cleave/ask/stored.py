@@ -127,6 +127,10 @@ class StoredSource(VersionedSource[Stored]):
         }
         return stored | {each.name: each.schema for each in self._others}
 
+    def key(self, name: str) -> Sequence[str]:
+        held = self._held.get(name.lower())
+        return held.manifest.key if held else ()
+
     def min_group(self, plan: Plan) -> int:
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -113,8 +113,23 @@ class Records:
     rows: list[list[Any]]
 
 
-def records(result: ResultTable, *, bounds: bool = True) -> Records:
-    """`bounds`: with columns of them."""
+def columns_of(outputs: Sequence[Output], types: Sequence[str], *, bounds: bool) -> list[tuple[str, str]]:
+    """Names and types of the columns of `records`, of those that do not depend on values.
+
+    `bounds`: those that are `fixed`.
+    """
+    columns = []
+    for column, type_ in zip(outputs, types, strict=True):
+        columns.append((column.name, type_))
+        if bounds and column.source == "encrypted":
+            columns.append((f"{column.name}_bound", "DOUBLE"))
+    return [*columns, *([("undecided", "VARCHAR"), ("hidden", "VARCHAR")] if bounds else [])]
+
+
+def records(result: ResultTable, *, bounds: bool = True, fixed: bool = False) -> Records:
+    """`bounds`: with columns of them. `fixed`: with columns that follow from the plan: `undecided` and `hidden` beside
+    bounds, and no `scanned`.
+    """
     names: list[str] = []
     types: list[str] = []
     for column, type_ in zip(result.columns, result.types, strict=True):
@@ -124,16 +139,16 @@ def records(result: ResultTable, *, bounds: bool = True) -> Records:
             names.append(f"{column.name}_bound")
             types.append("DOUBLE")
     marks = [_marks(result, row) for row in range(len(result.rows))]
-    marked = any(marks)
+    marked = bounds if fixed else any(marks)
     if marked:
         names.append("undecided")
         types.append("VARCHAR")
-    hides = any(map(any, result.hidden))
+    hides = bounds if fixed else any(map(any, result.hidden))
     if hides:
         names.append("hidden")
         types.append("VARCHAR")
     scanned = ", ".join(result.scanned_columns) or "rows"
-    if scans := bounds and result.scanned:
+    if scans := bounds and result.scanned and not fixed:
         names.append("scanned")
         types.append("VARCHAR")
     rows = []

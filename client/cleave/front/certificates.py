@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hashes import MD5, SHA1, SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -24,14 +25,16 @@ _MOST_BYTES = 1 << 20  # a chain has some kilobytes
 class Certificate:
     """`context`: for the next connection. `names`: hosts that the certificate is for; "*." stands for one label.
 
+    `binding`: its hash that logins are bound to (tls-server-end-point, RFC 5929); None if its signature has no hash.
     `path`: its file; None for one that was made here.
     """
 
     context: ssl.SSLContext
+    binding: bytes | None
     names: frozenset[str]
 
     def __init__(self, certificate: Path | None, key: Path | None) -> None:
-        """Without files: a certificate for localhost, as MySQL makes one. Raises InputError."""
+        """Without files: a certificate for localhost, as servers make one. Raises InputError."""
         if (certificate is None) != (key is None):
             raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
         self.path = certificate
@@ -50,13 +53,14 @@ class Certificate:
         try:
             with _in_memory(public) as chain, _in_memory(private) as secret:  # made or read once, and on no other disk
                 context.load_cert_chain(chain, secret, password=_no_password)
-            names = _names(x509.load_pem_x509_certificates(public)[0])
+            first = x509.load_pem_x509_certificates(public)[0]
+            names, binding = _names(first), _binding(first)
         except (OSError, ValueError):  # SSLError is an OSError
             raise InputError(
                 f"{certificate} and {key} are no certificate and its key",
                 hint="PEM files, the key without a passphrase",
             ) from None
-        self.context, self.names = context, names
+        self.context, self.names, self.binding = context, names, binding
 
     def is_for(self, host: str) -> bool:
         """Check whether `host`, in lower case, is a name of the certificate."""
@@ -81,6 +85,16 @@ def self_signed() -> tuple[bytes, bytes]:
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return private, certificate.public_bytes(Encoding.PEM)
+
+
+def _binding(certificate: x509.Certificate) -> bytes | None:
+    try:
+        signed = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return None
+    if signed is None:
+        return None
+    return certificate.fingerprint(SHA256() if isinstance(signed, MD5 | SHA1) else signed)
 
 
 def _names(certificate: x509.Certificate) -> frozenset[str]:

@@ -1,1 +1,1 @@
-"""The gateway: stored tables for tools that speak MySQL's protocol or HTTP."""
+"""The gateway: stored tables for tools that speak PostgreSQL's protocol or HTTP."""

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: `POST /v1/query` with a bearer token, for what speaks no MySQL."""
+"""The gateway over HTTP: `POST /v1/query` with a bearer token, for what speaks no PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cleave.front.http import Limits
 from cleave.gateway import work
-from cleave.gateway.dialect import DATABASE, MOST_CHARACTERS, VERSION
 from cleave.gateway.workers import ClientGone, Refused, Workers, reply_while_connected
 from cleave.share.users import User, Users
 from cleave_shared.errors import CleaveError
 from cleave_shared.version import VERSION as RELEASE
 
-_MOST_BODY: Final = 4 * MOST_CHARACTERS
+_MOST_CHARACTERS: Final = 1 << 20  # of a statement; `cleave.sql.read` takes fewer
+_MOST_BODY: Final = 4 * _MOST_CHARACTERS
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
@@ -33,7 +33,7 @@ class Query(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    sql: str = Field(min_length=1, max_length=MOST_CHARACTERS)
+    sql: str = Field(min_length=1, max_length=_MOST_CHARACTERS)
     parameters: list[bool | int | float | str | None] = Field(default=[], max_length=10_000)
     bounds: bool = False
     format: Literal["json", "arrow"] = "json"
@@ -90,8 +90,8 @@ def application(workers: Workers) -> FastAPI:
     )
     async def query(body: Query, request: Request) -> Response:
         name, user = request.state.user  # by `limited`
-        variables = {"database": DATABASE, "user": f"{name}@%", "connection_id": 0, "version": VERSION}
-        statement = work.Request(body.sql, tuple(body.parameters), variables, body.bounds, arrow=body.format == "arrow")
+        settings = {"user": name, "pid": "0"}
+        statement = work.Request(body.sql, tuple(body.parameters), settings, body.bounds, form=body.format)
         asking = asyncio.ensure_future(workers.ask(name, user, statement))
         try:
             reply = await reply_while_connected(asking, request.is_disconnected)
@@ -100,10 +100,11 @@ def application(workers: Workers) -> FastAPI:
         except Refused as error:
             return _problem(400, str(error))
         if body.format == "arrow":
-            return Response(reply.content, media_type=_ARROW)
+            return Response(reply.frames[0][1], media_type=_ARROW)
         columns = [{"name": each, "type": type_} for each, type_ in reply.columns]
-        answer = {"columns": columns, "rows": reply.rows, "warnings": reply.warnings}
-        return Response(json.dumps(answer), media_type="application/json")
+        head = json.dumps({"columns": columns, "warnings": reply.warnings})
+        rows = b",".join(content for _, content in reply.frames)
+        return Response(b'%s,"rows":[%s]}' % (head[:-1].encode(), rows), media_type="application/json")
 
     return app
 

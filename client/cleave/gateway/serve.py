@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from cleave.front.admission import Admission, accept
 from cleave.front.certificates import Certificate
 from cleave.front.http import Server
 from cleave.gateway.http import application, limited
-from cleave.gateway.mysql import Clients
+from cleave.gateway.postgres import Clients
 from cleave.gateway.work import Setup
 from cleave.gateway.workers import Workers
 from cleave.share.users import read_users
@@ -50,13 +49,14 @@ def serve(
     Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
     unreadable file of users.
     """
-    read_users(users)
+    old = [name for name, user in read_users(users).users.items() if user.is_old]
+    if old:
+        say(f"warning: set again with `cleave user add`, since 1.0 set them: passwords of {', '.join(old)}")
     if certificate.path is None and not is_loopback(host):
         raise InputError(
             f"{host} is not this machine alone, and there is no TLS",
             hint="--tls-cert FILE --tls-key FILE, or --host 127.0.0.1",
         )
-    logging.getLogger("mysql_mimic").setLevel(logging.CRITICAL + 1)  # it logs statements
     server = ForkServer(["cleave.gateway.work"], environment)
 
     async def run() -> None:
@@ -75,7 +75,7 @@ def serve(
             accepting = asyncio.create_task(accept(listener, admission, clients.serve))
             stack.callback(accepting.cancel)
             await asyncio.to_thread(workers.begin)
-            say(f"listening on mysql://{shown}:{listener.getsockname()[1]}")
+            say(f"listening on postgresql://{shown}:{listener.getsockname()[1]}")
             if http is not None:
                 hosts = frozenset(each.lower() for each in (host, *names))
                 served = limited(
@@ -87,8 +87,7 @@ def serve(
                 await stack.enter_async_context(_served(Server(served, http, admission, context=tls, signals=False)))
                 say(f"listening on {'https' if certificate.path else 'http'}://{shown}:{http_port}")
             await workers.record_until(ended)
-            for client in list(clients.clients.values()):
-                client.kill()
+            clients.end()
 
     server.start()
     try:

@@ -1,7 +1,7 @@
 """A worker of the gateway: a process that holds the opened tables and answers one question at a time.
 
 The process that speaks to clients has the passphrase and opens no table. So a query that takes too long, or too much
-memory, ends its worker and nothing else. A reply is frames of JSON, or of Arrow's stream.
+memory, ends its worker and nothing else. A reply is a head in JSON, and frames of what the client is sent.
 """
 
 from __future__ import annotations
@@ -12,24 +12,41 @@ import math
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-
-from sqlglot import exp
 
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.question import Options
-from cleave.finish.result import Records, loaded, records
-from cleave.gateway import system
-from cleave.gateway.dialect import MOST_CHARACTERS, Parameter, parsed, translated
+from cleave.finish.result import Records, columns_of, loaded, records
+from cleave.gateway import catalogue
+from cleave.gateway.values import (
+    COPY_END,
+    COPY_HEAD,
+    TEXT,
+    is_nested,
+    line,
+    oid_of,
+    oid_of_parameter,
+    parameter,
+    row,
+    spread,
+    type_of,
+)
+from cleave.gateway.wire import message
 from cleave.propose.further import further_of
+from cleave.sql.catalog import Catalog
+from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
-from cleave.table.duck import identifier, is_unicode
+from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
 from cleave.table.progress import no_bars
+from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
@@ -43,10 +60,11 @@ if TYPE_CHECKING:
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
     from cleave.ask.stored import StoredSource
-    from cleave.table.schema import Column
+    from cleave.table.schema import Schema
 
-BATCH: Final = 4096  # rows of a frame
 MOST_BYTES: Final = 64 << 20  # of an answer
+_BATCH: Final = 4096  # rows of a frame of JSON
+_FRAME: Final = 1 << 17  # bytes of one of PostgreSQL's messages
 _YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
 
 
@@ -96,16 +114,20 @@ class Rights:
 class Request:
     """Statement of a client.
 
-    `variables`: of the session, with `database`, `user` and `connection_id` among them. `bounds`: with a column of them
-    beside each inexact figure. `most`: rows that are sent. `seconds`: less than all queries have.
+    `parameters`: Python's values, or PostgreSQL's. `settings`: of the session, for the catalogue. `bounds`: with a
+    column of them beside each figure that was computed on ciphertexts. `form`: how rows are sent. "json": texts;
+    "arrow": a stream; "rows": DataRows in `formats` (1: binary), one of all columns or one each; "text", "csv",
+    "binary": COPY's, the first two with " header" behind; "none": columns and types of parameters alone, and nothing is
+    read. `fixed`: columns that were described before; others are refused. `seconds`: less than all queries have.
     """
 
     sql: str
-    parameters: tuple[Parameter, ...]
-    variables: dict[str, Any]
-    bounds: bool
-    most: int | None = None
-    arrow: bool = False
+    parameters: tuple[object, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    bounds: bool = False
+    form: str = "json"
+    formats: tuple[int, ...] = ()
+    fixed: tuple[tuple[str, str], ...] | None = None
     seconds: float | None = None
 
 
@@ -113,13 +135,13 @@ _sessions: dict[str, Session] = {}  # the one of this process
 
 
 def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, seconds: float) -> None:
-    """Send the reply to `request`: its head, then rows, then an empty frame. An error is a head alone.
+    """Send the reply to `request`: its head, then frames of rows, each behind their number, then an empty frame. An
+    error is a head alone.
 
     Before a head that is read from stored tables comes a frame with their names, so that they are known however the
     question ends.
     """
-    rows: Sequence[Sequence[str | None]] = ()
-    content = None
+    frames: list[tuple[int, bytes]] = []
     reads: list[str] = []
 
     def begin(tables: list[str]) -> None:
@@ -129,24 +151,23 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CleaveWarning)
         try:
-            held, warned = _answered(setup, rights, request, seconds, begin)
-            head, rows, content = _sent(held, warned, request)
+            held, head = _answered(setup, rights, request, seconds, begin)
+            head |= {"columns": list(zip(held.names, held.types, strict=True)), "rows": len(held.rows)}
+            if request.form != "none":
+                frames = list(_bounded(_frames(held, request)))
         except CleaveError as error:
             done = isinstance(error, InputError | QueryRefused)  # after a time-out something may still be at work
-            head = {"error": error.message, "hint": error.hint, "done": done}
+            head = {"error": error.message, "hint": error.hint, "code": code_of(error), "done": done}
         except Exception as error:  # noqa: BLE001 - whatever a client's statement brings about is that statement's error
             text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
             warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
-            head = {"error": text, "hint": "write it in another way", "done": not reads}
+            head = {"error": text, "hint": "write it in another way", "code": "XX000", "done": not reads}
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
     channel.send([json.dumps(head).encode()])
-    if "error" in head:
-        return
-    if content is not None:
-        channel.send([content])
-    for start in range(0, len(rows), BATCH):
-        channel.send([json.dumps(rows[start : start + BATCH]).encode()])
-    channel.send([])
+    if "error" not in head:
+        for count, content in frames:
+            channel.send([str(count).encode(), content])
+        channel.send([])
 
 
 def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
@@ -167,31 +188,130 @@ def _place(error: Exception) -> str:
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
+_CODES: Final = (  # SQLSTATE by what a refusal says
+    ("42601", "Parser Error|DuckDB cannot read|statements, one at a time|the query is empty"),
+    ("42P01", "there is no table"),
+    ("42883", "there is no function|does not exist! *Did you mean|Function with name|No function matches"),
+    ("42703", "Referenced column|there is no column|does not have a column|Values list .* does not have"),
+    ("42P02", "parameter"),
+    ("54000", "has more than|at most .* characters|nested too deeply"),
+    ("25006", "only SELECT is supported"),
+)
+
+
+def code_of(error: CleaveError) -> str:
+    """PostgreSQL's SQLSTATE of an error, by which clients tell some of them."""
+    if isinstance(error, QueryRefused):
+        return next((code for code, said in _CODES if re.search(said, error.message)), "0A000")
+    if isinstance(error, InputError):
+        return "22P02" if "ConversionException" in error.message else "22000"
+    return "58000"
+
+
 def _answered(
     setup: Setup, rights: Rights, request: Request, seconds: float, begin: Callable[[list[str]], None]
-) -> tuple[Records, list[str]]:
-    """The answer, and warnings. `begin` is told the stored tables that are read, before they are."""
-    if len(request.sql) > MOST_CHARACTERS:
-        raise InputError(f"a statement has at most {MOST_CHARACTERS:,} characters")
+) -> tuple[Records, dict[str, Any]]:
+    """The answer, and the head of its reply. `begin` is told the stored tables that are read, before they are."""
     if not is_unicode(request.sql):
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     session = setup.session
-    listed = system.answer(request.sql, request.parameters, lambda: _listed(setup, rights), request.variables)
-    if listed is not None:
-        return listed, []
-    plan = _plan(session, rights, request)
+    statement = read_statement(request.sql)
+    kind = catalogue.kind_of(statement, lambda name: name in map(str.lower, session.schemas))
+    tables = partial(_listed, setup, rights)
+    statement, types = _with_parameters(statement, request, kind, session, tables)
+    if kind != "tables":
+        most, described = setup.rows, request.form == "none"
+        wire = request.form not in ("json", "arrow")
+        held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
+        return _as_described(held, request), {"warnings": [], "parameters": types}
+    plan = _planned(session, rights, adapted(statement))
+    if request.form == "none":
+        shown = columns_of(plan.outputs, plan.types, bounds=request.bounds)
+        held = Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
+        return held, {"warnings": [], "parameters": types}
     begin(session.source.logged(plan))
     result = session.ask(plan, Options(False, rights.min_group), seconds)
     table, limit = result.result, setup.rows
-    if len(table.rows) > limit and (request.most is None or request.most > limit):
+    if len(table.rows) > limit:
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    return records(table, bounds=request.bounds), _warnings(result)
+    held = records(table, bounds=request.bounds, fixed=request.form not in ("json", "arrow"))
+    return _as_described(held, request), {"warnings": _warnings(result), "parameters": types}
 
 
-def _listed(setup: Setup, rights: Rights) -> dict[str, Sequence[Column]]:
-    """Return the columns of every table that the user may query, as they are now."""
+def _as_described(held: Records, request: Request) -> Records:
+    """Raises QueryRefused where the columns are not those that the client was told of."""
+    if request.fixed is None:
+        return held
+    if tuple(map(oid_of, held.types)) != tuple(oid_of(type_) for _, type_ in request.fixed):
+        raise QueryRefused("the columns are not those that were described before", hint="prepare the statement again")
+    return held
+
+
+def _with_parameters(
+    statement: Statement, request: Request, kind: str, session: Session, tables: catalogue.Tables
+) -> tuple[Statement, list[int]]:
+    """The statement with the values of its parameters, and PostgreSQL's types of them."""
+    given = [each for each in request.parameters if isinstance(each, tuple)]
+    if request.form in ("json", "arrow"):
+        return read_statement(request.sql, request.parameters), []
+    oids = [oid for oid, *_ in given]
+    if request.form == "none" or 0 in oids:
+        types = _types(statement, session.schemas, tables()) if kind == "tables" else catalogue.parameters(statement)
+        shown = map(oid_of_parameter, types)
+        oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
+    if request.form == "none":
+        nulls = [Typed(None, type_of(oid)) for oid in oids]
+        return read_statement(request.sql, nulls), oids
+    values = [parameter(oid, content, binary=binary) for oid, (_, content, binary) in zip(oids, given, strict=True)]
+    typed = [Typed(None, type_of(oid)) if value is None else value for oid, value in zip(oids, values, strict=True)]
+    return read_statement(request.sql, typed), oids
+
+
+def _types(statement: Statement, schemas: Mapping[str, Schema], mine: Mapping[str, object]) -> list[str]:
+    """The types of the parameters of a statement over tables."""
+    statement = adapted(statement)
+    paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]
+    named = {path[-1].lower() for path in paths}
+    visible = [(name, schemas[name]) for name in mine if name.lower() in named]
+    with closing(Catalog(" ", ())) as catalog:
+        for name, schema in visible:
+            catalog.create(name, [(each.name, each.type) for each in schema.columns], schema.derived)
+        return catalog.parameters(statement)
+
+
+_TIMES: Final = {  # functions of PostgreSQL that DuckDB has not, by name and format: what tools write in time ranges
+    ("to_date", "YYYY-MM-DD"): "DATE",
+    **{("to_timestamp", f"YYYY-MM-DD HH24:MI:SS{more}"): "TIMESTAMP" for more in ("", ".US", ".MS")},
+}
+
+
+def adapted(statement: Statement) -> Statement:
+    """The statement with `t` for `public.t`, as clients name tables, and casts for TO_DATE(text, format)."""
+
+    def put(node: dict[str, Any]) -> dict[str, Any]:
+        if node.get("type") == "BASE_TABLE":
+            path = node["qualified_name"]["path"]
+            if [each.lower() for each in path[:-1]] in (["public"], ["cleave", "public"]):
+                return node | {"schema_name": "", "catalog_name": "", "qualified_name": {"path": path[-1:]}}
+        elif node.get("class") == "COLUMN_REF" and len(node["column_names"]) > 2:
+            words = [each.lower() for each in node["column_names"]]
+            skipped = 1 if words[0] == "public" else 2 if words[:2] == ["cleave", "public"] else 0
+            return node | {"column_names": node["column_names"][skipped:]}
+        elif node.get("class") == "FUNCTION" and len(node["arguments"]) == 2:
+            text, form = (each["expression"] for each in node["arguments"])
+            type_ = _TIMES.get((node["function_name"].lower(), form.get("literal", {}).get("text")))
+            if type_ and text["class"] == "CONSTANT":
+                cast: dict[str, Any] = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
+                return cast | {"child": text, "alias": node["alias"]}
+        return node
+
+    return Statement(statement.text, mapped(statement.tree, put))
+
+
+def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
+    """Return every table that the user may query, as it is now."""
     session = setup.session
     schemas = session.schemas
     if unnamed := (setup.tables or frozenset()) - {each.lower() for each in schemas}:
@@ -199,31 +319,11 @@ def _listed(setup: Setup, rights: Rights) -> dict[str, Sequence[Column]]:
             with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
                 session.plan(f"SELECT count(*) FROM {identifier(name)}")
         schemas = session.schemas
-    return {name: schema.columns for name, schema in schemas.items() if rights.include(name)}
-
-
-def _plan(session: Session, rights: Rights, request: Request) -> Plan:
-    """The statement in DuckDB's dialect where DuckDB takes it, else in MySQL's. Raises QueryRefused.
-
-    One with a backslash or a backtick is MySQL's in any case: MySQL's clients escape quotes within texts by the one,
-    where DuckDB would see the text end, and quote names by the other, and mean MySQL's functions.
-    """
-    sql, parameters = request.sql, request.parameters
-    refusal: QueryRefused | None = None
-    if not {"\\", "`"} & set(sql):
-        try:
-            return _planned(session, rights, read_statement(sql, parameters))
-        except QueryRefused as error:
-            refusal = error
-    tree = parsed(sql, parameters)
-    if tree is None:
-        raise refusal or QueryRefused("the statement cannot be read", hint="a backslash or a backtick makes it MySQL's")
-    if not isinstance(tree, exp.Query):
-        raise QueryRefused("nothing can be changed here", hint="one SELECT at a time is answered")
-    try:
-        return _planned(session, rights, read_statement(translated(tree, request.variables)))
-    except QueryRefused as second:
-        raise (second if refusal is None or "@" in sql else refusal) from None
+    return {
+        name: catalogue.Listed(schema.columns, session.source.key(name))
+        for name, schema in schemas.items()
+        if rights.include(name)
+    }
 
 
 def _planned(session: Session, rights: Rights, statement: Statement) -> Plan:
@@ -241,29 +341,71 @@ def _planned(session: Session, rights: Rights, statement: Statement) -> Plan:
         raise
 
 
-def _sent(
-    held: Records, warned: list[str], request: Request
-) -> tuple[dict[str, Any], Sequence[Sequence[str | None]], bytes | None]:
-    """Head of an answer, and its rows, or Arrow's stream of them."""
-    if request.most is not None:
-        held = Records(held.names, held.types, held.rows[: request.most])
-    columns = list(zip(held.names, held.types, strict=True))
-    head = {"columns": columns, "warnings": warned, "rows": len(held.rows)}
-    if request.arrow:
-        return head, (), _arrow(held)
+def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
+    """Rows in the form that is asked for, and how many they are."""
+    if request.form == "arrow":
+        yield len(held.rows), _arrow(held)
+    elif request.form == "json":
+        for start in range(0, len(held.rows), _BATCH):
+            rows = [_texts([*map(_plain, row)], held.types) for row in held.rows[start : start + _BATCH]]
+            yield len(rows), json.dumps(rows)[1:-1].encode()
+    else:
+        yield from _messages(held, request)
+
+
+def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
+    """Messages of PostgreSQL's protocol, together of 128 kB and more."""
+    oids = [oid_of(type_) for type_ in held.types]
+    kind, before, after, encode = b"d", b"", b"", row(oids, [1] * len(oids))
+    if request.form == "rows":
+        kind, encode = b"D", row(oids, spread(request.formats, len(oids)))
+    elif request.form == "binary":  # its head and its end are in messages of rows, as from PostgreSQL
+        before, after = COPY_HEAD, COPY_END
+    else:
+        is_csv, header = request.form.startswith("csv"), request.form.endswith("header")
+        encode = line(oids, is_csv=is_csv)
+        if header:
+            yield 0, message(kind, line([TEXT] * len(oids), is_csv=is_csv)(held.names))
+    parts, count, size = [], 0, 0
+    for values in _with_json(held).rows:
+        parts.append(message(kind, before + encode(values)))
+        before, count, size = b"", count + 1, size + len(parts[-1])
+        if size > _FRAME:
+            yield count, b"".join(parts)
+            parts, count, size = [], 0, 0
+    yield count, b"".join([*parts, message(kind, before + after)] if after else parts)
+
+
+def _with_json(held: Records) -> Records:
+    """`held` with lists, structs and maps as JSON."""
+    nested = [place for place, type_ in enumerate(held.types) if is_nested(type_)]
+    if not nested or not held.rows:
+        return held
+    columns = list(map(list, zip(*held.rows, strict=True)))
+    with private() as connection:
+        for place in nested:
+            texts = [None if each is None else str(each) for each in columns[place]]
+            sql = f"SELECT to_json(CAST(v AS {held.types[place]}))::VARCHAR FROM (SELECT unnest(?::VARCHAR[]) AS v)"
+            columns[place] = [text for (text,) in connection.execute(sql, [texts]).fetchall()]
+    return Records(held.names, held.types, list(map(list, zip(*columns, strict=True))))
+
+
+def _bounded(frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Raises QueryRefused for more bytes than an answer may have."""
     size = 0
-    rows = []
-    for row in held.rows:
-        texts = _texts([None if value is None else plain(value) for value in row], held.types)
-        size += sum(len(text) for text in texts if text is not None)
+    for count, content in frames:
+        size += len(content)
         if size > MOST_BYTES:
             raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
-        rows.append(texts)
-    return head, rows, None
+        yield count, content
+
+
+def _plain(value: object) -> str | None:
+    return None if value is None else plain(value)
 
 
 def _texts(row: Sequence[str | None], types: Sequence[str]) -> list[str | None]:
-    """The texts of a row; None for what neither MySQL nor JSON has: NaN, infinities, years before 1 or after 9999."""
+    """The texts of a row; None for what JSON's readers have not: NaN, infinities, years before 1 or after 9999."""
     return [None if text is None or _is_beyond(text, type_) else text for text, type_ in zip(row, types, strict=True)]
 
 

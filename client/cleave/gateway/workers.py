@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 import warnings
-from collections import defaultdict
+import weakref
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,24 +26,33 @@ _GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
 _MOST_FRAME: Final = 4 * MOST_BYTES
 _LOOK_SECONDS: Final = 0.5  # between two looks whether a client is still there
 _MOST_WAITING: Final = 64  # questions of one user
+_MOST_HELD: Final = 1 << 29  # bytes of answers that clients have not taken
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
 _MOST_RECORDING: Final = 30.0  # seconds for one record of each table
 _HEALTH_SECONDS: Final = 10.0  # for a worker to say that it has the key and a way to the store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Reply:
-    """Columns, by name and DuckDB's type; rows of texts, or Arrow's stream; warnings. `count`: rows of the answer."""
+    """Columns, by name and DuckDB's type; frames of rows in the form that was asked for, each with their number;
+    warnings; the OIDs of parameters. `count`: rows of the answer.
+    """
 
     columns: list[tuple[str, str]]
-    rows: list[list[str | None]]
-    content: bytes
+    frames: list[tuple[int, bytes]]
     warnings: list[str]
+    parameters: list[int]
     count: int
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened
-    """A question that is not answered; its message is for the client."""
+    """A question that is not answered; its message is for the client. `code`: PostgreSQL's SQLSTATE."""
+
+    def __init__(self, message: str, hint: str | None = None, code: str = "57014") -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
+        self.hint = hint or ""
+        self.code = code
 
 
 class Workers:
@@ -58,6 +68,7 @@ class Workers:
         self._queries = Queries()  # since the last record
         self._checking: asyncio.Task[str] | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
+        self._held: Counter[str] = Counter()  # bytes of answers in memory, by user
 
     def begin(self) -> None:
         """Have a worker open the session, which the first query then finds. Raises what keeps it from that."""
@@ -87,7 +98,7 @@ class Workers:
         """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
         seconds = min(self._setup.seconds, request.seconds or self._setup.seconds)
         if self._waiting[name] >= _MOST_WAITING:
-            raise Refused("too many of your queries are waiting; try again later")
+            raise Refused("too many of your queries are waiting; try again later", code="53400")
         self._waiting[name] += 1
         at_work, count = _AtWork(), None
         if (task := asyncio.current_task()) is not None:
@@ -100,12 +111,26 @@ class Workers:
                     work = partial(self._work, self._rights(user), request, seconds, at_work)
                     reply = await self._answered(work, at_work)
                     count = reply.count
+                    self._hold(name, reply)
                     return reply
         except TimeoutError:
             raise Refused(f"the query waited longer than {seconds:g} s for its turn; try again later") from None
         finally:
             self._waiting[name] -= 1
             self._queries.add(at_work.reads, name, count)
+
+    def _hold(self, name: str, reply: Reply) -> None:
+        """Count an answer until it is let go. Raises Refused: a user may have as many bytes as are free."""
+        size = sum(len(content) for _, content in reply.frames)
+        if self._held[name] + size > _MOST_HELD - self._held.total():
+            raise Refused("too many answers wait to be taken; take or close some of yours", code="53200")
+        self._held[name] += size
+        weakref.finalize(reply, self._let_go, name, size)
+
+    def _let_go(self, name: str, size: int) -> None:
+        self._held[name] -= size
+        if not self._held[name]:
+            del self._held[name]
 
     def _rights(self, user: User) -> Rights:
         served, allowed = self._setup.tables, user.tables
@@ -128,13 +153,13 @@ class Workers:
             with self._crew.worker() as child, at_work.with_child(child):
                 bounds = Bounds(seconds=most, memory=self._setup.memory)
                 child.call(answer, (self._setup, rights, request, seconds), bounds, lasting=True)
-                reply = _received(child, most, at_work, arrow=request.arrow)
+                reply = _received(child, most, at_work)
         except ProcessDied as error:
             if error.late:
                 raise Refused(f"the query took longer than the {seconds:g} s it is given") from None
-            raise Refused("the query needs more memory than it may use, or was stopped") from None
+            raise Refused("the query needs more memory than it may use, or was stopped", code="53200") from None
         except CleaveError as error:
-            raise Refused(error.message) from None
+            raise Refused(error.message, code="58000") from None
         if isinstance(reply, Refused):  # here, since what is raised within the block ends the worker
             raise reply
         return reply
@@ -232,7 +257,7 @@ async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callabl
             await asyncio.wait({asking})
 
 
-def _received(child: Child, seconds: float, at_work: _AtWork, *, arrow: bool) -> Reply | Refused:
+def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused:
     """Return what a worker sends. Raises Refused where the worker may have more to do."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
@@ -243,16 +268,12 @@ def _received(child: Child, seconds: float, at_work: _AtWork, *, arrow: bool) ->
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
-        refused = Refused(f"{head['error']} ({head['hint']})" if head["hint"] else head["error"])
+        refused = Refused(head["error"], head["hint"], head["code"])
         if head["done"]:
             return refused
         raise refused
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]
-    rows: list[list[str | None]] = []
-    stream = b""
+    frames: list[tuple[int, bytes]] = []
     while parts := child.receive(seconds, _MOST_FRAME):
-        if arrow and not rows:
-            stream = parts[0]
-        else:
-            rows += json.loads(parts[0])
-    return Reply(columns, rows, stream, head["warnings"], head["rows"])
+        frames.append((int(parts[0]), parts[1]))
+    return Reply(columns, frames, head["warnings"], head["parameters"], head["rows"])

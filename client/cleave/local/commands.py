@@ -73,8 +73,8 @@ def gateway(
     ] = None,
     host: Annotated[str, flag("--host ADDRESS", "Address to listen on. Default: 127.0.0.1.")] = "127.0.0.1",
     port: Annotated[
-        int, flag("--port N", "Port for MySQL's protocol; 0: any free one. Default: 3306.", min=0, max=65535)
-    ] = 3306,
+        int, flag("--port N", "Port for PostgreSQL's protocol; 0: any free one. Default: 5432.", min=0, max=65535)
+    ] = 5432,
     http_port: Annotated[
         int | None, flag("--http-port N", "Also answer POST /v1/query on this port.", min=1, max=65535)
     ] = None,
@@ -93,7 +93,7 @@ def gateway(
         int, flag("--most-rows N", "Rows of the largest answer. Default: 1000000.", advanced=True, min=1)
     ] = 1_000_000,
 ) -> None:
-    """Serve stored tables over MySQL's protocol and HTTP.
+    """Serve stored tables over PostgreSQL's protocol and HTTP.
 
     For Metabase, Grafana, Excel and every language. Add users with `cleave user add`.
 
@@ -125,7 +125,7 @@ def gateway(
     seconds = answering["timeout"] or 60.0
     with extra("gateway", "connections of BI tools"):
         from cleave.front.certificates import Certificate  # noqa: PLC0415
-        from cleave.gateway.serve import serve  # noqa: PLC0415 - mysql-mimic, sqlglot, uvicorn
+        from cleave.gateway.serve import serve  # noqa: PLC0415 - uvicorn
         from cleave.gateway.work import Setup  # noqa: PLC0415
 
     asking |= {"memory": memory, "timeout": seconds}

@@ -1,18 +1,19 @@
 """Users of a gateway: a TOML file beside the key that opens the tables, which its owner alone may read.
 
+    secret = "64 hex digits"    # makes salts for names that are no user's
     [users.alice]
-    password = "$argon2id$v=19$m=65536,t=3,p=1$..."
+    password = "SCRAM-SHA-256$65536:...$...:..."
     tokens = ["sha256 of a bearer token, 64 hex digits"]
     tables = ["visits"]     # without it: every table that is served
     min_group = 10          # groups of fewer rows are left out
     rows = true             # without it: sums only, no row is read
 
-Passwords are stored as Argon2id hashes (RFC 9106). A token is 32 random bytes, so SHA-256 of it is enough.
+Passwords are stored as SCRAM's verifiers (cleave.share.scram). A user of 1.0 has an Argon2id hash instead, by which
+PostgreSQL's protocol lets nobody in. A token is 32 random bytes, so SHA-256 of it is enough.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import os
@@ -23,19 +24,16 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import tomlkit
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import names_file, open_file, write_atomically
+from cleave.share.scram import PATTERN, Verifier
 from cleave_shared.errors import InputError
 
 _MOST_BYTES: Final = 1 << 20
-_HASH: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"
+_ARGON2: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"  # of 1.0
 _MAKE: Final = "make one with: cleave user add NAME"
-_PASSES: Final = 3
-_KIB: Final = 64 << 10
 
 
 class User(BaseModel):
@@ -43,29 +41,35 @@ class User(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    password: Annotated[str, Field(pattern=_HASH)] | None = None
+    password: Annotated[str, Field(pattern=f"{PATTERN}|{_ARGON2}")] | None = None
     tokens: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     tables: tuple[str, ...] | None = None
     min_group: Annotated[int, Field(ge=0)] = 0
     rows: bool = False
 
+    @property
+    def is_old(self) -> bool:
+        """True if the password was set by 1.0, and must be set again."""
+        return self.password is not None and self.password.startswith("$")
+
 
 class Users(BaseModel):
-    """Users by name."""
+    """Users by name. `secret` None: of a file of 1.0."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    secret: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     users: dict[str, User] = {}
 
-    def with_password(self, name: str, password: bytes) -> User | None:
-        """The user of that name and password. It takes as long for a name that there is not."""
+    def verifier(self, name: str, secret: bytes) -> Verifier:
+        """The verifier of `name`. No password fits it if there is no such user, or if 1.0 set the password.
+
+        `secret`: used if the file has none.
+        """
         user = self.users.get(name)
-        hashed = user.password if user and user.password else _NOBODY
-        try:
-            Argon2id.verify_phc_encoded(password, hashed)
-        except InvalidKey:
-            return None
-        return user if user and user.password else None
+        if user is None or user.password is None or user.is_old:
+            return Verifier.of_no_password(name, bytes.fromhex(self.secret) if self.secret else secret)
+        return Verifier.read(user.password)
 
     def with_token(self, token: str) -> tuple[str, User] | None:
         digest = _digest(token)
@@ -117,49 +121,36 @@ def write_user(
     """
     if not name.strip() or len(name) > 32:
         raise InputError("a user's name has 1 to 32 characters")
-    there = read_users(path).users if names_file(path) else {}
-    before = there.get(name, User())
+    there = read_users(path) if names_file(path) else Users()
+    before = there.users.get(name, User())
     if password is not None:
         refuse_trivial(password, "password")
     new = secrets.token_urlsafe(32) if token else None
     user = User(
-        password=before.password if password is None else _hashed(password),
+        password=before.password if password is None else str(Verifier.of(password)),
         tokens=(*before.tokens, _digest(new)) if new else before.tokens,
         tables=None if tables is None else tuple(tables),
         min_group=min_group,
         rows=rows,
     )
-    _write(path, {**there, name: user})
+    _write(path, there, {**there.users, name: user})
     return new
 
 
 def delete_user(path: Path, name: str) -> None:
     """Raises InputError for a user that there is not."""
-    users = dict(read_users(path).users)
+    there = read_users(path)
+    users = dict(there.users)
     if users.pop(name, None) is None:
         raise InputError(f"{path}: there is no user {name!r}", hint="`cleave user ls` lists them")
-    _write(path, users)
+    _write(path, there, users)
 
 
-def _write(path: Path, users: dict[str, User]) -> None:
-    document = {"users": {each: user.model_dump(exclude_none=True) for each, user in users.items()}}
+def _write(path: Path, there: Users, users: dict[str, User]) -> None:
+    shown = {each: user.model_dump(exclude_none=True) for each, user in users.items()}
+    document = {"secret": there.secret or secrets.token_hex(32), "users": shown}
     write_atomically(path, tomlkit.dumps(document), error=InputError, overwrite=True)
-
-
-def _hashed(password: bytes) -> str:
-    kdf = Argon2id(salt=secrets.token_bytes(16), length=32, iterations=_PASSES, lanes=1, memory_cost=_KIB)
-    return kdf.derive_phc_encoded(password)
 
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _unpadded(content: bytes) -> str:
-    return base64.b64encode(content).decode().rstrip("=")
-
-
-# As `_hashed` writes it, but of random bytes: no password has this hash, and refusing one takes as long as a user's.
-_NOBODY: Final = (
-    f"$argon2id$v=19$m={_KIB},t={_PASSES},p=1${_unpadded(secrets.token_bytes(16))}${_unpadded(secrets.token_bytes(32))}"
-)

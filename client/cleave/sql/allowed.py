@@ -40,9 +40,11 @@ class Mentioned:
     whole: set[str] = field(default_factory=set)
 
 
-def mentioned_in(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]]) -> Mentioned:
+def mentioned_in(
+    tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]], more: Set[str] = frozenset()
+) -> Mentioned:
     """Return the names in the statement of `tree` (of json_serialize_sql); `tables`: those there are, and their
-    columns.
+    columns. `more`: further functions that it may call, in lower case.
 
     Raises QueryRefused for other tables, for functions that read files, describe this machine or differ from call to
     call, for parameters, and for what is not one SELECT.
@@ -52,7 +54,7 @@ def mentioned_in(tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]])
         raise QueryRefused(f"{len(statements)} statements, one at a time" if statements else "the query is empty")
     names = {column.lower() for columns in tables.values() for column in columns}
     names |= {word.lower() for word in _given(statements)}
-    walk = _Walk(tables, names)
+    walk = _Walk(tables, names, more)
     walk.node(statements[0]["node"], frozenset())
     for name in walk.alone & walk.relations.keys():  # a table in place of a column is all of a row
         walk.mentioned.whole |= walk.relations[name]
@@ -78,12 +80,13 @@ def _given(statements: Any) -> Iterator[str]:
 
 
 class _Walk:
-    def __init__(self, tables: Iterable[str] | None, names: set[str]) -> None:
+    def __init__(self, tables: Iterable[str] | None, names: set[str], more: Set[str] = frozenset()) -> None:
         """`tables` None: of any name."""
         self.mentioned = Mentioned()
         self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
         self._tables = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())
+        self._more = more
         self._names = names  # of columns, or given in the statement
         self.relations: dict[str, set[str]] = {}  # names of tables and their aliases -> tables
         self.alone: set[str] = set()  # columns that are named without a table, and tables that a star names
@@ -159,13 +162,21 @@ class _Walk:
         return QueryRefused(f"there is no table {name}", hint=self._there())
 
     def _there(self) -> str:
+        if self._more:
+            return "the catalogue has what common tools read"
         tables = f"tables here: {', '.join(self._there_are)}; " if self._there_are else ""
         return f"{tables}--with FILE adds a file, and nothing else of this machine can be read"
 
     def _makes_rows(self, call: Mapping[str, Any]) -> None:
         name = _called(call)
-        if name not in ROW_MAKING:
+        if name not in ROW_MAKING and name not in self._more:
             raise QueryRefused(f"{name}() reads something other than the table", hint=self._there())
+
+    def _refuse_function(self, name: str) -> None:
+        if name not in self._more:
+            _refuse_unsteady(name)
+            if name not in FUNCTIONS:
+                raise no_function(name)
 
     def _expression(self, node: Mapping[str, Any]) -> None:
         kind = node["class"]
@@ -174,10 +185,10 @@ class _Walk:
         if kind not in _CLASSES:
             raise QueryRefused(_ONLY, hint="it contains something that is not part of a SELECT over tables")
         if kind in ("FUNCTION", "WINDOW"):
-            _refuse_function(_called(node))
+            self._refuse_function(_called(node))
             if kind == "FUNCTION":
                 name, *by_text = called(node)
-                _refuse_function(name)
+                self._refuse_function(name)
                 for each in by_text:
                     require_by_text(each)
         elif kind == "STAR":
@@ -220,12 +231,6 @@ def _is_bare_star(node: Mapping[str, Any]) -> bool:
 
 def _called(call: Mapping[str, Any]) -> str:
     return str(call["qualified_name"]["path"][-1] if call.get("qualified_name") else call["function_name"]).lower()
-
-
-def _refuse_function(name: str) -> None:
-    _refuse_unsteady(name)
-    if name not in FUNCTIONS:
-        raise no_function(name)
 
 
 def _refuse_unsteady(name: str) -> None:

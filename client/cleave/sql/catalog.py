@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import duckdb
 
 from cleave.sql.nodes import Cast, Constant, Node
+from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
 from cleave.table.derived import Derived, generated
-from cleave.table.duck import identifier, parts_of, private, tree_of
+from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
-from cleave.table.trees import Tree
+from cleave.table.trees import Tree, mapped
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
 _NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"
+MOST_PARAMETERS = 10_000
+_LIMITS = ("limit", "offset")
+_MARK = "8192300"  # what stands for a parameter begins with it
+_PLAN = "SELECT system.main.json_serialize_plan($1::VARCHAR, optimize := false)"
 Described = list[tuple[str, str]]  # (name, type) of each result column
 
 
@@ -53,8 +60,12 @@ class Catalog:
             rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
             return [(str(row[0]), str(row[1])) for row in rows]
         except duckdb.Error as error:  # its message quotes literals: it is neither kept nor chained
-            reason = _reason(error, select)
+            reason = reason_of(error, select)
         raise QueryRefused(f"DuckDB refuses the query: {reason}")
+
+    def parameters(self, statement: Statement) -> list[str]:
+        """The types of a statement's parameters: see `parameters_of`."""
+        return parameters_of(self._connection, statement)
 
     def functions(self, expression: str) -> set[str]:
         """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
@@ -89,6 +100,70 @@ class Catalog:
         return tuple(self._types[sql, grouped] for sql in expressions)
 
 
+def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -> list[str]:
+    """The type that DuckDB gives each parameter of a statement with parameters $1, $2, ...; "" where any would do.
+
+    A cast of the parameter tells; else DuckDB's plan of the statement in which each is a text: what that is cast to.
+    Nothing is run. `connection` has the tables.
+    """
+    lists: set[str] = set()
+    tree, count = _scalar(statement.tree, lists), 0
+    limits = {str(part[name].get("identifier")) for part in parts_of(tree) for name in _LIMITS if part.get(name)}
+    casts = {}
+    for part in parts_of(tree):
+        if part.get("class") == "CAST" and part["child"]["class"] == "PARAMETER":
+            casts[str(part["child"]["identifier"])] = _cast_to(connection, part["type_expr"])
+        if part.get("class") == "PARAMETER" and str(part["identifier"]).isdecimal():
+            count = max(count, int(part["identifier"]))
+    if count > MOST_PARAMETERS:
+        raise QueryRefused(f"a statement has at most {MOST_PARAMETERS:,} parameters")
+    values = [int(_MARK) + number if str(number) in limits else f"{_MARK}{number}" for number in range(1, count + 1)]
+    types = dict.fromkeys(range(1, count + 1), "") | {int(each): "BIGINT" for each in limits if each.isdecimal()}
+    if count and not tree.get("error"):
+        text = Statement(statement.text, with_values(tree, values)).sql
+        with suppress(duckdb.Error):
+            ((plan,),) = connection.execute(_PLAN, [text]).fetchall()
+            for part in parts_of(json.loads(plan)):
+                if part.get("type") == "OPERATOR_CAST" and part["children"][0].get("type") == "VALUE_CONSTANT":
+                    given = str(part["children"][0]["value"].get("value"))
+                    if given.startswith(_MARK):
+                        types[int(given.removeprefix(_MARK))] = _type_of(part["return_type"])
+    types |= {int(number): type_ for number, type_ in casts.items() if number.isdecimal()}
+    return [f"{type_ or 'VARCHAR'}[]" if str(number) in lists else type_ for number, type_ in types.items()]
+
+
+def _cast_to(connection: duckdb.DuckDBPyConnection, type_: Tree) -> str:
+    """DuckDB's name of a type that a statement casts to; "" if there is none."""
+    null = tree_of("SELECT CAST(NULL AS INTEGER)")
+    null["statements"][0]["node"]["select_list"][0]["type_expr"] = type_
+    with suppress(duckdb.Error):
+        return str(connection.execute(f"DESCRIBE {text_of(null)}").fetchall()[0][1])
+    return ""
+
+
+def _scalar(tree: Tree, lists: set[str]) -> Any:
+    """`tree` with `x = $1` in place of `x = ANY ($1)`, whose names are added to `lists`."""
+
+    def put(node: dict[str, Any]) -> dict[str, Any]:
+        if node.get("subquery_type") == "ANY" and (called := node["subquery"]["node"].get("select_list")):
+            given = (called[0].get("arguments") or [{"expression": {}}])[0]["expression"]
+            if called[0].get("function_name") == "unnest" and given.get("class") == "PARAMETER":
+                lists.add(str(given["identifier"]))
+                compared: dict[str, Any] = tree_of("SELECT a = b")["statements"][0]["node"]["select_list"][0]
+                return compared | {"left": node["child"], "right": given}
+        return node
+
+    return mapped(tree, put)
+
+
+def _type_of(planned: Tree) -> str:
+    """A type of DuckDB's plan as SQL; "" for one that takes more to write than its name."""
+    of = planned["type_info"] or {}
+    if planned["id"] == "DECIMAL":
+        return f"DECIMAL({of['width']},{of['scale']})"
+    return "" if of else str(planned["id"])
+
+
 def selects_of(statement: Statement) -> Tree:
     """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason for what is no SQL."""
     tree = statement.tree
@@ -102,8 +177,10 @@ def selects_of(statement: Statement) -> Tree:
     raise Uncut("only SELECT is supported", hint=_NAMED if pivots else None)
 
 
-def _reason(error: duckdb.Error, statement: str) -> str:
-    """The first lines of a binder's message; of others, which may quote values, the class only."""
+def reason_of(error: duckdb.Error, statement: str) -> str:
+    """Why DuckDB refuses `statement`: the first lines of a binder's message; of others, which may quote values, the
+    class only.
+    """
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
     text = _without_literals(str(error), statement)  # first: they may hold line breaks
@@ -111,9 +188,10 @@ def _reason(error: duckdb.Error, statement: str) -> str:
 
 
 def _without_literals(text: str, statement: str) -> str:
-    for literal in sorted(filter(None, _literals(statement)), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(literal)}(?!\w)", "...", text)
-    return text
+    literals = sorted({*_literals(statement)} - {""}, key=len, reverse=True)
+    if not literals:
+        return text
+    return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, literals))})(?!\w)", "...", text)  # once: "." is a literal too
 
 
 def _literals(statement: str) -> Iterator[str]:

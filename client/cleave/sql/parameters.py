@@ -10,6 +10,7 @@ import datetime
 import math
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -17,9 +18,22 @@ from typing import Any
 import numpy as np
 
 from cleave.table.duck import is_unicode, parts_of, tree_of
+from cleave.table.trees import mapped
 from cleave_shared.errors import QueryRefused
 
 Tree = dict[str, Any]
+
+
+class Items(list[object]):
+    """A parameter that is a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A parameter that is read as a type of DuckDB's from a text; None: NULL of that type."""
+
+    text: str | None
+    type: str
 
 
 def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mapping[str, Any]:
@@ -36,17 +50,13 @@ def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mappin
         raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters are given")
     constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
 
-    def put(node: Any) -> Any:
-        if isinstance(node, list):
-            return [put(each) for each in node]
-        if not isinstance(node, dict):
-            return node
+    def put(node: Tree) -> Tree:
         if node.get("class") == "PARAMETER":
             place = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
             return constants[str(node["identifier"])] | place
-        return {key: [] if key == "named_param_map" else put(value) for key, value in node.items()}
+        return node | {"named_param_map": []} if "named_param_map" in node else node
 
-    bound: Tree = put(tree)
+    bound: Tree = mapped(tree, put)
     return bound
 
 
@@ -83,6 +93,11 @@ def _constant_of(value: object, number: int) -> Tree:
             return span | {"arguments": [argument | {"expression": given}]}
         case uuid.UUID():
             return _cast("UUID", str(value))
+        case Typed() if value.text is None or ("\0" not in value.text and is_unicode(value.text)):
+            return _cast(value.type, value.text)
+        case Items():
+            items = [{"name": "", "expression": _constant_of(each, number)} for each in value]
+            return _example("list_value()") | {"arguments": items}
         case bytes() | bytearray():
             return _cast("BLOB", "".join(f"\\x{byte:02X}" for byte in value))
     raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL")
@@ -92,8 +107,9 @@ def _constant(kind: str, text: str) -> Tree:
     return _example("1") | {"literal": {"kind": kind, "text": text}}
 
 
-def _cast(type_: str, text: str) -> Tree:
-    return _example(f"CAST('' AS {type_})") | {"child": _constant("STRING", text)}
+def _cast(type_: str, text: str | None) -> Tree:
+    child = _constant("NULL_LITERAL", "") if text is None else _constant("STRING", text)
+    return _example(f"CAST('' AS {type_})") | {"child": child}
 
 
 @cache

@@ -83,11 +83,12 @@ def _instance(instances: dict[int, duckdb.DuckDBPyConnection] = _instances) -> d
     process = os.getpid()
     instance = instances.get(process)
     # where two threads open one, the first stays
-    return instances.setdefault(process, _closed_in()) if instance is None else instance
+    return instances.setdefault(process, closed_in()) if instance is None else instance
 
 
-def _closed_in() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config=_CONFIG | {"threads": 1, "async_threads": 0})
+def closed_in(**more: str) -> duckdb.DuckDBPyConnection:
+    """A DuckDB of its own, in memory, that can reach nothing outside. `more`: further settings."""
+    connection = duckdb.connect(":memory:", config=_CONFIG | {"threads": 1, "async_threads": 0, **more})
     # one after the other: given together, DuckDB may shut the way out before it has taken the other settings
     connection.execute(_UTC)
     connection.execute("SET enable_external_access = false")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,13 @@ Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
 _OF_THE_TEXT = frozenset(
     {"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type", "named_param_map"}
 )
+
+
+def mapped(tree: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
+    """A copy of `tree` in which `change` took the place of each node, of those within it first."""
+    if isinstance(tree, list):
+        return [mapped(each, change) for each in tree]
+    return change({key: mapped(value, change) for key, value in tree.items()}) if isinstance(tree, dict) else tree
 
 
 def same(one: Any, other: Any) -> bool:

@@ -1,0 +1,314 @@
+"""PostgreSQL's catalogue, and statements over no table: answered in a DuckDB of their own, which has nothing else.
+
+Views and macros are in catalogue.sql. A statement's tree is changed where PostgreSQL's names are not DuckDB's, then
+checked, and run: a statement of a client is parsed once, and its text is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import duckdb
+
+from cleave.finish.result import Records
+from cleave.gateway.values import TYPES, is_nested, oid_of, size_of
+from cleave.sql.allowed import mentioned_in
+from cleave.sql.catalog import parameters_of, reason_of, selects_of
+from cleave.sql.read import Statement, read_statement
+from cleave.table.duck import closed_in, identifier, parts_of, tree_of
+from cleave.table.schema import Column
+from cleave.table.trees import mapped
+from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
+from cleave_shared.errors import QueryRefused
+
+SCHEMAS: Final = ("pg_catalog", "information_schema")
+_MEMORY: Final = "512MB"
+_FIRST_OID: Final = 16384  # PostgreSQL's first for tables of users
+_NAMED: Final = re.compile(r'CREATE (?:TABLE|VIEW|MACRO) (?:"([^"]+)"|(\w+))')
+_WORDS: Final = re.compile(r'"([^"]+)"|(\w+)')
+_SESSION: Final = frozenset(  # functions without parentheses
+    {"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"}
+)
+_REG: Final = frozenset({"regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"})
+_CASTS: Final = {
+    **{"oid": "UINTEGER", "xid": "BIGINT", "cardinal_number": "INTEGER", "jsonb": "JSON", "varbit": "BIT"},
+    **dict.fromkeys(
+        ("name", "char", "cid", "inet", "unknown", "sql_identifier", "character_data", "yes_or_no"), "VARCHAR"
+    ),
+    **dict.fromkeys(("int2vector", "oidvector", "aclitem", "pg_node_tree", "_text", "cstring"), "VARCHAR"),
+}
+_FUNCTIONS: Final = frozenset({"typinput", "typoutput", "typreceive", "typsend", "typanalyze", "typmodin", "typmodout"})
+_VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30}
+_OPERATORS: Final = {"~": "regexp_matches", "!~": "not_regexp", "json_build_object": "json_object"}
+_SHOW: Final = "SELECT table_name AS name FROM information_schema.tables ORDER BY name"
+_COLUMNS: Final = (
+    'SELECT column_name, data_type AS column_type, is_nullable AS "null" FROM information_schema.columns '
+    "WHERE lower(table_name) = lower(?) ORDER BY ordinal_position"
+)
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A table that a user may query. `key`: its declared key."""
+
+    columns: Sequence[Column]
+    key: Sequence[str] = ()
+
+
+Tables = Callable[[], Mapping[str, Listed]]
+"""The tables that the user may query, read if a statement needs them."""
+
+
+def kind_of(statement: Statement, mine: Callable[[str], bool]) -> str:
+    """Say if a statement reads "tables", "catalogue", or "" for neither. `mine`: whether a name is a table's.
+
+    Raises QueryRefused for both in one statement.
+    """
+    tree = statement.tree
+    ctes = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
+    kinds = set()
+    for part in parts_of(tree):
+        if part.get("type") == "SHOW_REF" and (part["show_type"] == "SHOW_SPECIAL" or _described(part)):
+            kinds.add("catalogue")
+            break
+        if part.get("type") == "BASE_TABLE":
+            path = [str(each).lower() for each in part["qualified_name"]["path"]]
+            if len(path) == 1 and path[0] in ctes:
+                continue
+            system = path[-2] in SCHEMAS if len(path) > 1 else path[0].startswith("pg_") and not mine(path[0])
+            kinds.add("catalogue" if system else "tables")
+    if len(kinds) > 1:
+        raise QueryRefused(
+            "tables and PostgreSQL's catalogue cannot be read in one statement", hint="ask one, then the other"
+        )
+    return kinds.pop() if kinds else ""
+
+
+def _described(show: Mapping[str, Any]) -> str:
+    """The table of `DESCRIBE table`; "" for another SHOW or DESCRIBE."""
+    query = show.get("query") or {}
+    source = query.get("from_table") or {}
+    bare = len(query.get("select_list", ())) == 1 and query["select_list"][0]["class"] == "STAR"
+    plain = bare and source.get("type") == "BASE_TABLE" and not query.get("where_clause") and not query.get("modifiers")
+    return str(source["qualified_name"]["path"][-1]) if plain and show["show_type"] == "DESCRIBE" else ""
+
+
+def answer(
+    statement: Statement, tables: Tables, settings: Mapping[str, str], most: int, *, wire: bool, described: bool = False
+) -> Records:
+    """Answer a statement that reads the catalogue or no table. `most`: rows of the largest answer. `wire`: with types
+    as `cleave.gateway.values` has them, not DuckDB's. `described`: the columns alone. Raises QueryRefused.
+    """
+    statement = _shown(statement, tables)
+    selects_of(statement)
+    tree = mapped(statement.tree, _put)
+    changed = Statement(statement.text, tree)
+    needed = _needed(tree)
+    mentioned_in(tree, dict.fromkeys(_definitions(), ()), _definitions().keys())
+    with closing(closed_in(memory_limit=_MEMORY)) as connection:
+        try:
+            connection.execute(";".join(needed.values()))
+            _fill(connection, needed, tables, settings)
+            answer = connection.sql(changed.sql)
+            names = tuple(answer.columns)
+            types = [
+                _type(str(each), wire and bool(needed), name) for name, each in zip(names, answer.types, strict=True)
+            ]
+
+            if described:
+                return Records(names, types, [])
+            shown = ", ".join(_as_value(place, type_) for place, type_ in enumerate(types, 1))
+            rows = [list(row) for row in answer.project(shown).limit(most + 1).fetchall()]
+        except duckdb.Error as error:  # its message may quote the statement
+            reason = reason_of(error, statement.text)
+        else:
+            if len(rows) > most:
+                raise QueryRefused(f"the answer has more than {most:,} rows", hint="add a LIMIT")
+            return Records(names, types, rows)
+    raise QueryRefused(f"DuckDB refuses the query: {reason}")
+
+
+def parameters(statement: Statement) -> list[str]:
+    """The types of a statement's parameters, as `cleave.sql.catalog.parameters_of` has them."""
+    tree = mapped(statement.tree, _put)
+    changed, needed = Statement(statement.text, tree), _needed(tree)
+    with closing(closed_in(memory_limit=_MEMORY)) as connection:
+        connection.execute(";".join(needed.values()))
+        return parameters_of(connection, changed)
+
+
+def _type(type_: str, of_catalogue: bool, name: str = "") -> str:
+    """A type of an answer, as `cleave.gateway.values` calls it."""
+    if of_catalogue and type_.endswith("[]") and not is_nested(type_[:-2]):
+        return f"LIST {_VECTORS.get(name, _type(type_[:-2], of_catalogue))}"
+    return "OID" if of_catalogue and type_ == "UINTEGER" else type_
+
+
+def _as_value(place: int, type_: str) -> str:
+    if type_ == "OID" or type_.startswith("LIST ") or is_shown_as_it_is(type_):
+        return f"#{place}"
+    return f"CAST(#{place} AS VARCHAR)"
+
+
+@cache
+def _definitions() -> dict[str, str]:
+    """By name, the statements of catalogue.sql that make a table, a view or a macro."""
+    text = re.sub(r"^--.*$", "", files(__package__).joinpath("catalogue.sql").read_text(), flags=re.MULTILINE)
+    definitions = {}
+    for each in re.split(r";\n", text):
+        if (named := _NAMED.search(each)) is not None:
+            definitions[named[1] or named[2]] = each.strip()
+    return definitions
+
+
+def _needed(tree: Tree) -> dict[str, str]:
+    """The definitions that a statement needs, in order; those that they need among them."""
+    waiting = [str(part["qualified_name"]["path"][-1]).lower() for part in parts_of(tree) if part.get("qualified_name")]
+    names: set[str] = set()
+    every = _definitions()
+    while waiting:
+        name = waiting.pop()
+        if name in every and name not in names:
+            names.add(name)
+            waiting += [quoted or word for quoted, word in _WORDS.findall(every[name])]
+    return {name: sql for name, sql in every.items() if name in names}
+
+
+def _fill(
+    connection: duckdb.DuckDBPyConnection, needed: Iterable[str], tables: Tables, settings: Mapping[str, str]
+) -> None:
+    """Fill the tables of catalogue.sql that are needed."""
+    rows = list(enumerate(tables().items(), _FIRST_OID)) if {*needed} & {"base.tables", "base.columns"} else []
+    content: dict[str, Iterable[Sequence[object]]] = {
+        "base.settings": settings.items(),
+        "base.types": (list(each.values())[:6] for each in TYPES),
+        "base.tables": ((oid, name) for oid, (name, _) in rows),
+        "base.columns": (row for oid, (_, table) in rows for row in _columns(oid, table)),
+    }
+    for relation in content.keys() & {*needed}:
+        texts = [[None if each is None else str(each) for each in row] for row in content[relation]]
+        if columns := list(map(list, zip(*texts, strict=True))):
+            holes = ", ".join(["unnest(?::VARCHAR[])"] * len(columns))
+            connection.execute(f"INSERT INTO {identifier(relation)} SELECT {holes}", columns)
+
+
+def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
+    keys = {name.lower(): place for place, name in enumerate(table.key, 1)}
+    for number, each in enumerate(table.columns, 1):
+        oid, digits = oid_of(each.type), digits_of(each.type)
+        modifier = -1 if digits is None else (digits << 16 | (decimals_of(each.type) or 0)) + 4
+        key = keys.get(each.name.lower())
+        required = not each.nullable or key is not None
+        yield [relation, number, each.name, oid, size_of(oid), modifier, required, key, str(each.kind)]
+
+
+def _shown(statement: Statement, tables: Tables) -> Statement:
+    """The SELECT in place of SHOW TABLES, or of DESCRIBE with a table."""
+    for part in parts_of(statement.tree):
+        if part.get("type") != "SHOW_REF":
+            continue
+        if part["show_type"] == "SHOW_SPECIAL" and part["table_name"].strip('"') == "tables":
+            return read_statement(_SHOW)
+        if name := _described(part):
+            if name.lower() not in map(str.lower, tables()):
+                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them")
+            return read_statement(_COLUMNS, [name])
+        raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")
+    return statement
+
+
+def _put(node: Tree) -> Tree:
+    """A node of DuckDB's tree with PostgreSQL's names as catalogue.sql has them."""
+    for each in node.get("select_list", ()):
+        if each["class"] == "FUNCTION" and not each["alias"] and not each["is_operator"]:
+            each["alias"] = re.sub(r"^(reg\w+)_(oid|name)$", r"\1", each["function_name"])
+    match node.get("class") or node.get("type"):
+        case "BASE_TABLE":
+            return _table(node)
+        case "COLLATE":
+            return dict(node["child"])
+        case "FUNCTION":
+            name = str(node["function_name"])
+            return _renamed(node, _OPERATORS.get(name, name), node["alias"])
+        case "COLUMN_REF":
+            words = node["column_names"]
+            if len(words) == 1 and words[0].lower() in _SESSION:
+                return _call(words[0].lower(), node["alias"])
+            return node | {"column_names": words[1:] if len(words) > 2 and words[0].lower() in _QUALIFIERS else words}
+        case "CAST":
+            return _cast(node)
+        case "TYPE":
+            return _named_type(node)
+        case "OPERATOR" if node["type"] == "ARRAY_EXTRACT":  # from 0 on, where PostgreSQL has a vector
+            of, place = node["children"]
+            if str(of.get("column_names", [""])[-1]).lower() in _VECTORS:
+                moved = _parsed("1 + 1")
+                moved["arguments"][0]["expression"] = place
+                return node | {"children": [of, moved]}
+        case "COMPARISON":  # functions are names here: 0 is none
+            sides = [str(node[side].get("column_names", [""])[-1]).lower() for side in ("left", "right")]
+            for side, other in (("left", sides[1]), ("right", sides[0])):
+                if other in _FUNCTIONS and node[side].get("literal", {}).get("text") == "0":
+                    node[side] = _parsed("'-'")
+    return node
+
+
+_QUALIFIERS: Final = frozenset({*SCHEMAS, "public"})
+
+
+def _table(node: Tree) -> Tree:
+    path = [str(each).lower() for each in node["qualified_name"]["path"]]
+    if len(path) == 1 and not path[0].startswith("pg_"):
+        return node  # a common table expression
+    schema = path[-2] if len(path) > 1 else "pg_catalog"
+    name = f"{schema}.{path[-1]}"
+    if name not in _definitions():
+        raise QueryRefused(f"there is no table {name} here", hint="the catalogue has what common tools read")
+    empty = {"schema_name": "", "catalog_name": "", "qualified_name": {"path": [name]}}
+    return node | empty | {"table_name": name, "alias": node["alias"] or path[-1]}
+
+
+def _renamed(call: Tree, name: str, alias: str) -> Tree:
+    path = call["qualified_name"]["path"]
+    if len(path) > 1 and path[-2].lower() not in SCHEMAS:
+        return call
+    own = {"function_name": name, "qualified_name": {"path": [name]}, "schema": "", "catalog": "", "alias": alias}
+    return call | own | ({"is_operator": False} if name != call["function_name"] else {})
+
+
+def _call(name: str, alias: str, *arguments: Tree) -> Tree:
+    return _renamed(_parsed("f()"), name, alias) | {
+        "arguments": [{"name": "", "expression": each} for each in arguments]
+    }
+
+
+def _cast(node: Tree) -> Tree:
+    name = str(node["type_expr"].get("type_name", "")).lower()
+    if name not in _REG:
+        return node
+    child = node["child"]
+    given = child["child"] if child["class"] == "CAST" else child  # a NULL of a type stands for a parameter
+    if given["class"] not in ("CONSTANT", "PARAMETER"):
+        return _call(f"{name}_name", node["alias"], child)
+    return _call(f"{name}_oid", node["alias"], {**_parsed("CAST(1 AS VARCHAR)"), "child": child})
+
+
+def _parsed(sql: str) -> Tree:
+    """DuckDB's tree of an expression in this file."""
+    tree: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
+    return tree
+
+
+def _named_type(node: Tree) -> Tree:
+    name = str(node["type_name"]).lower()
+    bare = name if len(node["qualified_name"]["path"]) > 1 and re.fullmatch(r"[a-z]\w*", name) else None
+    if name in _REG or (other := _CASTS.get(name, bare)) is None:
+        return node
+    return dict(_parsed(f"CAST(1 AS {other})")["type_expr"])
