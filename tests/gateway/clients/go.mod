@@ -2,6 +2,11 @@ module cleave/gateway/clients
 
 go 1.24.0
 
-require github.com/go-sql-driver/mysql v1.10.1
+require github.com/jackc/pgx/v5 v5.7.6
 
-require filippo.io/edwards25519 v1.2.0 // indirect
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	golang.org/x/crypto v0.37.0 // indirect
+	golang.org/x/text v0.24.0 // indirect
+)
