@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.gateway.wire import FromServer, Message, Reader, from_client
 
-MOST_ROWS: Final = 14  # of an exchange are kept
+MOST_ROWS: Final = 20  # of an exchange are kept
 _CANCEL, _SSL, _GSS = 80877102, 80877103, 80877104
 
 
@@ -48,7 +48,8 @@ class Session:
                 self.is_open = tag == "Z"
                 if tag == "S":
                     fields = Reader(body)
-                    self.status[fields.name()] = fields.name()
+                    name = fields.name()
+                    self.status[name] = fields.name()
                 return
             self.exchanges[-1][1].append(self.read(tag, body))
             self.waiting -= tag == "Z"
