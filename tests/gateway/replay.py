@@ -157,9 +157,10 @@ class Replay:
         if isinstance(value, str) and re.fullmatch(r"[\d{}, ]+", value):
             return re.sub(r"\d+", lambda found: str(self.oids.get(int(found[0]), found[0])), value)
         if isinstance(value, list):
-            words = re.findall("." * 8, value[0])
+            size = min(8, len(value[0])) or 1  # as many digits as an OID, or as a SMALLINT that it fits into
+            words = re.findall("." * size, value[0])
             numbers = [self.oids.get(int(word, 16)) for word in words]
-            new = "".join(word if oid is None else f"{oid:08x}" for word, oid in zip(words, numbers, strict=True))
+            new = "".join(word if oid is None else f"{oid:0{size}x}" for word, oid in zip(words, numbers, strict=True))
             return [new + value[0][len(new) :]]
         return value
 
