@@ -18,6 +18,7 @@ import pytest
 import cleave
 from cleave.ckks.key_file import create_key
 from cleave.share.users import write_user
+from tests.gateway.stays import STAYS, TYPES, WARDS
 
 PASSWORD = "seventeen quiet herons 41"
 ROWS = 3000
@@ -137,3 +138,29 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], in
         yield Gateway(folder, int(address.rpartition(":")[2]), http, tokens, truth, process)
     finally:
         stop(process)
+
+
+@pytest.fixture(scope="session")
+def stays() -> duckdb.DuckDBPyConnection:
+    """The tables of `tests/gateway/stays.py` in DuckDB."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"CREATE TABLE stays AS {STAYS}; CREATE TABLE wards AS {WARDS}")
+    return connection
+
+
+@pytest.fixture(scope="session")
+def stays_port(tmp_path_factory: pytest.TempPathFactory, stays: duckdb.DuckDBPyConnection) -> Iterator[int]:
+    """The port of a gateway over the same tables, for the user `owner`."""
+    folder = tmp_path_factory.mktemp("stays")
+    place = {"store": folder / "store", "key": folder / "key.json"}
+    create_key(folder / "key.json", None)
+    kinds = dict.fromkeys(TYPES, "sealed") | dict.fromkeys(("bill", "num", "level"), "encrypted")
+    kinds |= dict.fromkeys(("ward", "day", "insured"), "plain")
+    rows, wards = (stays.sql(f"FROM {each}").to_arrow_table() for each in ("stays", "wards"))
+    cleave.put(rows, "stays", schema=kinds, by=["ward"], key_columns=["id"], **place)
+    cleave.put(wards, "wards", schema={"ward": "plain", "region": "plain"}, by=["ward"], **place)
+    write_user(folder / "users.toml", "owner", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
+    process, (address,) = started(folder, "--workers", "1")
+    yield int(address.rpartition(":")[2])
+    stop(process)

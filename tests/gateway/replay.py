@@ -20,7 +20,9 @@ from tests.gateway.wire import Message, Wire, uncell
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 NUMERIC: Final = 1700
-_CATALOGUE: Final = re.compile(r"\b(pg_\w+|information_schema|current_schema|current_catalog|version\(\))", re.IGNORECASE)
+_CATALOGUE: Final = re.compile(
+    r"\b(pg_\w+|information_schema|current_schema|current_catalog|version\(\))", re.IGNORECASE
+)
 _FAMILIES: Final = (
     {18, 19, 25, 1042, 1043, 705, 2206, 194, 2278},  # texts, names, regtype
     {20, 21, 23, 26},  # integers and OIDs
@@ -232,7 +234,9 @@ class Replay:
                 continue
             near = max(there, key=lambda each: sum(a == b for a, b in zip(each, read, strict=False)), default=None)
             unlike = near and [
-                f"{name}: {mine!r}, not {value!r}" for name, mine, value in zip(theirs.names, near, read, strict=False) if mine != value
+                f"{name}: {mine!r}, not {value!r}"
+                for name, mine, value in zip(theirs.names, near, read, strict=False)
+                if mine != value
             ]
             yield f"no row {read}; nearest: {unlike}"
             return
@@ -334,5 +338,3 @@ def elements(held: bytes) -> list[str]:
         found.append(str(meaning([held[place + 4 : place + 4 + size].hex()], kind)))
         place += 4 + size
     return found
-
-

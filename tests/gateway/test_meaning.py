@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,17 @@ import pytest
 
 from tests.gateway import postgres
 from tests.gateway.replay import RECORDED
-from tests.gateway.stays import STAYS, TYPES, WARDS
+from tests.gateway.stays import TYPES
 
 CASES = [json.loads(line) for line in (RECORDED / "meaning.ndjson").read_text().splitlines()]
 DOCS = Path(__file__).parents[2] / "docs" / "gateway.md"
 Rows = list[list[str | None]]
 
 
-@pytest.fixture(scope="module")
-def truth() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"CREATE TABLE stays AS {STAYS}; CREATE TABLE wards AS {WARDS}")
-    return connection
-
-
-def here(truth: duckdb.DuckDBPyConnection, sql: str) -> Rows | str:
+def here(stays: duckdb.DuckDBPyConnection, sql: str) -> Rows | str:
     """DuckDB's answer as texts, or "error"."""
     try:
-        return [list(row) for row in truth.execute(f"SELECT columns(*)::VARCHAR FROM ({sql})").fetchall()]
+        return [list(row) for row in stays.execute(f"SELECT columns(*)::VARCHAR FROM ({sql})").fetchall()]
     except duckdb.Error:
         return "error"
 
@@ -66,8 +59,8 @@ def is_alike(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[each["sql"] for each in CASES])
-def test_duckdb_differs_where_it_is_said(truth: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> None:
-    answer = here(truth, case["sql"])
+def test_duckdb_differs_where_it_is_said(stays: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> None:
+    answer = here(stays, case["sql"])
     assert alike(answer, case["postgres"]) == ("here" not in case), answer
     if "here" in case:
         assert answer == case["here"]
@@ -109,18 +102,21 @@ def test_docs_show_what_both_answer(name: str, code: str, ours: str, theirs: str
 
 
 @pytest.mark.skipif(postgres.programs() is None, reason="no PostgreSQL server is installed")
-def test_postgresql_answers_as_recorded(free_port, truth: duckdb.DuckDBPyConnection) -> None:
+def test_postgresql_answers_as_recorded(free_port: Callable[[], int], stays: duckdb.DuckDBPyConnection) -> None:
     import psycopg  # noqa: PLC0415
 
     port, wrong = free_port(), []
     with postgres.server(port) as folder:
-        postgres.load(folder, port, truth, "stays", TYPES, "id")
-        postgres.load(folder, port, truth, "wards", {"ward": "TEXT", "region": "TEXT"})
+        postgres.load(folder, port, stays, "stays", TYPES, "id")
+        postgres.load(folder, port, stays, "wards", {"ward": "TEXT", "region": "TEXT"})
         with psycopg.connect(host="127.0.0.1", port=port, user="owner", dbname="cleave", autocommit=True) as connection:
             for case in CASES:
                 try:
                     result = connection.execute(case["sql"]).pgresult
-                    texts = [[result.get_value(row, place) for place in range(result.nfields)] for row in range(result.ntuples)]
+                    texts = [
+                        [result.get_value(row, place) for place in range(result.nfields)]
+                        for row in range(result.ntuples)
+                    ]
                     answer = [[None if each is None else each.decode() for each in row] for row in texts]
                 except psycopg.Error as error:
                     answer = f"error {error.sqlstate}"

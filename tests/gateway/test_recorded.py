@@ -6,46 +6,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import duckdb
 import pytest
 
-import cleave
-from cleave.ckks.key_file import create_key
-from cleave.share.users import write_user
 from tests.gateway import postgres
-from tests.gateway.conftest import PASSWORD, started, stop
+from tests.gateway.conftest import PASSWORD
 from tests.gateway.replay import RECORDED, Replay, Stated, recorded
-from tests.gateway.stays import STAYS, TYPES, WARDS
+from tests.gateway.stays import TYPES
 
 CLIENTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
-
-
-@pytest.fixture(scope="module")
-def truth() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"CREATE TABLE stays AS {STAYS}; CREATE TABLE wards AS {WARDS}")
-    return connection
-
-
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory, truth: duckdb.DuckDBPyConnection) -> Iterator[int]:
-    """A gateway over the rows that PostgreSQL had."""
-    folder = tmp_path_factory.mktemp("recorded")
-    place = {"store": folder / "store", "key": folder / "key.json"}
-    create_key(folder / "key.json", None)
-    kinds = dict.fromkeys(TYPES, "sealed") | dict.fromkeys(("bill", "num", "level"), "encrypted")
-    kinds |= dict.fromkeys(("ward", "day", "insured"), "plain")
-    stays, wards = (truth.sql(f"FROM {each}").to_arrow_table() for each in ("stays", "wards"))
-    cleave.put(stays, "stays", schema=kinds, by=["ward"], key_columns=["id"], **place)
-    cleave.put(wards, "wards", schema={"ward": "plain", "region": "plain"}, by=["ward"], **place)
-    write_user(folder / "users.toml", "owner", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
-    process, (address,) = started(folder, "--workers", "1")
-    yield int(address.rpartition(":")[2])
-    stop(process)
+VERSION = (
+    "parameter server_version",
+    "SHOW server_version",
+    "version()",
+)  # may be another server than the recorded one
 
 
 @pytest.fixture(scope="module")
@@ -53,35 +30,72 @@ def stated() -> Stated:
     return Stated.read()
 
 
+@pytest.fixture(scope="module")
+def found(stays_port: int, stated: Stated) -> Callable[[str], list[str]]:
+    """What differs for a client; each is replayed once."""
+    held: dict[str, list[str]] = {}
+
+    def find(client: str) -> list[str]:
+        if client not in held:
+            held[client] = Replay(stays_port, client, stated, PASSWORD).run(*recorded(client))
+        return held[client]
+
+    return find
+
+
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_is_answered_as_by_postgresql(port: int, stated: Stated, client: str) -> None:
-    assert Replay(port, client, stated, PASSWORD).run(*recorded(client)) == []
+def test_a_client_is_answered_as_by_postgresql(found: Callable[[str], list[str]], client: str) -> None:
+    assert found(client) == []
 
 
-def test_no_stated_difference_is_out_of_date(port: int) -> None:
-    """Each is met by the client, or by one of the clients, that it names."""
-    stated = Stated.read()
+def test_no_stated_difference_is_out_of_date(found: Callable[[str], list[str]], stated: Stated) -> None:
     for client in CLIENTS:
-        Replay(port, client, stated, PASSWORD).run(*recorded(client))
+        found(client)
     assert [entry for place, entry in enumerate(stated.entries) if place not in stated.used] == []
 
 
 @pytest.mark.skipif(postgres.programs() is None, reason="no PostgreSQL server is installed")
-def test_the_judge_finds_postgresql_like_itself_and_planted_faults(free_port, truth: duckdb.DuckDBPyConnection) -> None:
+def test_postgresql_differs_from_itself_nowhere(free_port: Callable[[], int], stays: duckdb.DuckDBPyConnection) -> None:
     port = free_port()
     with postgres.server(port) as folder:
-        postgres.load(folder, port, truth, "stays", TYPES, "id")
-        postgres.load(folder, port, truth, "wards", {"ward": "TEXT", "region": "TEXT"})
-        nothing = Stated([])
-        version = ("parameter server_version", "SHOW server_version", "version()")  # of another server than the recorded one
+        postgres.load(folder, port, stays, "stays", TYPES, "id")
+        postgres.load(folder, port, stays, "wards", {"ward": "TEXT", "region": "TEXT"})
         for client in CLIENTS:
-            found = Replay(port, client, nothing).run(*recorded(client))
-            assert [each for each in found if not any(word in each for word in version)] == [], client
-        about, lines = recorded("asyncpg")
-        for plant in (
-            lambda answer: answer[1].__setitem__(0, ["id", 23, 4, -1, 0]),  # a type
-            lambda answer: answer.__setitem__(0, "n"),
+            differs = Replay(port, client, Stated([])).run(*recorded(client))
+            assert [each for each in differs if not any(word in each for word in VERSION)] == [], client
+
+
+def first(lines: list[dict[str, Any]], tag: str, sql: str) -> list[Any]:
+    """The first message `tag` that answers a statement beginning with `sql`."""
+    for line in lines:
+        if any(
+            str(each[1]).startswith(sql) or str(each[-2]).startswith(sql)
+            for each in line.get(">", ())
+            if each[0] in "QP"
         ):
-            planted = copy.deepcopy(lines)
-            plant(next(each for line in planted for each in line.get("<", ()) if each[0] == "T" and each[1][0][0] == "id"))
-            assert Replay(port, "asyncpg", nothing).run(about, planted)
+            for message in line["<"]:
+                if message[0] == tag:
+                    return message
+    raise AssertionError(tag)
+
+
+PLANTS: dict[str, tuple[str, str, Callable[[list[Any]], None]]] = {
+    "is named": ("T", "SELECT * FROM stays", lambda message: message[1][1].__setitem__(0, "warden")),
+    "has type": ("T", "SELECT * FROM stays", lambda message: message[1][5].__setitem__(1, 20)),
+    "has modifier": ("T", "SELECT * FROM stays", lambda message: message[1][7].__setitem__(3, 589832)),
+    "row 0: level": ("D", "SELECT * FROM stays", lambda message: message[1].__setitem__(10, "-0.0056")),
+    "no row": ("D", "SELECT n.nspname as", lambda message: message[1].__setitem__(1, "nosuch")),
+    "refused by 42703": ("E", "SELECT nothing", lambda message: message[1].__setitem__("C", "57014")),
+    "'SELECT 12'": ("C", "SELECT * FROM stays", lambda message: message.__setitem__(1, "SELECT 13")),
+}
+
+
+@pytest.mark.parametrize("said", PLANTS)
+def test_a_planted_difference_is_found(stays_port: int, said: str) -> None:
+    about, lines = recorded("psql")
+    planted = copy.deepcopy(lines)
+    tag, sql, plant = PLANTS[said]
+    plant(first(planted, tag, sql))
+    place = next(place for place, (one, other) in enumerate(zip(lines, planted, strict=True)) if one != other)
+    differs = Replay(stays_port, "psql", Stated.read(), PASSWORD).run(about, [planted[0], planted[place]])
+    assert any(said in each for each in differs), differs

@@ -1,114 +1,168 @@
-"""Clients in other languages are told DuckDB's truth. They are fetched from their registries."""
+"""Clients of PostgreSQL are told DuckDB's truth by the gateway. They are fetched from their registries."""
 
 from __future__ import annotations
 
-import hashlib
+import csv
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
-from tests.gateway.conftest import PASSWORD, Gateway
+from tests.gateway.clients.made import Clients
+from tests.gateway.conftest import PASSWORD
+from tests.gateway.stays import TYPES
 
 pytestmark = pytest.mark.clients
 
-HERE = Path(__file__).parent
-DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
-DRIVER_HASH = "a129703efd7b0f334564d46753de999f09b3a361489a2eb647e6020390981cc9"
-COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-QUERY = "SELECT * FROM visits ORDER BY id LIMIT 60"
-PREPARED = (
-    "SELECT id, ward, day, seen, bill, level, insured, big, name FROM visits "
-    "WHERE id > ? AND ward <> ? AND bill > ? ORDER BY id LIMIT 60"
-)
-BOUND = (7, "A' \\", Decimal("12.5"))
-Ran = Callable[..., str]
+WITHOUT = list(TYPES).index("gap")  # every language has another idea of an interval; recordings compare its bytes
+QUERY = "SELECT * FROM stays ORDER BY id"
+PREPARED = "SELECT id, name, bill, day FROM stays WHERE id > 1 AND ward <> 'A'' \\' AND bill > 12.5 ORDER BY id"
+FETCHED = "SELECT id, bill FROM stays ORDER BY id"
+TABLES = [["public", "stays", "TABLE"], ["public", "wards", "TABLE"]]
+CODES = ["42703", "42P01", "42601"]
+Answer = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("clients")
 
 
 @pytest.fixture
-def run(gateway: Gateway, tmp_path: Path) -> Ran:
-    def ran(*command: object, folder: Path = HERE) -> str:
-        told = {"PORT": str(gateway.port), "PASSWORD": PASSWORD, "QUERY": QUERY, "PREPARED": PREPARED}
-        told["XDG_CONFIG_HOME"] = str(tmp_path)  # Go keeps counters there
-        done = subprocess.run(
-            [shutil.which(str(command[0])) or str(command[0]), *map(str, command[1:])],
-            cwd=folder,
-            env=os.environ | told,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+def answers(folder: Path, stays_port: int) -> Callable[[str], Answer]:
+    def ask(name: str) -> Answer:
+        return json.loads(Clients(folder).run(name, stays_port, PASSWORD))
 
-    return ran
+    return ask
 
 
-def plain(value: object) -> object:
-    """A cell as every driver has it: numbers compared as such, texts and dates as texts."""
+def plain(value: Any) -> Any:
+    """A cell as every driver has it: numbers and booleans as such, times without their T, zone and last zeros."""
+    if isinstance(value, dict):  # pgx has a time of day as microseconds
+        seconds, micro = divmod(value["Microseconds"], 1_000_000)
+        value = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micro:06d}"
     if value is None or isinstance(value, bool):
         return value if value is None else Decimal(int(value))
-    text = str(value)
+    text = {"t": "1", "f": "0"}.get(str(value), str(value))
     try:
         return Decimal(text)
     except InvalidOperation:
-        return re.sub(r"^([\d: -]+)\.0+$", r"\1", re.sub(r"^([\d: -]+\.\d*?[1-9])0+$", r"\1", text))
+        text = re.sub(r"^(\d{4}-\d\d-\d\d)T(?=\d)", r"\1 ", text)
+        text = re.sub(r"(?<=\d)(Z|\+00(:00)?)$", "", text)
+        return re.sub(r"^([\d: -]+\.\d*?)0+$", r"\1", text).removesuffix(" 00:00:00")
 
 
-def alike(rows: list[list[object]] | list[tuple[object, ...]]) -> list[list[object]]:
+def alike(rows: Any) -> list[list[Any]]:
     return [[plain(each) for each in row] for row in rows]
 
 
-def check(gateway: Gateway, told: dict[str, list[list[object]]]) -> None:
-    assert alike(told["query"]) == alike(gateway.truth.execute(QUERY).fetchall())
-    truth = gateway.truth.execute(PREPARED, BOUND).fetchall()
-    assert len(truth) == 60
-    assert alike(told["prepared"]) == alike(truth)
+def trimmed(rows: Any) -> list[list[Any]]:
+    """Rows of all columns, without the interval."""
+    return [row[:WITHOUT] + row[WITHOUT + 1 :] for row in alike(rows)]
 
 
-def test_mariadbs_client(gateway: Gateway, run: Ran) -> None:
-    shown = run("mariadb", "-h127.0.0.1", f"-P{gateway.port}", "-uowner", f"-p{PASSWORD}", "-BN", "-e", QUERY, "cleave")
-    escaped = {"\\\\": "\\", "\\t": "\t", "\\n": "\n"}
-    rows: list[list[object]] = [
-        [None if each == "NULL" else re.sub(r"\\[\\tn]", lambda m: escaped[m[0]], each) for each in line.split("\t")]
-        for line in shown.splitlines()
+def truth(stays: duckdb.DuckDBPyConnection, sql: str) -> list[list[Any]]:
+    """DuckDB's rows, as texts of each cell."""
+    return alike(stays.execute(f"SELECT columns(*)::VARCHAR FROM ({sql})").fetchall())
+
+
+def whole(stays: duckdb.DuckDBPyConnection) -> list[list[Any]]:
+    found = truth(stays, QUERY)
+    for row in found:
+        row[list(TYPES).index("insured")] = {"true": Decimal(1), "false": Decimal(0), None: None}[row[3]]
+    return trimmed(found)
+
+
+@pytest.mark.parametrize("client", ["psycopg", "asyncpg", "alchemy", "odbc", "jdbc", "node"])
+def test_rows_are_duckdbs(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection, client: str) -> None:
+    told = answers(client)
+    assert trimmed(told["query"]) == whole(stays)
+    if "binary" in told and client != "node":
+        assert trimmed(told["binary"]) == whole(stays)
+    for name in {"prepared", "unnamed"} & told.keys():
+        assert alike(told[name]) == truth(stays, PREPARED)
+    for name in {"fetched", "cursor"} & told.keys():
+        assert alike(told[name]) == truth(stays, FETCHED)
+    if client == "psycopg":
+        assert [each for each in told["errors"] if each != "25P02"] == [*CODES, "22P02", "42883"]
+    elif "errors" in told:
+        assert told["errors"] == CODES
+
+
+def test_pgx_has_duckdbs_rows(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
+    told = answers("pgx")
+    ways = [name for name in told if name.startswith("query ")]
+    assert len(ways) == 4
+    for way in ways:
+        assert trimmed(told[way]) == whole(stays)
+        assert alike(told[way.replace("query", "prepared")]) == truth(stays, PREPARED)
+    assert told["errors"] == CODES
+
+
+def test_pgjdbc_reads_the_catalogue(answers: Callable[[str], Answer]) -> None:
+    told = answers("jdbc")
+    assert told["tables"] == TABLES
+    assert [each[0] for each in told["columns"]] == list(TYPES)
+    kinds = {name: (kind, scale) for name, kind, _, _, scale, *_ in told["columns"]}
+    assert kinds["bill"] == ("2", "2")  # java.sql.Types.NUMERIC
+    assert kinds["zoned"] == ("93", "6")
+    assert told["keys"] == [["id", "1"]]
+    assert told["indexes"] == told["best"] == [["id"]]
+    assert told["imported"] == told["functions"] == []
+    assert told["schema"] == "public"
+    assert told["valid"] is True
+
+
+def test_odbc_tells_numbers_and_texts_apart(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
+    told = answers("odbc")
+    assert alike(told["mixed"]) == truth(stays, "SELECT num, bill, name, level, big, ratio FROM stays ORDER BY id")
+    assert [each[1] for each in told["typed"]] == ["int", "Decimal", "str", "float", "int", "float"]
+    assert [each[1:] for each in told["tables"]] == TABLES
+    assert [each[0] for each in told["columns"]] == list(TYPES)
+    assert told["keys"] == ["id"]
+
+
+def test_sqlalchemy_reflects(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
+    told = answers("alchemy")
+    assert sorted(told["tables"]) == ["stays", "wards"]
+    assert told["columns"][7] == ["bill", "NUMERIC(9, 2)", True]
+    assert told["columns"][0] == ["id", "BIGINT", False]
+    assert told["keys"] == ["id"]
+    assert told["has"] == [True, False]
+    means = "SELECT ward, avg(bill) FROM stays WHERE id > 1 GROUP BY ward ORDER BY ward NULLS LAST"
+    assert alike(told["core"]) == truth(stays, means)
+
+
+def test_data_frames(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
+    told = answers("pandas")
+    assert told["types"] == ["int64", "str", "float64", "object", "datetime64[us]", "datetime64[us, UTC]", "object"]
+    assert told["table"] == [["A", "north"], ["B", "south"], ["C", "north"]]
+    assert told["chunks"] == [4, 4, 2]
+    told = answers("polars")
+    columns = "id, name, ward, bill, level, day, seen, insured::INTEGER AS insured"
+    rows = truth(stays, f"SELECT {columns} FROM stays ORDER BY id")
+    assert alike(told["connectorx"]) == alike(told["adbc"]) == rows
+    assert [each[0] for each in told["schema"]] == list(TYPES)
+
+
+def test_psql_describes_and_copies(folder: Path, stays_port: int, stays: duckdb.DuckDBPyConnection) -> None:
+    said = Clients(folder).run("psql", stays_port, PASSWORD)
+    lines = [re.sub(r" +", " ", line.strip()) for line in said.splitlines()]
+    assert "bill | numeric(9,2) | | |" in lines
+    assert "id | bigint | | not null |" in lines
+    assert '"stays_pkey" PRIMARY KEY, btree (id)' in lines
+    assert "public | stays | table | owner" in lines
+    assert "COPY 12" in lines
+    with (folder / "stays.csv").open(newline="") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["id", "name", "bill", "day", "insured"]
+    empty = [
+        ["" if cell is None else cell for cell in row]
+        for row in stays.execute(f"SELECT columns(*)::VARCHAR FROM ({FETCHED})").fetchall()
     ]
-    assert alike(rows) == alike(gateway.truth.execute(QUERY).fetchall())
-
-
-def test_node(gateway: Gateway, run: Ran, tmp_path: Path) -> None:
-    for name in (".npmrc", "package.json", "package-lock.json", "rows.js"):
-        shutil.copy(HERE / name, tmp_path)
-    run("npm", "ci", folder=tmp_path)
-    check(gateway, json.loads(run("node", "rows.js", folder=tmp_path)))
-
-
-def test_go(gateway: Gateway, run: Ran, tmp_path: Path) -> None:
-    run("go", "build", "-mod=readonly", "-o", tmp_path / "rows", "rows.go")
-    check(gateway, json.loads(run(tmp_path / "rows")))
-
-
-def test_java(gateway: Gateway, run: Ran, tmp_path: Path) -> None:
-    run("mvn", "-B", "-q", COPY, f"-Dartifact={DRIVER}", f"-DoutputDirectory={tmp_path}")
-    (driver,) = tmp_path.glob("*.jar")
-    assert hashlib.sha256(driver.read_bytes()).hexdigest() == DRIVER_HASH
-    run("javac", "-d", tmp_path, "Rows.java")
-    visits = gateway.truth.execute("DESCRIBE visits").fetchall()
-    # texts parsed by the driver, prepared by the gateway
-    for options in ("sslMode=trust", "sslMode=trust&useServerPrepStmts=true"):
-        told = json.loads(run("java", "-cp", f"{driver}:{tmp_path}", "Rows", options))
-        check(gateway, told)
-        assert told["tables"] == [["cleave", "visits", "TABLE"], ["cleave", "wards", "TABLE"]]
-        assert [each[0] for each in told["columns"]] == [each[0] for each in visits]
-        kinds = {name: (kind, scale) for name, kind, scale, _ in told["columns"]}
-        assert kinds["bill"] == ("3", "2")  # java.sql.Types.DECIMAL
-        assert kinds["day"] == ("91", None)
-        assert kinds["big"][0] == "-5"
-        assert told["keys"] == told["imported"] == told["indexes"] == []
-        assert ["cleave"] in told["catalogs"]
+    assert [[row[0], row[2]] for row in rows] == empty
