@@ -24,7 +24,7 @@ _CATALOGUE: Final = re.compile(
     r"\b(pg_\w+|information_schema|current_schema|current_catalog|version\(\))", re.IGNORECASE
 )
 _FAMILIES: Final = (
-    {18, 19, 25, 1042, 1043, 705, 2206, 194, 2278},  # texts, names, regtype
+    {18, 19, 24, 25, 194, 705, 1042, 1043, 2205, 2206, 2278},  # texts, names, and what is told by its name
     {20, 21, 23, 26},  # integers and OIDs
     {1002, 1003, 1009, 1015, 1034, 25},  # lists of texts, access rights
     {22, 30, 1005, 1007, 1016, 1028, 25},  # lists of integers
