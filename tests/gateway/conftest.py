@@ -151,7 +151,7 @@ def stays() -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="session")
 def stays_port(tmp_path_factory: pytest.TempPathFactory, stays: duckdb.DuckDBPyConnection) -> Iterator[int]:
-    """The port of a gateway over the same tables, for the user `owner`."""
+    """The port of a gateway over the same tables, for the users `owner` and, of `wards` alone, `wards_only`."""
     folder = tmp_path_factory.mktemp("stays")
     place = {"store": folder / "store", "key": folder / "key.json"}
     create_key(folder / "key.json", None)
@@ -160,7 +160,8 @@ def stays_port(tmp_path_factory: pytest.TempPathFactory, stays: duckdb.DuckDBPyC
     rows, wards = (stays.sql(f"FROM {each}").to_arrow_table() for each in ("stays", "wards"))
     cleave.put(rows, "stays", schema=kinds, by=["ward"], key_columns=["id"], **place)
     cleave.put(wards, "wards", schema={"ward": "plain", "region": "plain"}, by=["ward"], **place)
-    write_user(folder / "users.toml", "owner", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
+    for name, tables in (("owner", None), ("wards_only", ["wards"])):
+        write_user(folder / "users.toml", name, PASSWORD.encode(), tables=tables, min_group=0, rows=True, token=False)
     process, (address,) = started(folder, "--workers", "1")
     yield int(address.rpartition(":")[2])
     stop(process)
