@@ -20,7 +20,9 @@ from tests.gateway.wire import Message, Wire, framed, to_server
 
 Frames = list[bytes]
 CANARIES = (b"00000000-0000-4000-8000", b"O'Hara", b"back\\slash", b"stays_pkey", b"22677.00", b"2002-11-26")
-HIDDEN = [name.encode() for name in TYPES if name not in ("id", "day", "name", "ward", "level", "seen", "token", "big", "num")]
+HIDDEN = [
+    name.encode() for name in TYPES if name not in ("id", "day", "name", "ward", "level", "seen", "token", "big", "num")
+]
 LARGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0", b"\xff\xff\xff\xf9")
 
 
@@ -52,7 +54,11 @@ def cut(frames: Frames, source: random.Random) -> Frames:
     """A message ends early, by its own length."""
     place = source.randrange(len(frames))
     frame = frames[place]
-    return [*frames[:place], framed(chr(frame[0]), frame[5 : source.randrange(5, len(frame) + 1)]), *frames[place + 1 :]]
+    return [
+        *frames[:place],
+        framed(chr(frame[0]), frame[5 : source.randrange(5, len(frame) + 1)]),
+        *frames[place + 1 :],
+    ]
 
 
 def lied(frames: Frames, source: random.Random) -> Frames:

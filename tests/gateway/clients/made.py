@@ -27,6 +27,11 @@ class Clients:
     folder: Path
 
     def run(self, name: str, port: int, password: str = "") -> str:
+        return self.ran(*self.command(name), given=self.place(name, port, password))
+
+    @staticmethod
+    def place(name: str, port: int, password: str = "") -> dict[str, str]:
+        """The environment of a client: where the server is."""
         at = {
             "PGHOST": "127.0.0.1",
             "PGPORT": str(port),
@@ -34,14 +39,8 @@ class Clients:
             "PGPASSWORD": password,
             "PGDATABASE": "cleave",
         }
-        at |= {
-            "ODBC_DRIVER": ODBC,
-            "PGTZ": "UTC",
-            "TZ": "UTC",
-            "PSQLRC": "/dev/null",
-            "PGSSLMODE": "disable" if name == "node" else "prefer",
-        }  # Node's has no way to prefer
-        return self.ran(*self.command(name), given=at)
+        at["PGSSLMODE"] = "disable" if name == "node" else "prefer"  # Node's has no way to prefer
+        return at | {"ODBC_DRIVER": ODBC, "PGTZ": "UTC", "TZ": "UTC", "PSQLRC": "/dev/null"}
 
     def command(self, name: str) -> Sequence[object]:
         """The command of one client, built the first time."""

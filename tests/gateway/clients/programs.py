@@ -9,6 +9,7 @@ import os
 import sys
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 QUERY = "SELECT * FROM stays ORDER BY id"
 PREPARED = "SELECT id, name, bill, day FROM stays WHERE id > {} AND ward <> {} AND bill > {} ORDER BY id"
@@ -34,7 +35,7 @@ EACH = {
 
 def address() -> str:
     env = os.environ
-    return f"{env['PGUSER']}:{env.get('PGPASSWORD', '')}@{env['PGHOST']}:{env['PGPORT']}/{env['PGDATABASE']}"
+    return f"{env['PGUSER']}:{quote(env.get('PGPASSWORD', ''))}@{env['PGHOST']}:{env['PGPORT']}/{env['PGDATABASE']}"
 
 
 def psycopg() -> dict[str, Any]:

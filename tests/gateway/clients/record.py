@@ -1,6 +1,7 @@
 """Record what clients send to and get from a PostgreSQL server: `python -m tests.gateway.clients.record [CLIENT...]`.
 
 It writes tests/gateway/recorded, which tests/gateway/test_recorded.py replays. `--keep FOLDER` builds clients there.
+`NAME -- COMMAND...` records any command that has libpq's environment: those of tests/gateway/clients/others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ RECORDED = Path(__file__).parents[1] / "recorded"
 
 def main(*names: str) -> None:
     words = list(names)
+    command = words[words.index("--") + 1 :] if "--" in words else []
+    words = words[: words.index("--")] if "--" in words else words
     keep = words.pop(words.index("--keep") + 1) if "--keep" in words else None
     truth = duckdb.connect()
     truth.execute("SET TimeZone = 'UTC'")
@@ -38,7 +41,12 @@ def main(*names: str) -> None:
         version = postgres.psql(folder, port, "SHOW server_version").split()[0]
         about = {name: int(oid) for oid, name in (line.split("|") for line in oids.splitlines())}
         for name in [each for each in words if each != "--keep"] or CLIENTS:
-            print(name, clients.run(name, proxy.port), sep="\n", file=sys.stderr)  # noqa: T201 - a tool
+            said = (
+                clients.ran(*command, given=clients.place(name, proxy.port))
+                if command
+                else clients.run(name, proxy.port)
+            )
+            print(name, said, sep="\n", file=sys.stderr)  # noqa: T201 - a tool
             lines = proxy.taken({"client": name, "server": f"PostgreSQL {version}", "oids": about})
             (RECORDED / f"{name}.jsonl").write_text(lines)
 
