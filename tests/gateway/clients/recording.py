@@ -85,8 +85,12 @@ class Recorder:
         for each in self.threads:
             each.join(60)
         lines = [json.dumps(about, ensure_ascii=False)]
+        seen: set[str] = set()
         for each in self.sessions:
-            lines += each.lines()
+            sent = {repr(messages) for messages, _ in each.exchanges}
+            if sent - seen:  # a pool's further connections say nothing new
+                lines += each.lines()
+            seen |= sent
         self.sessions, self.threads = [], []
         return "\n".join(lines) + "\n"
 
