@@ -47,7 +47,7 @@ test-slow: setup
 
 test-all: test test-slow
 
-# The gateway, asked by clients in other languages, which come from Maven's, npm's and Go's registries.
+# The gateway, asked by PostgreSQL's clients, which come from Debian's, Maven's, npm's, Go's and Python's registries.
 test-clients: setup
 	$(BIN)/python -m pytest -m clients tests/gateway/clients
 

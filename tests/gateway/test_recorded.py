@@ -18,11 +18,8 @@ from tests.gateway.replay import RECORDED, Replay, Stated, recorded
 from tests.gateway.stays import TYPES
 
 CLIENTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
-OTHERS = ("parameter server_version", "SHOW server_version", "version()", "pg_backend_pid()")  # on another server or day
-    "parameter server_version",
-    "SHOW server_version",
-    "version()",
-)  # may be another server than the recorded one
+# which may differ on another server, or another day
+OTHERS = ("parameter server_version", "SHOW server_version", "version()", "pg_backend_pid()")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@
     cleave:///tables?key=key.json&min_group=5       any argument of `cleave.connect`
 
 Tables are read only, and there are no transactions: each statement is over the newest version of each table. pandas,
-JupySQL and Superset use it.
+polars and JupySQL use it. It is for SQLAlchemy 2; Superset has 1.4, and connects to the gateway instead.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from cleave.ask.options import Asking, flags
 from cleave_shared.errors import InputError, extra
 
 with extra("sqlalchemy", "SQLAlchemy's engines"):
+    import sqlalchemy
     from sqlalchemy import pool, types
     from sqlalchemy.engine import URL, Connection, default, reflection
     from sqlalchemy.exc import NoSuchTableError
+
+if not hasattr(types, "Double"):
+    raise InputError(
+        f"cleave:// needs SQLAlchemy 2, and {sqlalchemy.__version__} is installed",
+        hint="with SQLAlchemy 1.4, connect to `cleave gateway` by postgresql://",
+    )
 
 _TYPES: Mapping[str, type[types.TypeEngine[Any]]] = {
     "BOOLEAN": types.Boolean,
