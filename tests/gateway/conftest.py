@@ -31,7 +31,6 @@ VISITS = f"""
         CASE WHEN i % 5 THEN 'O''Hara \\ "' || chr(128512) || i END AS name
     FROM range({ROWS}) r(i)
 """
-WARDS = "SELECT * FROM (VALUES ('A', 'north'), ('B', 'south'), ('C', 'north')) w(ward, region)"
 
 
 @dataclass(frozen=True, slots=True)

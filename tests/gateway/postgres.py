@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 
@@ -29,7 +30,7 @@ def programs() -> Path | None:
     return Path(initdb).resolve().parent if initdb else None
 
 
-def as_other() -> Mapping[str, object]:
+def as_other() -> Mapping[str, Any]:
     """How `subprocess` runs a server as root: as the user `postgres` (PostgreSQL refuses root)."""
     if os.geteuid():
         return {}
@@ -48,7 +49,7 @@ def server(port: int) -> Iterator[Path]:
         folder = Path(name)
         if other:
             shutil.chown(folder, "postgres", "postgres")
-        words: dict[str, object] = {"cwd": folder, "stdout": subprocess.DEVNULL, **other}
+        words: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, **other}
         first = [
             place / "initdb",
             "-D",

@@ -29,7 +29,8 @@ TYPES: Final[Mapping[str, str]] = {
 ROWS: Final = 12
 STAYS: Final = f"""
     SELECT i::BIGINT AS id, ['A', 'B', NULL, 'Ćwik'][1 + i % 4] AS ward,
-        ['O''Hara', 'back\\slash', 'tab' || chr(9) || 'end', '"quoted", with comma', chr(128512), '', NULL][1 + i % 7] AS name,
+        ['O''Hara', 'back\\slash',
+            'tab' || chr(9) || 'end', '"quoted", with comma', chr(128512), '', NULL][1 + i % 7] AS name,
         CASE WHEN i % 5 THEN i % 2 = 0 END AS insured,
         (CASE WHEN i % 6 THEN i * 997 - 5000 END)::SMALLINT AS small,
         (CASE WHEN i % 5 THEN i * 77777777 - 400000000 END)::INTEGER AS num,
@@ -42,7 +43,8 @@ STAYS: Final = f"""
         CASE WHEN i % 5 <> 3 THEN TIME '00:30:15.25' + INTERVAL 1 HOUR * i END AS clock,
         CASE WHEN i % 4 <> 3 THEN TIMESTAMP '1969-12-31 23:59:59.000001' + i * INTERVAL '61.5 seconds' END AS seen,
         CASE WHEN i % 4 <> 2 THEN TIMESTAMPTZ '2024-03-31 00:59:59.5+00' + i * INTERVAL 20 DAY END AS zoned,
-        CASE WHEN i % 4 THEN to_months((i * 5 - 20)::INTEGER) + to_days((i - 6)::INTEGER) + i * INTERVAL '61.5 seconds' END AS gap,
+        CASE WHEN i % 4 THEN to_months((i * 5 - 20)::INTEGER) + to_days((i - 6)::INTEGER)
+            + i * INTERVAL '61.5 seconds' END AS gap,
         CASE WHEN i % 3 THEN ('00000000-0000-4000-8000-0000000000' || printf('%02d', i)) END AS token
     FROM range({ROWS}) r(i)
 """

@@ -16,7 +16,7 @@ PREPARED = "SELECT id, name, bill, day FROM stays WHERE id > {} AND ward <> {} A
 BOUND = (1, "A' \\", Decimal("12.5"))
 TYPED = "SELECT id FROM stays WHERE {}"
 DAY = datetime.date(2001, 1, 16)
-SEEN = datetime.datetime(1970, 1, 1, 0, 4, 5, 1)
+SEEN = datetime.datetime(1970, 1, 1, 0, 4, 5, 1)  # noqa: DTZ001 - a TIMESTAMP has no zone
 ZONED = datetime.datetime(2024, 6, 19, 0, 59, 59, 500000, tzinfo=datetime.UTC)
 CLOCK = datetime.time(4, 30, 15, 250000)
 EACH = {

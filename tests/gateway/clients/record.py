@@ -46,7 +46,7 @@ def main(*names: str) -> None:
                 if command
                 else clients.run(name, proxy.port)
             )
-            print(name, said, sep="\n", file=sys.stderr)  # noqa: T201 - a tool
+            print(name, said, sep="\n", file=sys.stderr)
             lines = proxy.taken({"client": name, "server": f"PostgreSQL {version}", "oids": about})
             (RECORDED / f"{name}.jsonl").write_text(lines)
 

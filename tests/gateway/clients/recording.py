@@ -82,8 +82,8 @@ class Recorder:
 
     def taken(self, about: dict[str, Any]) -> str:
         """The lines of a file."""
-        for each in self.threads:
-            each.join(60)
+        for thread in self.threads:
+            thread.join(60)
         lines = [json.dumps(about, ensure_ascii=False)]
         seen: set[str] = set()
         for each in self.sessions:

@@ -19,7 +19,18 @@ PRODUCTS = {"pandas": ["pandas"], "polars": ["polars", "connectorx"], "JupySQL":
 
 def resolved(*packages: str) -> subprocess.CompletedProcess[str]:
     """An attempt to find versions of `packages` and of Cleave with its extra for SQLAlchemy that fit."""
-    command = [UV, "pip", "compile", "--quiet", "--python-version", "3.11", ROOT / "pyproject.toml", "--extra", "sqlalchemy", "-"]
+    command = [
+        UV,
+        "pip",
+        "compile",
+        "--quiet",
+        "--python-version",
+        "3.11",
+        ROOT / "pyproject.toml",
+        "--extra",
+        "sqlalchemy",
+        "-",
+    ]
     return subprocess.run(command, input="\n".join(packages), capture_output=True, text=True, check=False, cwd=ROOT)
 
 

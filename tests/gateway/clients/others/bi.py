@@ -1,7 +1,7 @@
 """What Superset asks: `python bi.py` in its environment, with libpq's environment.
 
-Before: `SUPERSET_CONFIG_PATH` names a file with SECRET_KEY and SQLALCHEMY_DATABASE_URI; `superset db upgrade`, `superset
-init`, and a user `admin` with the password `admin`.
+Before: `SUPERSET_CONFIG_PATH` names a file with SECRET_KEY and SQLALCHEMY_DATABASE_URI; run `superset db upgrade` and
+`superset init`, and make a user `admin` with the password `admin`.
 """
 
 import os
@@ -10,7 +10,8 @@ from urllib.parse import quote
 from superset.app import create_app
 
 env = os.environ
-URI = f"postgresql+psycopg2://{env['PGUSER']}:{quote(env.get('PGPASSWORD', ''))}@{env['PGHOST']}:{env['PGPORT']}/{env['PGDATABASE']}"
+WHERE = f"{env['PGHOST']}:{env['PGPORT']}/{env['PGDATABASE']}"
+URI = f"postgresql+psycopg2://{env['PGUSER']}:{quote(env.get('PGPASSWORD', ''))}@{WHERE}"
 TOTAL = {"expressionType": "SIMPLE", "column": {"column_name": "bill"}, "aggregate": "SUM", "label": "total"}
 COUNT = {"expressionType": "SQL", "sqlExpression": "COUNT(*)", "label": "n"}
 QUERIES = (

@@ -24,7 +24,7 @@ def connected(home):
     while True:
         try:
             return process, resolver.resolve("uno:pipe,name=cleave;urp;StarOffice.ComponentContext")
-        except Exception:
+        except Exception:  # noqa: BLE001 - it has not yet started
             time.sleep(0.5)
 
 
