@@ -40,11 +40,17 @@ def found(stays_port: int, stated: Stated) -> Callable[[str], list[str]]:
     return find
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+SLOW = ("alchemy", "superset")  # pandas has part of SQLAlchemy's statements
+
+
+@pytest.mark.parametrize(
+    "client", [pytest.param(each, marks=[pytest.mark.slow] if each in SLOW else []) for each in CLIENTS]
+)
 def test_a_client_is_answered_as_by_postgresql(found: Callable[[str], list[str]], client: str) -> None:
     assert found(client) == []
 
 
+@pytest.mark.slow
 def test_no_stated_difference_is_out_of_date(found: Callable[[str], list[str]], stated: Stated) -> None:
     for client in CLIENTS:
         found(client)
