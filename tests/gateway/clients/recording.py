@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.gateway.wire import FromServer, Message, Reader, from_client
 
-MOST_ROWS: Final = 20  # of an exchange are kept
+MOST_ROWS: Final = 100  # of an exchange are kept
 _CANCEL, _SSL, _GSS = 80877102, 80877103, 80877104
 
 
