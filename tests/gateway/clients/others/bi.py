@@ -14,7 +14,8 @@ WHERE = f"{env['PGHOST']}:{env['PGPORT']}/{env['PGDATABASE']}"
 URI = f"postgresql+psycopg2://{env['PGUSER']}:{quote(env.get('PGPASSWORD', ''))}@{WHERE}"
 TOTAL = {"expressionType": "SIMPLE", "column": {"column_name": "bill"}, "aggregate": "SUM", "label": "total"}
 COUNT = {"expressionType": "SQL", "sqlExpression": "COUNT(*)", "label": "n"}
-QUERIES = (
+MONTH = {"timeGrain": "P1M", "columnType": "BASE_AXIS", "sqlExpression": "day", "label": "day", "expressionType": "SQL"}
+QUERIES: tuple[dict[str, object], ...] = (
     {
         "columns": ["ward"],
         "metrics": [TOTAL, COUNT],
@@ -22,6 +23,20 @@ QUERIES = (
         "orderby": [["ward", True]],
     },
     {"columns": ["id", "name", "insured", "zoned", "gap"], "row_limit": 5, "orderby": [["id", True]]},
+    {
+        "columns": [MONTH],
+        "metrics": [COUNT],
+        "granularity": "day",
+        "time_range": "2000-01-01 : 2003-01-01",
+        "orderby": [["day", True]],
+    },
+    {
+        "columns": ["id"],
+        "metrics": [COUNT],
+        "granularity": "seen",
+        "time_range": "1970-01-01 : 1971-01-01",
+        "orderby": [["id", True]],
+    },
 )
 
 with create_app().test_client() as client:
