@@ -36,7 +36,7 @@ def test_every_step_runs_and_failed_ones_are_named(tmp_path: Path, fail: str, na
     deploy = ["deploy-local"] if local_python() else []  # a banner stands for it where there is no Python 3.13
     if named == "deploy" and not deploy:
         pytest.skip("there is no Python 3.13")
-    clients = ("mariadb", "javac", "mvn", "node", "npm", "go")
+    clients = ("psql", "odbcinst", "javac", "mvn", "node", "npm", "go")
     for name in ("make", "dockerd", "docker", "debootstrap", "chromium", *clients):
         program = tmp_path / name
         program.write_text(PROGRAM)
