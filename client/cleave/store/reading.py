@@ -10,10 +10,11 @@ the store sees each of them once; what they return is not opened.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -141,11 +142,17 @@ class Reading:
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
-        if (view := self._view_of_files(table)) is not None:
+        if (files := self._files()) is not None:
             if now:
-                table.fill({}, view.ordered)
+                try:
+                    table.fill({}, self._view_of(files).ordered)
+                finally:
+                    for file in files.values():
+                        file.close()
             else:
-                table.expose(view)
+                for file in files.values():
+                    table.at_end(file.close)
+                table.expose(self._view_of(files))
             return
         contributor = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
         opened = Batches([*self._plain, *contributor, *self._sealed()], table.connection, partial(self._batches, table))
@@ -160,25 +167,36 @@ class Reading:
             sql = f"{selected} FROM temp.main.{stream}"
             table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
 
-    def _view_of_files(self, table: Table) -> View | None:
-        """A view of the plain columns' files, all of which are fetched. None if other columns are read, or too many
-        files for that. Raises CheckFailed, StoreError.
+    def _files(self) -> dict[str, HeldFile] | None:
+        """The plain columns' files by segment, all of which are fetched. None if other columns are read, or more files
+        than DuckDB may read now. Raises CheckFailed, StoreError.
         """
         segments = {run.segment.id: run.segment for run in self._runs}
         size = sum(plain_of(each).bytes for each in segments.values()) if self._needed.plain else 0
         others = self._needed.sealed or self._needed.contributor
         if others or not 0 < len(segments) <= _MOST_FILES or size > _FETCHED_BYTES:
             return None
+        try:  # before the requests, which are made once
+            files = {id_: HeldFile() for id_ in segments}
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return None
         advance = self.progress.stage("fetch", self.rows, "rows") if self.progress else lambda _: None
         pool = ThreadPoolExecutor(self._threads, "rows")
         try:
-            held = {id_: self._submit(pool, id_, partial(self._held, each)) for id_, each in segments.items()}
-            files = {id_: self.deadline.result(each) for id_, each in held.items()}
+            contents = {
+                id_: self._submit(pool, id_, partial(self._tables.read, plain_of(each), plain=True))
+                for id_, each in segments.items()
+            }
+            for id_, file in files.items():
+                file.write(self.deadline.result(contents.pop(id_)))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         advance(self.rows)
-        for file in files.values():
-            table.at_end(file.close)
+        return files
+
+    def _view_of(self, files: Mapping[str, HeldFile]) -> View:
         typed = [(identifier(each.name), each.type) for each in self._needed.plain]
         columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
         if all(run.rows == run.segment.rows for run in self._runs):
@@ -191,9 +209,6 @@ class Reading:
         ]
         sql = " UNION ALL ".join(parts)
         return View({}, sql, f"SELECT * FROM ({sql}) QUALIFY row_number() OVER () > 0")  # one part after the other
-
-    def _held(self, segment: Segment) -> HeldFile:
-        return HeldFile(self._tables.read(plain_of(segment), plain=True))
 
     def skip(self) -> None:
         """Make no request: its rows are there."""
@@ -320,8 +335,9 @@ class Reading:
     def _plain_blocks(self, table: Table, segment: Segment, content: Future[bytes]) -> Sequence[Cut]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
         rows = [min(BLOCK_ROWS, segment.rows - first) for first in range(0, segment.rows, BLOCK_ROWS)]
-        with HeldFile(content.result()) as file, closing(table.connection.cursor()) as cursor:
-            blocks = plain_blocks(cursor, self._plain, read_parquet([file]), rows)
+        parquet = content.result()
+        with table.engine.taking, closing(table.connection.cursor()) as cursor:
+            blocks = plain_blocks(cursor, self._plain, table.source_of(parquet), rows)
         if [sum(each[0].length for each in block) for block in blocks] != rows:
             raise unequal()
         return blocks

@@ -43,31 +43,28 @@ class ArrowRows:
 
 
 class HeldFile:
-    """A Parquet file in memory, which nobody else can change."""
+    """A Parquet file in memory, empty at first, which nobody else can change."""
 
-    def __init__(self, content: bytes) -> None:
-        """Raises OSError where too many are held, or the process may not have so many files."""
+    def __init__(self) -> None:
+        """Raises OSError (EMFILE) where too many are held, or the process may not have so many files."""
         with open(os.memfd_create("parquet"), "wb") as file:
-            file.write(content)
-            file.flush()
             try:
                 number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_HELD)
             except OSError:  # EINVAL, if the limit is below
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        self._number = number
         self._close = weakref.finalize(self, os.close, number)
         if number >= _FIRST_HELD + _MOST_HELD:
             self.close()
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self.path = _path(number)
 
+    def write(self, content: bytes) -> None:
+        with open(self._number, "wb", closefd=False) as file:
+            file.write(content)
+
     def close(self) -> None:
         self._close()
-
-    def __enter__(self) -> HeldFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)
