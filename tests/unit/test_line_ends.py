@@ -68,10 +68,10 @@ def read(path: Path, schema: Schema) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.parametrize("start", range(0, 400 * FACTOR, 25))
-@pytest.mark.sampled(16)
+@pytest.mark.parametrize("start", range(0, 400 * FACTOR, 10))
+@pytest.mark.sampled(40)
 def test_every_record_is_read(tmp_path: Path, start: int) -> None:
-    for seed in range(start, start + 25):
+    for seed in range(start, start + 10):
         written = Written(seed)
         (tmp_path / "t.csv").write_bytes(written.content)
         assert read(tmp_path / "t.csv", written.schema) == written.rows, (seed, written.content)
@@ -95,11 +95,11 @@ def test_the_line_of_a_mistake_counts_those_of_the_header(tmp_path: Path) -> Non
         open_table([tmp_path / "t.csv"], Schema(columns, CsvDialect()))
 
 
-@pytest.mark.parametrize("start", range(0, 200 * FACTOR, 25))
-@pytest.mark.sampled(8)
+@pytest.mark.parametrize("start", range(0, 200 * FACTOR, 10))
+@pytest.mark.sampled(20)
 def test_the_line_of_one_mistake_among_fields_of_several_lines(tmp_path: Path, start: int) -> None:
     """Blanks between a quote and the delimiter, which Python's strict reader refuses, were taken for the mistake."""
-    for seed in range(start, start + 25):
+    for seed in range(start, start + 10):
         chance = random.Random(seed)
         end, encoding, skip = chance.choice(BREAKS), chance.choice(ENCODINGS), chance.choice((0, 2))
         header, stated = chance.choice((("n,b,c", "c"), (f'n,b,"c{end}"', "c"), (f'{end}n,b,"c{end}d"', f"c{end}d")))
