@@ -9,7 +9,7 @@ import base64
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,9 @@ def make_events(key: SecretKey) -> dict[str, Event]:
     sensitive = wire.dump_frames(moments)
     plain = wire.dump_frames(plain_request(sum(map(len, TABLE.values()))))
     noise, nothing = (
-        moments.model_copy(update={"lanes": [Lane(objects=[joined([file])], stop=1)]})
-        for file in (b"no ciphertext", b"")
+        replace(moments, lanes=[Lane(objects=[joined([file])], stop=1)]) for file in (b"no ciphertext", b"")
     )
-    version = wire.dump_json(nothing.model_copy(update={"version": wire.VERSION + 1}))
+    version = wire.dump_json(replace(nothing, version=wire.VERSION + 1))
     simple = {"data": {"ward": ["A", "A", "B"], "age": [61, 47, 80]}, "operation": "mean", "group_by": "ward"}
     reading = wire.dump_json(PlainRequest(rows=[1], where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"))
     return {

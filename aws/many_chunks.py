@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aws.events import GUARD, MOMENTS, TABLE, moments_request, rest_event
@@ -20,12 +21,12 @@ TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 def request(key: SecretKey, chunks: int = CHUNKS) -> SumsRequest:
     """The one chunk of the example `chunks` times over."""
     example = moments_request(key)
-    return example.model_copy(update={"lanes": [Lane(objects=example.lanes[0].objects * chunks, stop=1)]})
+    return replace(example, lanes=[Lane(objects=example.lanes[0].objects * chunks, stop=1)])
 
 
 def damaged(request: SumsRequest, place: int, by: bytes = b"no ciphertext") -> SumsRequest:
     objects = [*request.objects[:place], joined([by]), *request.objects[place + 1 :]]
-    return request.model_copy(update={"lanes": [Lane(objects=objects, stop=1)]})
+    return replace(request, lanes=[Lane(objects=objects, stop=1)])
 
 
 def event(key: SecretKey, chunks: int = CHUNKS) -> dict[str, Any]:

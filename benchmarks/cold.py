@@ -17,6 +17,7 @@ import argparse
 import statistics
 import subprocess
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from aws import many_chunks
@@ -87,7 +88,7 @@ def main() -> None:
     size = FULL_CHUNKS // BLOCKS
     starts = range(0, FULL_CHUNKS, size)
     lanes = [Lane(objects=full.objects[start : start + size], stop=1) for start in starts]
-    blocks = full.model_copy(update={"lanes": lanes})
+    blocks = replace(full, lanes=lanes)
     first, aggregate = made["sensitive-moments"].event, made["plain-aggregate"].event
     functions: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
         ("SensitiveFunction", "cleave_services.sensitive.app.handler"): {

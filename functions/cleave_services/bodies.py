@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import BaseModel
-
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, ServiceError, WireError
 from cleave_shared.exhaustion import exhausted
+from cleave_shared.messages import Message
 
 _LONGEST_ERROR = 1000
 
@@ -28,8 +27,8 @@ class Note(Protocol):
 class Large:
     """An answer that is put elsewhere where it is too large to be returned."""
 
-    answer: BaseModel
-    put: Callable[[bytes], BaseModel]  # takes its frames; what it returns is returned instead
+    answer: Message
+    put: Callable[[bytes], Message]  # takes its frames; what it returns is returned instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Received:
     """A request in this wire version. `mark`: of the answer to it. `answer`: gives its answer the sender's version."""
 
     request: Any
-    answer: Callable[[Any], BaseModel]
+    answer: Callable[[Any], Message]
     mark: bytes
 
 
@@ -61,27 +60,28 @@ def check_size(size: int, limit: int) -> None:
         raise _too_large("request", limit, "send fewer rows per request")
 
 
-def load(content: wire.Body, kind: str, model: type[BaseModel]) -> Received:
+def load(content: wire.Body, kind: str, model: type[Message]) -> Received:
     """The request in a body, of this wire version or the one before. Raises WireError: 415, 413, or 422."""
     check_size(len(content), limit_of(kind))
     return parse(content, kind, model)
 
 
-def parse(content: wire.Body, kind: str, model: type[BaseModel]) -> Received:
+def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
     """`load` of a body of any size."""
     head, blobs = wire.parse(content, kind)
     mark = wire.mark(content, kind)
-    version = wire.version_of(head) if "version" in model.model_fields else wire.VERSION
+    version = wire.version_of(head) if issubclass(model, wire.Envelope) else wire.VERSION
     if version == wire.PREVIOUS:
         from cleave_services import previous  # noqa: PLC0415 - few clients need it
 
         return Received(*previous.translated(model, head, blobs), mark=mark)
     if version != wire.VERSION:
         raise wire.skewed("client", head, version)
-    return Received(wire.validate(model, head, blobs), lambda answer: answer, mark)
+    own = isinstance(content, wire.InProcessRequest)
+    return Received(wire.validate(model, head, blobs, own=own), lambda answer: answer, mark)
 
 
-def dump(answer: BaseModel | Large, received: Received, kind: str) -> Answer:
+def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
     """Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502."""
     if isinstance(answer, Large):
         try:
@@ -101,7 +101,7 @@ def dump(answer: BaseModel | Large, received: Received, kind: str) -> Answer:
     return Answer(200, kind, content)
 
 
-def frames(answer: BaseModel, received: Received) -> bytes:
+def frames(answer: Message, received: Received) -> bytes:
     return wire.dump_frames(received.answer(answer), received.mark)
 
 

@@ -29,6 +29,8 @@ from cleave_services.operations import Operation, Service
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
+from cleave_shared.messages import Each
+from cleave_shared.messages import Message as Model
 from cleave_shared.requests import SET
 
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
@@ -63,10 +65,10 @@ class _Event(BaseModel):
     rawPath: str = ""  # noqa: N815
     rawQueryString: str = ""  # noqa: N815
     headers: dict[str, str] | None = None
-    multiValueHeaders: dict[str, wire.Each[str]] | None = None  # noqa: N815
+    multiValueHeaders: dict[str, Each[str]] | None = None  # noqa: N815
     queryStringParameters: dict[str, str] | None = None  # noqa: N815
-    multiValueQueryStringParameters: dict[str, wire.Each[str]] | None = None  # noqa: N815
-    cookies: wire.Each[str] | None = None
+    multiValueQueryStringParameters: dict[str, Each[str]] | None = None  # noqa: N815
+    cookies: Each[str] | None = None
     body: str | None = None
     isBase64Encoded: bool = False  # noqa: N815
 
@@ -89,7 +91,7 @@ def create_app(service: Service) -> Application:
     return app
 
 
-async def read(request: Request, model: type[BaseModel]) -> Received:
+async def read(request: Request, model: type[Model]) -> Received:
     """The request in a body.
 
     Raises WireError: 415 for a content type that is neither JSON nor frames, and for any content encoding, since its

@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
-from cleave_shared import limits, wire
+from cleave_shared import limits, messages
 from cleave_shared.errors import WireError
 from cleave_shared.requests import SET, Linked, StoredAnswer
 
@@ -180,7 +180,9 @@ class TableLinks:
         return _Address(base, rest)
 
 
-def read(objects: Sequence[wire.Bytes | Linked], links: TableLinks | None, result: str | None) -> Sequence[wire.Bytes]:
+def read(
+    objects: Sequence[messages.Bytes | Linked], links: TableLinks | None, result: str | None
+) -> Sequence[messages.Bytes]:
     """The content of a request's objects: inline without `links`, else linked. `result`: where its answer may be put.
 
     Raises WireError.

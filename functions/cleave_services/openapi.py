@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
 from cleave_services.operations import Operation
 from cleave_services.web import APIRoute, FastAPI, get_openapi
 from cleave_shared import wire
+from cleave_shared.messages import Message
 from cleave_shared.requests import SET
 
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
@@ -57,9 +59,8 @@ HEALTH = "/v1/health"
 _REFERENCE = "#/components/schemas/{model}"
 
 
-class Health(BaseModel):
-    model_config = ConfigDict(defer_build=True)
-
+@dataclass(frozen=True, kw_only=True)
+class Health(Message):
     service: str
     version: int
 
@@ -81,7 +82,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The document, with the schemas of all models and the way to sign."""
         if not self.openapi_schema:
-            models: dict[type[BaseModel], JsonSchemaMode] = {wire.Problem: "serialization"}
+            models: dict[type[Message], JsonSchemaMode] = {wire.Problem: "serialization"}
             for request, response in (each.models for each in self._operations):
                 models[response] = "serialization"
                 models[request] = "validation"  # which is how a model is shown that is both
@@ -94,7 +95,8 @@ class Application(FastAPI):
                 servers=self.servers,
                 routes=[health, *map(_documented, self._operations)],
             )
-            _, schemas = models_json_schema([*models.items()], ref_template=_REFERENCE)
+            adapters = [(model.__name__, mode, TypeAdapter(model)) for model, mode in models.items()]
+            _, schemas = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCE)
             components = document.setdefault("components", {})
             components.setdefault("schemas", {}).update(schemas["$defs"])
             components["securitySchemes"] = {"sigv4": _SIGV4}
@@ -126,9 +128,9 @@ def _undone() -> None:  # a placeholder for a route's work; a docstring would be
     pass
 
 
-def _answers(model: type[BaseModel], more: Mapping[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
+def _answers(model: type[Message], more: Mapping[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": "Successful Response", "content": {**_content(model), **(more or {})}}}
 
 
-def _content(model: type[BaseModel]) -> dict[str, Any]:
+def _content(model: type[Message]) -> dict[str, Any]:
     return {wire.JSON_TYPE: {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}}

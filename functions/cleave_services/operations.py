@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from pydantic import BaseModel
-
 from cleave_services import bodies
 from cleave_services.bodies import Answer, Note, Received
 from cleave_shared import wire
+from cleave_shared.messages import Message
 
 if TYPE_CHECKING:
     from cleave_services.links import Links
@@ -37,7 +36,7 @@ class Operation:
         return function
 
     @cached_property
-    def models(self) -> tuple[type[BaseModel], type[BaseModel]]:
+    def models(self) -> tuple[type[Message], type[Message]]:
         hints = get_type_hints(self.work)
         request, answer = hints["request"], hints["return"]
         return request, next(iter(get_args(answer)), answer)  # perhaps one that may be `Large`

@@ -4,18 +4,17 @@ It had two requests for one question to a service: one for a file, in which rows
 stored table. Only here is anything known of it; without this module and `wire.PREVIOUS`, services refuse it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cleave_shared import limits, wire
 from cleave_shared.chunks import joined
 from cleave_shared.errors import WireError
 from cleave_shared.jobs import ReduceRequest
+from cleave_shared.messages import Blob, Bytes, Each, Item, Message, Rules, View
 from cleave_shared.requests import (
+    Expressions,
     Lane,
     PlainRequest,
     PlainResponse,
@@ -25,51 +24,51 @@ from cleave_shared.requests import (
     SumsResponse,
     TypedColumn,
 )
-from cleave_shared.wire import Blob, Count, Each, Hex, Sql, View
+from cleave_shared.wire import Count, Hex, Sql
 
-Model = TypeVar("Model", bound=BaseModel)
-_Answer = Callable[[Any], BaseModel]
+Model = TypeVar("Model", bound=Message)
+_Answer = Callable[[Any], Message]
 
 
-class _Envelope(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
+@dataclass(frozen=True, kw_only=True)
+class _Envelope(Item):
     version: Literal[2] = 2
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Moments(_Envelope):
     """Sums of inline chunks, block by block."""
 
-    profile: str = Field(max_length=32)
+    profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
     schema_hash: Hex
     chunk_range: tuple[Count, Count]
-    blocks: Each[Annotated[int, Field(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]] = Field(
-        min_length=1, max_length=limits.MAX_REQUEST_SUMS
-    )
-    chunks: Each[View] = Field(min_length=1, max_length=limits.MAX_REQUEST_CHUNKS)
+    blocks: Annotated[
+        Each[Annotated[int, Rules(ge=1, le=limits.MAX_REQUEST_CHUNKS, strict=True)]],
+        Rules(min_length=1, max_length=limits.MAX_REQUEST_SUMS),
+    ]
+    chunks: Annotated[Each[View], Rules(min_length=1, max_length=limits.MAX_REQUEST_CHUNKS)]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> _Moments:
+    def __post_init__(self) -> None:
         start, stop = self.chunk_range
         if stop - start != len(self.chunks):
             raise ValueError(f"chunk_range covers {stop - start} chunks, {len(self.chunks)} were sent")
         if sum(self.blocks) != len(self.chunks):
             raise ValueError(f"blocks cover {sum(self.blocks)} chunks, {len(self.chunks)} were sent")
-        return self
 
     def request(self) -> SumsRequest:
         objects = iter([joined([chunk]) for chunk in self.chunks])
         lanes = [Lane(objects=[next(objects) for _ in range(count)], stop=1) for count in self.blocks]
         return SumsRequest(profile=self.profile, key_id=self.key_id, lanes=lanes)
 
-    def answer(self, answer: SumsResponse) -> BaseModel:
+    def answer(self, answer: SumsResponse) -> Message:
         totals = [total for (total,) in answer.totals]
         return _copied(
             _MomentsAnswer, answer, schema_hash=self.schema_hash, chunk_range=self.chunk_range, totals=totals
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Rows(_Envelope):
     """Groups of the rows of an inline table."""
 
@@ -77,8 +76,8 @@ class _Rows(_Envelope):
     rows: Count
     table: View | None = None
     where: Sql | None = None
-    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
+    keys: Expressions = field(default_factory=list)
+    aggregates: Expressions = field(default_factory=list)
 
     def request(self) -> PlainRequest:
         return PlainRequest(
@@ -89,10 +88,11 @@ class _Rows(_Envelope):
             aggregates=self.aggregates,
         )
 
-    def answer(self, answer: PlainResponse) -> BaseModel:
+    def answer(self, answer: PlainResponse) -> Message:
         return _copied(_RowsAnswer, answer, schema_hash=self.schema_hash)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _MomentsAnswer(_Envelope):
     profile: str
     key_id: Hex
@@ -102,6 +102,7 @@ class _MomentsAnswer(_Envelope):
     timings: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _RowsAnswer(_Envelope):
     schema_hash: Hex
     rows: Count
@@ -111,6 +112,7 @@ class _RowsAnswer(_Envelope):
     timings: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _SumsAnswer(_Envelope):
     profile: str
     key_id: Hex
@@ -119,6 +121,7 @@ class _SumsAnswer(_Envelope):
     timings: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _PlainAnswer(_Envelope):
     rows: Count
     counts: Each[Count]
@@ -130,6 +133,7 @@ class _PlainAnswer(_Envelope):
     timings: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _ScanAnswer(_Envelope):
     profile: str
     key_id: Hex
@@ -138,18 +142,19 @@ class _ScanAnswer(_Envelope):
     timings: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Reduced(_Envelope):
     profile: str
     key_id: Hex
     totals: Each[Each[Blob]]
 
 
-_INLINE: dict[type[BaseModel], tuple[str, type[_Moments | _Rows]]] = {
+_INLINE: dict[type[Message], tuple[str, type[_Moments | _Rows]]] = {
     SumsRequest: ("lanes", _Moments),
     PlainRequest: ("objects", _Rows),
 }
 """By this version's request: the field that version 2's has only for stored tables, and version 2's for files."""
-_ANSWERS: dict[type[BaseModel], type[_Envelope]] = {
+_ANSWERS: dict[type[Message], type[_Envelope]] = {
     SumsRequest: _SumsAnswer,
     PlainRequest: _PlainAnswer,
     ScanRequest: _ScanAnswer,
@@ -158,9 +163,7 @@ _ANSWERS: dict[type[BaseModel], type[_Envelope]] = {
 _ADDED = {SumsRequest: {"label", "release"}, PlainRequest: {"label", "release"}}
 
 
-def translated(
-    model: type[BaseModel], head: dict[str, Any], blobs: Sequence[wire.Bytes] | None
-) -> tuple[BaseModel, _Answer]:
+def translated(model: type[Message], head: dict[str, Any], blobs: Sequence[Bytes] | None) -> tuple[Message, _Answer]:
     """A request of version 2 as a `model`, and what makes version 2's answer of this version's. Raises WireError."""
     stored, inline = _INLINE.get(model, ("", None))
     if inline is not None and stored not in head:
@@ -181,10 +184,10 @@ def answer(model: type[Model], content: bytes) -> Model:
     return wire.load(model, content, wire.FRAMES_TYPE)
 
 
-def _raised(model: type[Model], head: dict[str, Any], blobs: Sequence[wire.Bytes] | None) -> Model:
+def _raised(model: type[Model], head: dict[str, Any], blobs: Sequence[Bytes] | None) -> Model:
     return wire.validate(model, head | {"version": wire.VERSION}, blobs)
 
 
-def _copied(model: type[_Envelope], answer: BaseModel, **more: Any) -> BaseModel:
-    names = model.model_fields.keys() - more.keys() - {"version"}
-    return model.model_construct(**{name: getattr(answer, name) for name in names}, **more)
+def _copied(model: type[_Envelope], answer: Message, **more: Any) -> Message:
+    names = {each.name for each in fields(model)} - more.keys() - {"version"}
+    return model(**{name: getattr(answer, name) for name in names}, **more)

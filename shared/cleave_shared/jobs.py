@@ -9,29 +9,29 @@ presigned links to what it reads and writes. It passes on their answers: numbers
 A link is written at most once. So that a step can be tried again after its answer was lost, it is given several.
 """
 
-from __future__ import annotations
-
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
 from cleave_shared import limits
-from cleave_shared.requests import Item, Linked, Sha256, Url
-from cleave_shared.wire import Blob, Count, Each, Envelope, Hex
+from cleave_shared.messages import Blob, Each, Item, Rules
+from cleave_shared.requests import Linked, Sha256, Url
+from cleave_shared.wire import Count, Envelope, Hex
 
-Links = Annotated[Each[Url], Field(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
-Number = Annotated[int, Field(ge=0, lt=limits.MAX_REDUCED, strict=True)]
+Links = Annotated[Each[Url], Rules(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
+Number = Annotated[int, Rules(ge=0, lt=limits.MAX_REDUCED, strict=True)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Answered(Item):
     """Answer of a step to the state machine: where its answer is, by number of the step and of the link."""
 
     number: Number
-    attempt: Annotated[int, Field(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
-    bytes: Annotated[int, Field(ge=1, le=limits.MAX_RESULT_BYTES, strict=True)]
+    attempt: Annotated[int, Rules(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
+    bytes: Annotated[int, Rules(ge=1, le=limits.MAX_RESULT_BYTES, strict=True)]
     sha256: Sha256
 
 
+@dataclass(frozen=True, kw_only=True)
 class Call(Item):
     """Request of a job. `results`: presigned PUTs for its answer."""
 
@@ -42,6 +42,7 @@ class Call(Item):
     results: Links
 
 
+@dataclass(frozen=True, kw_only=True)
 class Reduce(Item):
     """Sum of steps' answers; `parts` must hold one of each step. `question`: a ReduceRequest."""
 
@@ -51,9 +52,10 @@ class Reduce(Item):
     question: Linked
     results: Links
     # a state machine says null of an item that failed
-    parts: Each[Answered | None] = Field(max_length=limits.MAX_REDUCED)
+    parts: Annotated[Each[Answered | None], Rules(max_length=limits.MAX_REDUCED)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Envelope):
     """`answers[i]`: presigned GETs of step i's answer, one for each of its links, and of what kind it is.
 
@@ -61,14 +63,13 @@ class ReduceRequest(Envelope):
     is a term at most once, so a request asks for no more work than its answers hold.
     """
 
-    profile: str = Field(max_length=32)
+    profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
-    answers: Each[Links] = Field(min_length=1, max_length=limits.MAX_REDUCED)
+    answers: Annotated[Each[Links], Rules(min_length=1, max_length=limits.MAX_REDUCED)]
     kind: Literal["scan", "reduced"]
-    sums: Each[Each[tuple[Number, Count]]] = Field(min_length=1, max_length=limits.MAX_STORED_SUMS)
+    sums: Annotated[Each[Each[tuple[Number, Count]]], Rules(min_length=1, max_length=limits.MAX_STORED_SUMS)]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ReduceRequest:
+    def __post_init__(self) -> None:
         if any(not terms for terms in self.sums):
             raise ValueError("sums: one has no terms")
         if any(step >= len(self.answers) for terms in self.sums for step, _ in terms):
@@ -78,10 +79,10 @@ class ReduceRequest(Envelope):
             raise ValueError(f"sums: one has a term beyond the {most} ciphertexts of an answer")
         if len({term for terms in self.sums for term in terms}) != sum(map(len, self.sums)):
             raise ValueError("sums: a ciphertext is added more than once")
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class Reduced(Envelope):
     profile: str
     key_id: Hex
-    totals: Each[Each[Blob]] = Field(description="the sums, in one list")
+    totals: Each[Each[Blob]] = field(metadata={"description": "the sums, in one list"})

@@ -14,33 +14,28 @@ A scan adds up the rows of each group. The plain service numbers rows of its hal
 each stands among the ciphertexts, and asks the sensitive service for sums of positions.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-
 from cleave_shared import limits
-from cleave_shared.wire import Blob, Bytes, Count, Each, Envelope, Hex, Sql, View
+from cleave_shared.messages import Blob, Bytes, Each, Item, Rules, Tagged, Unlike, View
+from cleave_shared.wire import Count, Envelope, Hex, Sql
 
 SET = r"[0-9a-f]{32}"
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Url = Annotated[str, Field(min_length=1, max_length=limits.MAX_LINK_CHARS)]
-ChunkNumber = Annotated[int, Field(ge=0, le=limits.MAX_OBJECT_CHUNKS, strict=True)]
+Sha256 = Annotated[str, Rules(pattern=r"^[0-9a-f]{64}$")]
+Url = Annotated[str, Rules(min_length=1, max_length=limits.MAX_LINK_CHARS)]
+ChunkNumber = Annotated[int, Rules(ge=0, le=limits.MAX_OBJECT_CHUNKS, strict=True)]
 
 
-class Item(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
+@dataclass(frozen=True, kw_only=True)
 class Linked(Item):
     """A stored object: where it can be read for a while, and what it must turn out to be."""
 
-    link: Url = Field(description="presigned GET of an object tables/{set}/...")
-    bytes: Annotated[int, Field(ge=1, le=limits.MAX_LINKED_BYTES, strict=True)]
+    link: Url = field(metadata={"description": "presigned GET of an object tables/{set}/..."})
+    bytes: Annotated[int, Rules(ge=1, le=limits.MAX_LINKED_BYTES, strict=True)]
     sha256: Sha256
 
 
@@ -48,25 +43,27 @@ def _form(value: object) -> Literal["inline", "linked"]:
     return "linked" if isinstance(value, dict | Linked) else "inline"
 
 
-Object = Annotated[Annotated[View, Tag("inline")] | Annotated[Linked, Tag("linked")], Discriminator(_form)]
+Object = Annotated[Annotated[View, Tagged("inline")] | Annotated[Linked, Tagged("linked")], Unlike(_form)]
 """An object of a request: its bytes, or a link to them."""
 
-Result = Annotated[
-    Url | None, Field(description="presigned PUT of an object results/{set}/..., for an answer over 4 MB")
-]
+_STORED = {"description": "the whole answer, put where `result` says"}
+_TIMINGS = {"description": "seconds by stage"}
+_RESULT = {"description": "presigned PUT of an object results/{set}/..., for an answer over 4 MB"}
 
 
 def new_label() -> str:
     return os.urandom(16).hex()
 
 
+@dataclass(frozen=True, kw_only=True)
 class StoredAnswer(Item):
     """An answer that was put into the store instead of into the response."""
 
-    bytes: Annotated[int, Field(ge=1, strict=True)]
+    bytes: Annotated[int, Rules(ge=1, strict=True)]
     sha256: Sha256
 
 
+@dataclass(frozen=True, kw_only=True)
 class TypedColumn(Item):
     """Values as DuckDB's text of them, so that `CAST(value AS type)` gives each back exactly."""
 
@@ -74,36 +71,34 @@ class TypedColumn(Item):
     values: Each[str | None]
 
 
+_Name = Annotated[str, Rules(min_length=1, max_length=limits.MAX_SQL_CHARS)]
+Expressions = Annotated[Each[Sql], Rules(max_length=limits.MAX_EXPRESSIONS)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlainRequest(Envelope):
     """Group and aggregate the rows of Parquet objects, in their order."""
 
-    label: Hex = Field(default_factory=new_label, description="names the request in its answer")
-    objects: Each[Object] = Field(
-        default_factory=list,
-        max_length=limits.MAX_PLAIN_OBJECTS,
-        description="Parquet; none where the expressions name no column",
+    label: Hex = field(default_factory=new_label, metadata={"description": "names the request in its answer"})
+    objects: Annotated[Each[Object], Rules(max_length=limits.MAX_PLAIN_OBJECTS)] = field(
+        default_factory=list, metadata={"description": "Parquet; none where the expressions name no column"}
     )
-    rows: Each[Count] = Field(
-        min_length=1, max_length=limits.MAX_PLAIN_OBJECTS, description="of each object, or of each that is left out"
+    rows: Annotated[Each[Count], Rules(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)] = field(
+        metadata={"description": "of each object, or of each that is left out"}
     )
-    columns: Each[Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]] | None = Field(
-        default=None,
-        max_length=limits.MAX_PLAIN_COLUMNS,
-        description="those that the expressions name: no others are read; absent: all",
+    columns: Annotated[Each[_Name], Rules(max_length=limits.MAX_PLAIN_COLUMNS)] | None = field(
+        default=None, metadata={"description": "those that the expressions name: no others are read; absent: all"}
     )
     where: Sql | None = None
-    keys: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    aggregates: Each[Sql] = Field(default_factory=list, max_length=limits.MAX_EXPRESSIONS)
-    members: bool = Field(default=False, description="whether to number the group of every row")
-    filters: Each[Sql] = Field(
-        default_factory=list,
-        max_length=limits.MAX_EXPRESSIONS,
-        description="conditions evaluated for every row, beside its group",
+    keys: Expressions = field(default_factory=list)
+    aggregates: Expressions = field(default_factory=list)
+    members: bool = field(default=False, metadata={"description": "whether to number the group of every row"})
+    filters: Expressions = field(
+        default_factory=list, metadata={"description": "conditions evaluated for every row, beside its group"}
     )
-    result: Result = None
+    result: Url | None = field(default=None, metadata=_RESULT)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> PlainRequest:
+    def __post_init__(self) -> None:
         if self.objects and len(self.rows) != len(self.objects):
             raise ValueError(f"rows: {len(self.rows)} numbers for {len(self.objects)} objects")
         if sum(self.rows) > limits.MAX_JOB_ROWS:
@@ -116,9 +111,9 @@ class PlainRequest(Envelope):
         if self.filters and not self.members:
             raise ValueError("filters: only with members")
         require_bounded(self.objects)
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class PlainResponse(Envelope):
     """Groups, with one entry each in `counts` and in every column; none where `stored` is set.
 
@@ -130,18 +125,22 @@ class PlainResponse(Envelope):
     counts: Each[Count]
     keys: Each[TypedColumn]
     aggregates: Each[TypedColumn]
-    numbers: Each[Blob] = Field(
+    numbers: Each[Blob] = field(
         default_factory=list,
-        description="of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the place "
-        "of its group in `counts`, from 1",
+        metadata={
+            "description": "of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the "
+            "place of its group in `counts`, from 1"
+        },
     )
-    filters: Each[Each[Blob]] = Field(
-        default_factory=list, description="of each filter and object, a bit for every row that it holds for"
+    filters: Each[Each[Blob]] = field(
+        default_factory=list,
+        metadata={"description": "of each filter and object, a bit for every row that it holds for"},
     )
-    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
-    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+    stored: StoredAnswer | None = field(default=None, metadata=_STORED)
+    timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Lane(Item):
     """Objects of ciphertexts; those with the same number, from `start` to before `stop`, are added up.
 
@@ -149,25 +148,24 @@ class Lane(Item):
     and column of each coefficient.
     """
 
-    objects: Each[Object] = Field(min_length=1, max_length=limits.MAX_LANE_OBJECTS)
+    objects: Annotated[Each[Object], Rules(min_length=1, max_length=limits.MAX_LANE_OBJECTS)]
     start: ChunkNumber = 0
     stop: ChunkNumber
 
-    @model_validator(mode="after")
-    def _some(self) -> Lane:
+    def __post_init__(self) -> None:
         if self.start >= self.stop:
             raise ValueError("has no ciphertext: start must be below stop")
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class SumsRequest(Envelope):
     """Ask for sums of ciphertexts, lane by lane, position by position."""
 
-    profile: str = Field(max_length=32)
+    profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
-    label: Hex = Field(default_factory=new_label, description="names the request in its answer")
-    lanes: Each[Lane] = Field(min_length=1, max_length=limits.MAX_LANES)
-    result: Result = None
+    label: Hex = field(default_factory=new_label, metadata={"description": "names the request in its answer"})
+    lanes: Annotated[Each[Lane], Rules(min_length=1, max_length=limits.MAX_LANES)]
+    result: Url | None = field(default=None, metadata=_RESULT)
 
     @property
     def objects(self) -> list[Bytes | Linked]:
@@ -177,8 +175,7 @@ class SumsRequest(Envelope):
     def sums(self) -> int:
         return sum(lane.stop - lane.start for lane in self.lanes)
 
-    @model_validator(mode="after")
-    def _bounded(self) -> SumsRequest:
+    def __post_init__(self) -> None:
         require_bounded(self.objects)
         inline = sum(not isinstance(each, Linked) for each in self.objects)
         if inline > limits.MAX_REQUEST_CHUNKS:
@@ -186,16 +183,18 @@ class SumsRequest(Envelope):
         most = limits.MAX_REQUEST_SUMS if inline else limits.MAX_STORED_SUMS
         if self.sums > most:
             raise ValueError(f"asks for {self.sums} sums, at most {most} in one request")
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class SumsResponse(Envelope):
     profile: str
     key_id: Hex
     label: Hex
-    totals: Each[Each[Blob]] = Field(description="of each lane the sums, CKKS ciphertexts; empty where `stored` is set")
-    stored: StoredAnswer | None = Field(default=None, description="the whole answer, put where `result` says")
-    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+    totals: Each[Each[Blob]] = field(
+        metadata={"description": "of each lane the sums, CKKS ciphertexts; empty where `stored` is set"}
+    )
+    stored: StoredAnswer | None = field(default=None, metadata=_STORED)
+    timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
 
 
 def require_bounded(objects: Iterable[Bytes | Linked]) -> None:
@@ -207,15 +206,17 @@ def require_bounded(objects: Iterable[Bytes | Linked]) -> None:
         raise ValueError(f"{len(linked)} objects, at most {limits.MAX_LINKED_OBJECTS} are read")
 
 
-Weight = Annotated[int, Field(ge=1, lt=1 << 15, strict=True)]
+Weight = Annotated[int, Rules(ge=1, lt=1 << 15, strict=True)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class ScanObject(Linked):
     """Stored object with some of a lane's ciphertexts."""
 
-    first: ChunkNumber = Field(description="number of the first of them in the lane")
+    first: ChunkNumber = field(metadata={"description": "number of the first of them in the lane"})
 
 
+@dataclass(frozen=True, kw_only=True)
 class ScanRequest(Envelope):
     """Ask for sums of the rows of each group, over lanes with the same layout.
 
@@ -223,28 +224,30 @@ class ScanRequest(Envelope):
     each of its `cuts`, places in `chunks`, and goes on to the next.
     """
 
-    profile: str = Field(max_length=32)
+    profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
-    label: Hex = Field(description="makes the weights of the sentinels this request's own")
-    lanes: Each[Annotated[Each[ScanObject], Field(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]] = Field(
-        min_length=1, max_length=limits.MAX_SCAN_RESULTS
+    label: Hex = field(metadata={"description": "makes the weights of the sentinels this request's own"})
+    lanes: Annotated[
+        Each[Annotated[Each[ScanObject], Rules(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]],
+        Rules(min_length=1, max_length=limits.MAX_SCAN_RESULTS),
+    ]
+    chunks: Annotated[Each[ChunkNumber], Rules(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)] = field(
+        metadata={"description": "numbers of chunks, rising; no others are read"}
     )
-    chunks: Each[ChunkNumber] = Field(
-        min_length=1, max_length=limits.MAX_SCAN_CHUNKS, description="numbers of chunks, rising; no others are read"
+    numbers: Blob = field(
+        metadata={"description": "chunk after chunk, its rows' groups in bit planes: 0 for a row of none"}
     )
-    numbers: Blob = Field(description="chunk after chunk, its rows' groups in bit planes: 0 for a row of none")
-    cuts: Each[Annotated[Each[ChunkNumber], Field(min_length=1)]] = Field(
-        min_length=1, max_length=limits.MAX_SCAN_RESULTS, description="of each group"
-    )
-    weights: Each[Weight] = Field(description="of each group in its lane's check result")
+    cuts: Annotated[
+        Each[Annotated[Each[ChunkNumber], Rules(min_length=1)]], Rules(min_length=1, max_length=limits.MAX_SCAN_RESULTS)
+    ] = field(metadata={"description": "of each group"})
+    weights: Each[Weight] = field(metadata={"description": "of each group in its lane's check result"})
 
     @property
     def results(self) -> int:
         """Return the results of one lane."""
         return 1 + sum(map(len, self.cuts))
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ScanRequest:
+    def __post_init__(self) -> None:
         if not _rises(self.chunks):
             raise ValueError("chunks: their numbers must rise")
         if len(self.weights) != len(self.cuts):
@@ -255,18 +258,17 @@ class ScanRequest(Envelope):
         if len(self.lanes) * self.results > most:
             raise ValueError(f"asks for {len(self.lanes) * self.results} results, at most {most} in one request")
         require_bounded([each for lane in self.lanes for each in lane])
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class ScanResponse(Envelope):
     profile: str
     key_id: Hex
     label: Hex
-    totals: Each[Each[Blob]] = Field(
-        max_length=limits.MAX_SCAN_RESULTS,
-        description="of each lane CKKS ciphertexts: the check result, then each group's partial sums",
+    totals: Annotated[Each[Each[Blob]], Rules(max_length=limits.MAX_SCAN_RESULTS)] = field(
+        metadata={"description": "of each lane CKKS ciphertexts: the check result, then each group's partial sums"}
     )
-    timings: dict[str, float] = Field(default_factory=dict, description="seconds by stage")
+    timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
 
 
 def _rises(numbers: list[int]) -> bool:

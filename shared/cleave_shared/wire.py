@@ -12,36 +12,29 @@ compute a digest too. It costs 0.6 ns per byte at either end. Between a client a
 handed over as objects (`InProcessRequest`), without a digest, and named by a random mark.
 
 A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
-speaks frames; curl speaks JSON. No field of any model here can hold a secret key: see tests/architecture.
+speaks frames; curl speaks JSON. No field of any message here can hold a secret key: see tests/architecture.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
 import re
 import struct
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    SerializationInfo,
-    ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
-)
-
-from cleave_shared import limits
+from cleave_shared import limits, reader
 from cleave_shared.errors import WireError
+from cleave_shared.messages import Bytes, Frames, Item, Message, Rules
 from cleave_shared.version import VERSION as RELEASE
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
 
 VERSION = 3
 PREVIOUS = 2  # which services read as well (`cleave_services.previous`)
@@ -54,108 +47,42 @@ _DIGESTED = 36  # where the part begins that the digest covers
 NO_MARK = bytes(32)
 DAMAGED = "the body is not what its digest says"  # the client asks once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_RULES = {  # pydantic's words for a dataclass are about Python
+    "unexpected_keyword_argument": "Extra inputs are not permitted",
+    "dataclass_type": "Input should be a valid dictionary or instance of {class_name}",
+}
 
-
-Bytes = bytes | memoryview
-
-
-class _Frames:
-    """Blobs of a message, each to be named once: a blob named often would cost work without costing bytes."""
-
-    def __init__(self, blobs: Sequence[Bytes]) -> None:
-        self._left: list[Bytes | None] = [*blobs]
-
-    def take(self, number: int) -> Bytes:
-        if not 0 <= number < len(self._left):
-            raise ValueError("names a frame that is not there")
-        blob, self._left[number] = self._left[number], None
-        if blob is None:
-            raise ValueError("names a frame a second time")
-        return blob
-
-    def all_taken(self) -> bool:
-        return not any(blob is not None for blob in self._left)
-
-
-def _load_blob(value: object, info: ValidationInfo) -> bytes:
-    return bytes(_load_view(value, info))  # no copy of bytes
-
-
-def _load_view(value: object, info: ValidationInfo) -> Bytes:
-    if isinstance(value, bytes | memoryview):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and info.context:
-        frames: _Frames = info.context
-        return frames.take(value)
-    if isinstance(value, str):
-        try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise ValueError("is not base64") from None
-    raise ValueError("must be base64 text")
-
-
-def _dump_blob(value: Bytes, info: SerializationInfo) -> str | int:
-    if info.context is None:
-        return base64.b64encode(value).decode("ascii")
-    if not isinstance(value, bytes | memoryview):  # of a list the union tries this first
-        raise TypeError("not a blob")
-    blobs: list[Bytes] = info.context
-    blobs.append(value)
-    return len(blobs) - 1
-
-
-Blob = Annotated[
-    bytes,
-    PlainValidator(_load_blob),
-    PlainSerializer(_dump_blob, return_type=str | int),
-    WithJsonSchema({"type": "string", "format": "base64"}),
-]
-"""Bytes: base64 in JSON, a numbered frame in binary."""
-
-View = Annotated[
-    Bytes,
-    PlainValidator(_load_view),
-    PlainSerializer(_dump_blob, return_type=str | int),
-    WithJsonSchema({"type": "string", "format": "base64"}),
-]
-"""The same without a copy: a view of the body that is read."""
-
-Item = TypeVar("Item")
-Each = Annotated[list[Item], Field(fail_fast=True)]
-"""A list that is refused at its first bad item. Millions of bad ones would be millions of errors, 1 KB each."""
-
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-Count = Annotated[int, Field(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
-Sql = Annotated[str, Field(min_length=1, max_length=limits.MAX_SQL_CHARS)]
+Hex = Annotated[str, Rules(pattern=r"^[0-9a-f]{32}$")]
+Count = Annotated[int, Rules(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
+Sql = Annotated[str, Rules(min_length=1, max_length=limits.MAX_SQL_CHARS)]
 _RELEASE = r"^[0-9][0-9A-Za-z.+-]{0,31}$"
-Release = Annotated[str, Field(pattern=_RELEASE, description="of the sender; no more than its errors name it")]
+Release = Annotated[str, Rules(pattern=_RELEASE)]
 
 
-class Envelope(BaseModel):
-    # a validator takes 5 ms to build, and no process uses those of all envelopes
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
+@dataclass(frozen=True, kw_only=True)
+class Envelope(Item):
     version: Literal[3] = 3
-    release: Release = Field(default_factory=lambda: RELEASE)  # so that no document names it
+    release: Release = field(
+        default_factory=lambda: RELEASE,  # so that no document names it
+        metadata={"description": "of the sender; no more than its errors name it"},
+    )
 
 
-class Problem(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Problem(Message):
     """Every error a service answers with: safe to log, no values."""
-
-    model_config = ConfigDict(defer_build=True)
 
     error: str
     hint: str | None = None
 
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Message)
 
 
 class InProcessRequest:
     """A request in frames that never leaves its process: its blobs are not copied. Its length is that of the frames."""
 
-    def __init__(self, request: BaseModel) -> None:
+    def __init__(self, request: Message) -> None:
         self.head, self.blobs = _head_and_blobs(request)
         self.mark = os.urandom(len(NO_MARK))
 
@@ -166,13 +93,13 @@ class InProcessRequest:
 Body = bytes | InProcessRequest
 
 
-def dump_json(model: BaseModel) -> bytes:
-    return model.model_dump_json().encode()
+def dump_json(message: Message) -> bytes:
+    return _json(message, lambda blob: base64.b64encode(blob).decode("ascii"))
 
 
-def dump_frames(model: BaseModel, answering: bytes = NO_MARK) -> bytes:
+def dump_frames(message: Message, answering: bytes = NO_MARK) -> bytes:
     """`answering`: of an answer, the `mark` of its request."""
-    head, blobs = _head_and_blobs(model)
+    head, blobs = _head_and_blobs(message)
     sizes = struct.pack(f"<I{len(blobs)}I", len(blobs), *map(len, blobs))
     parts = [answering, struct.pack("<I", len(head)), head, sizes, *blobs]
     digest = hashlib.sha256()
@@ -181,9 +108,25 @@ def dump_frames(model: BaseModel, answering: bytes = NO_MARK) -> bytes:
     return b"".join([_MAGIC, digest.digest(), *parts])
 
 
-def _head_and_blobs(model: BaseModel) -> tuple[bytes, list[Bytes]]:
+def _head_and_blobs(message: Message) -> tuple[bytes, list[Bytes]]:
     blobs: list[Bytes] = []
-    return model.model_dump_json(context=blobs).encode(), blobs
+
+    def number(blob: Bytes) -> int:
+        blobs.append(blob)
+        return len(blobs) - 1
+
+    return _json(message, number), blobs
+
+
+def _json(message: Message, blob: Callable[[Bytes], str | int]) -> bytes:
+    def fields(value: object) -> object:
+        if isinstance(value, Message):
+            return vars(value)  # in the order of their declaration
+        if isinstance(value, bytes | memoryview):
+            return blob(value)
+        raise TypeError(f"no message can hold a {type(value).__name__}")
+
+    return json.dumps(message, default=fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def mark(body: Body, content_type: str) -> bytes:
@@ -198,15 +141,15 @@ def answers(body: bytes, content_type: str) -> bytes:
     return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if media_type(content_type) == FRAMES_TYPE else NO_MARK
 
 
-def load(model: type[Model], body: Body, content_type: str) -> Model:
-    """Parse and validate an envelope that a service sent.
+def load(model: type[Model], body: Body, content_type: str, *, own: bool = False) -> Model:
+    """Parse and validate an envelope that a service sent. `own`: one in this process.
 
     Raises WireError (422, or 415 for another content type); the message names fields, never values.
     """
     head, blobs = parse(body, content_type)
-    if "version" in model.model_fields and (version := version_of(head)) != VERSION:
+    if issubclass(model, Envelope) and (version := version_of(head)) != VERSION:
         raise skewed("service", head, version)
-    return validate(model, head, blobs)
+    return validate(model, head, blobs, own=own)
 
 
 def parse(body: Body, content_type: str) -> tuple[Any, Sequence[Bytes] | None]:
@@ -276,24 +219,49 @@ def _require_unicode(head: Any) -> None:
         raise WireError("the body holds half a surrogate pair, which is not Unicode text") from None
 
 
-def validate(model: type[Model], value: Any, blobs: Sequence[Bytes] | None = None) -> Model:
-    """`blobs`: of a binary body. Raises WireError."""
-    frames = None if blobs is None else _Frames(blobs)
-    try:
-        envelope = model.model_validate(value, context=frames)
-    except ValidationError as error:
-        raise WireError(describe(error)) from None
+def validate(model: type[Model], value: Any, blobs: Sequence[Bytes] | None = None, *, own: bool = False) -> Model:
+    """`blobs`: of a binary body. `own`: sent by a process of this machine. Raises WireError."""
+    frames = None if blobs is None else Frames(blobs)
+    envelope = (_read if own else _validated)(model, value, frames)
     if frames is not None and not frames.all_taken():
         raise WireError("the body holds a frame that nothing names")
     return envelope
 
 
+def _read(model: type[Model], value: Any, frames: Frames | None) -> Model:
+    try:
+        return reader.read(model, value, frames)
+    except reader.RefusedError as error:
+        raise WireError(str(error)) from None
+
+
+def _validated(model: type[Model], value: Any, frames: Frames | None) -> Model:
+    from pydantic import ValidationError  # noqa: PLC0415 - 50 ms
+
+    kind: Any = model
+    try:
+        envelope: Model = _adapter(kind).validate_python(value, context=frames)
+    except ValidationError as error:
+        raise WireError(describe(error)) from None
+    return envelope
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    """Build pydantic's reader of a message, which takes 5 ms."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - 50 ms
+
+    return TypeAdapter(model)
+
+
 def describe(error: ValidationError) -> str:
     """Describe the fault of an envelope, by field and rule, without its values."""
     problems = []
-    for item in error.errors(include_input=False, include_url=False, include_context=False)[:5]:
+    for item in error.errors(include_input=False, include_url=False)[:5]:
         place = ".".join(str(part) for part in item["loc"]) or "body"
-        problems.append(f"{place}: {item['msg'].removeprefix('Value error, ')}")
+        plain = _RULES.get(item["type"])
+        rule = plain.format(**item.get("ctx", {})) if plain else item["msg"]
+        problems.append(f"{place}: {rule.removeprefix('Value error, ')}")
     return "; ".join(problems)
 
 

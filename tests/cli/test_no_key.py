@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -105,7 +106,7 @@ def test_a_session_makes_another_key_after_a_failed_check(table: Path) -> None:
             plan = session.plan(AGES)
             first = session.ask(plan)
             session.ask(plan)
-            services.spoil = lambda answer: answer.model_copy(update={"totals": [[bytes(len(answer.totals[0][0]))]]})
+            services.spoil = lambda answer: replace(answer, totals=[[bytes(len(answer.totals[0][0]))]])
             with pytest.raises(CheckFailed):
                 session.ask(plan)
             services.spoil = lambda answer: answer

@@ -62,7 +62,7 @@ class Case:
         blocks = blocks or [*self.blocks[:-1], len(chunks) - sum(self.blocks[:-1])]
         left = iter(chunks)
         lanes = [Lane(objects=[joined([next(left)]) for _ in range(block)], stop=1) for block in blocks]
-        return self.with_totals(totals_of(summed(self.request.model_copy(update={"lanes": lanes}))))
+        return self.with_totals(totals_of(summed(replace(self.request, lanes=lanes))))
 
     @property
     def chunks(self) -> list[bytes]:
@@ -77,7 +77,7 @@ class Case:
         return totals_of(self.answer)
 
     def with_totals(self, totals: list[bytes]) -> SumsResponse:
-        return self.answer.model_copy(update={"totals": [[each] for each in totals]})
+        return replace(self.answer, totals=[[each] for each in totals])
 
     def offset(self, block: int, coefficients: dict[int, int]) -> SumsResponse:
         """What a service does that adds a polynomial of its own to a total: it needs no key for that."""
@@ -203,9 +203,9 @@ ACTIONS: dict[str, Fault] = {
     "sentinel changed": lambda c, _: c.offset(0, {SUM60_PACK.degree - 1: 1 << 20}),
     "block missing": lambda c, _: c.with_totals(c.totals[1:]),
     "block answered twice": lambda c, _: c.with_totals([*c.totals, c.totals[0]]),
-    "answer of another key id": lambda c, _: c.answer.model_copy(update={"key_id": "1" * 32}),
-    "answer to another request": lambda c, _: c.answer.model_copy(update={"label": "1" * 32}),
-    "answer of another profile": lambda c, _: c.answer.model_copy(update={"profile": "other"}),
+    "answer of another key id": lambda c, _: replace(c.answer, key_id="1" * 32),
+    "answer to another request": lambda c, _: replace(c.answer, label="1" * 32),
+    "answer of another profile": lambda c, _: replace(c.answer, profile="other"),
 }
 
 

@@ -8,11 +8,11 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, Response
-from pydantic import BaseModel, ConfigDict
 
 from aws.events import http_event, rest_event
 from cleave_services import http
@@ -20,25 +20,27 @@ from cleave_services.bodies import Note
 from cleave_services.operations import Service
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError, WireError
+from cleave_shared.messages import Blob, Item, Message
 from tests.functional.gateway import CANARY, CONTEXT, call
 
 FRAMES = {"content-type": wire.FRAMES_TYPE}
 JSON = {"content-type": wire.JSON_TYPE}
 
 
-class Letter(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+@dataclass(frozen=True, kw_only=True)
+class Letter(Item):
     text: str = ""
     size: int = 0
-    enclosed: wire.Blob = b""
+    enclosed: Blob = b""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Parcel(Letter):
-    stamps: list[Stamp] = []
+    stamps: list[Stamp] = field(default_factory=list)
 
 
-class Stamp(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Stamp(Message):
     value: int
 
 
@@ -341,7 +343,7 @@ def test_health_and_openapi(app: FastAPI) -> None:
     assert set(operation["requestBody"]["content"]) == {wire.JSON_TYPE, wire.FRAMES_TYPE}
     schemas = document["components"]["schemas"]
     assert operation["requestBody"]["content"][wire.JSON_TYPE]["schema"] == {"$ref": "#/components/schemas/Letter"}
-    assert set(schemas["Letter"]["properties"]) == set(Letter.model_fields)
+    assert set(schemas["Letter"]["properties"]) == {each.name for each in fields(Letter)}
     assert schemas["Parcel"]["properties"]["stamps"]["items"] == {"$ref": "#/components/schemas/Stamp"}
     assert {"Stamp", "Health", "Problem"} < set(schemas)
     assert set(operation["responses"]["200"]["content"]) == {wire.JSON_TYPE, wire.FRAMES_TYPE}

@@ -23,6 +23,7 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanObject, ScanRequest, ScanResponse
 from tests.functional.test_stored_services import SET, Store, post, store
 from tests.store.scanning import Rows
+from tests.unchecked import unchecked
 
 __all__ = ["store"]  # a fixture
 
@@ -175,7 +176,7 @@ def scan(store: Store, rows: Rows, asked: SumCall, **harm: Any) -> httpx.Respons
     for lane in asked.cut.lanes:
         starts = range(0, len(rows.files[lane]), 2)
         linked = [store.put(joined(rows.files[lane][start : start + 2])) for start in starts]
-        lanes.append([ScanObject(**each.model_dump(), first=start) for start, each in zip(starts, linked, strict=True)])
+        lanes.append([ScanObject(**vars(each), first=start) for start, each in zip(starts, linked, strict=True)])
     request = {
         "profile": rows.key.profile.name,
         "key_id": rows.key.key_id,
@@ -186,7 +187,7 @@ def scan(store: Store, rows: Rows, asked: SumCall, **harm: Any) -> httpx.Respons
         "cuts": [list(each) for each in asked.cut.cuts],
         "weights": list(asked.weights),
     }
-    return post(sensitive, SCAN, ScanRequest.model_construct(**{**request, **harm}))
+    return post(sensitive, SCAN, unchecked(ScanRequest, **{**request, **harm}))
 
 
 def numbers(groups: int) -> rowsets.Numbers:
@@ -266,18 +267,18 @@ def test_a_scan_of_damaged_objects_is_refused(store: Store, rows: Rows, flips: i
         content = bytearray(joined(rows.files[0][:2]))
         content[rng.randrange(4_000)] ^= 1 << rng.randrange(8)
         linked = store.put(bytes(content))
-        lanes = [[ScanObject(**linked.model_dump(), first=0), *_rest(store, rows)] for _ in addends.lanes]
+        lanes = [[ScanObject(**vars(linked), first=0), *_rest(store, rows)] for _ in addends.lanes]
         answer = scan(store, rows, asked, lanes=lanes)
         if answer.status_code == 200:  # a flipped bit that leaves a ciphertext
             with pytest.raises(CheckFailed):
                 rows.read(asked, wire.load(ScanResponse, answer.content, wire.FRAMES_TYPE).totals)
         else:
             assert answer.status_code == 422
-    wrong = Linked(**{**store.put(b"x" * 50).model_dump(), "sha256": "0" * 64})
-    answer = scan(store, rows, asked, lanes=[[ScanObject(**wrong.model_dump(), first=0)] for _ in addends.lanes])
+    wrong = Linked(**{**vars(store.put(b"x" * 50)), "sha256": "0" * 64})
+    answer = scan(store, rows, asked, lanes=[[ScanObject(**vars(wrong), first=0)] for _ in addends.lanes])
     assert answer.status_code == 422
     assert "digest" in answer.text
 
 
 def _rest(store: Store, rows: Rows) -> list[ScanObject]:
-    return [ScanObject(**store.put(joined(rows.files[0][2:])).model_dump(), first=2)]
+    return [ScanObject(**vars(store.put(joined(rows.files[0][2:]))), first=2)]

@@ -76,8 +76,8 @@ WITHOUT: dict[str, set[str]] = {
     "query --help": NOTHING | OTHERS,
     "config": NOTHING | OTHERS | {"cleave.cli.questions"},
     "plan FILE SQL": NO_STORE | NO_SECRETS | {"cryptography", "flint", "pydantic", "cleave.finish", *OTHERS},
-    "query FILE SQL": NO_STORE | {*OTHERS, "cleave.cli.config"},
-    "query FILE COMPOSITE": NO_STORE | {*OTHERS, "cleave.cli.config"},
+    "query FILE SQL": NO_STORE | {"pydantic", *OTHERS, "cleave.cli.config"},
+    "query FILE COMPOSITE": NO_STORE | {"pydantic", *OTHERS, "cleave.cli.config"},
     "ls --store STORE": NO_SECRETS
     | {"_duckdb", "flint", "nanoarrow", "numpy"}
     | {f"cleave.{room}" for room in ("aggregates", "finish", "gateway", "report", "share", "sql", "sums")},

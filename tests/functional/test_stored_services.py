@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import duckdb
 import httpx
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import SecretKey
@@ -239,7 +239,7 @@ def test_segments_are_one_table(segments: list[Linked]) -> None:
     ids=str,
 )
 def test_plain_requests_are_refused(segments: list[Linked], change: dict[str, Any], message: str) -> None:
-    body = plain_request(segments).model_dump() | change
+    body = asdict(plain_request(segments)) | change
     answer = call(plain, "POST", AGGREGATE, json=body)
     assert answer.status_code == 422, answer.text
     assert message in answer.json()["error"]
@@ -276,5 +276,5 @@ def test_no_columns_are_no_reading(store: Store) -> None:
         assert wire.load(PlainResponse, answer.content, wire.FRAMES_TYPE).counts == [9]
     gone = Linked(link=f"{store.base}tables/{SET}/{'c' * 32}", bytes=1, sha256="0" * 64)
     for objects, columns in (([gone], []), ([], ["ward"])):
-        with pytest.raises(ValidationError, match="no objects without columns"):
+        with pytest.raises(ValueError, match="no objects without columns"):
             plain_request(objects, rows=[7], columns=columns)

@@ -6,6 +6,7 @@ import datetime
 import json
 import socket
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -150,7 +151,7 @@ def test_the_error_after_a_retry_is_told_and_not_repeated() -> None:
 
 
 def test_an_oversize_request_is_never_sent() -> None:
-    big = MOMENTS.model_copy(update={"lanes": [Lane(objects=[bytes(limits.MAX_BODY_BYTES)], stop=1)]})
+    big = replace(MOMENTS, lanes=[Lane(objects=[bytes(limits.MAX_BODY_BYTES)], stop=1)])
     with scripted(GOOD) as server:
         transport = client(server.url)
         with pytest.raises(ServiceError, match="at most 4,400,000 fit"):

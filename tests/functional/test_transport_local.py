@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -46,7 +47,7 @@ def test_the_plain_service_answers(transport: Transport) -> None:
 
 def test_a_refused_request_says_why_and_keeps_its_status(transport: Transport) -> None:
     with pytest.raises(ServiceError, match=r"the sensitive service answered 422: .*profile") as caught:
-        transport.sensitive(MOMENTS.model_copy(update={"profile": "no-such"}))
+        transport.sensitive(replace(MOMENTS, profile="no-such"))
     assert caught.value.status == 422
 
 
@@ -57,22 +58,22 @@ def test_a_chunk_that_is_no_ciphertext_is_refused(transport: Transport) -> None:
 
 def test_several_calls_at_once(transport: Transport) -> None:
     with ThreadPoolExecutor(6) as pool:
-        requests = [ROWS.model_copy(update={"rows": [rows]}) for rows in range(1, 25)]
+        requests = [replace(ROWS, rows=[rows]) for rows in range(1, 25)]
         answers = list(pool.map(transport.plain, requests))
     assert [answer.counts for answer in answers] == [[rows] for rows in range(1, 25)]
 
 
 def test_an_oversize_request_is_refused_before_it_is_sent(transport: Transport) -> None:
     with pytest.raises(ServiceError, match="at most 4,400,000 fit"):
-        transport.plain(ROWS.model_copy(update={"objects": [bytes(limits.MAX_BODY_BYTES)]}))
+        transport.plain(replace(ROWS, objects=[bytes(limits.MAX_BODY_BYTES)]))
     assert transport.sent == 0
 
 
 BODIES = {
     "an answer": wire.dump_frames(ROWS),
-    "refused": wire.dump_frames(MOMENTS.model_copy(update={"profile": "no-such"})),
+    "refused": wire.dump_frames(replace(MOMENTS, profile="no-such")),
     "no ciphertext": wire.dump_frames(MOMENTS),
-    "no expression": wire.dump_frames(ROWS.model_copy(update={"aggregates": ["getenv('HOME')"]})),
+    "no expression": wire.dump_frames(replace(ROWS, aggregates=["getenv('HOME')"])),
     "no envelope": b"CLV1 nonsense",
     "nothing": b"",
     "damaged": wire.dump_frames(ROWS)[:-1] + b"?",
@@ -90,12 +91,12 @@ def test_a_body_is_answered_alike_within_the_process_and_over_http(service: str,
     assert (embedded.status, embedded.content_type) == (served_.status_code, served_.headers["content-type"])
     if embedded.status == 200:  # but for its timings
         answers = [wire.load(PlainResponse, each, wire.FRAMES_TYPE) for each in (embedded.body, served_.content)]
-        assert len({each.model_copy(update={"timings": {}}).model_dump_json() for each in answers}) == 1
+        assert len({wire.dump_json(replace(each, timings={})) for each in answers}) == 1
     else:
         assert embedded.body == served_.content
 
 
-@pytest.mark.parametrize("request_", [ROWS, ROWS.model_copy(update={"objects": [b"PAR1?"]}), MOMENTS])
+@pytest.mark.parametrize("request_", [ROWS, replace(ROWS, objects=[b"PAR1?"]), MOMENTS])
 def test_a_request_that_stays_in_the_process_is_answered_as_its_frame_is(
     request_: PlainRequest | SumsRequest,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,9 +103,7 @@ def test_ciphertexts_that_do_not_go_together_are_refused(key: SecretKey, kind: s
         "of two forms": [blob, in_coefficient_form(blob)],
     }[kind]
     status, error = ask(
-        wire.dump_frames(
-            request.model_copy(update={"lanes": [Lane(objects=[chunks.joined([each]) for each in pair], stop=1)]})
-        )
+        wire.dump_frames(replace(request, lanes=[Lane(objects=[chunks.joined([each]) for each in pair], stop=1)]))
     )
     assert status == 422, error
     assert "cipher" in error

@@ -8,6 +8,7 @@ import random
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cleave.processes.deadline import Deadline
@@ -137,7 +138,7 @@ def remade(service: Service, answer: Response, make: Callable[[Any], Envelope]) 
 
 def _with(**changes: Callable[[Any], Any]) -> Callable[[Any], Envelope]:
     def make(model: Any) -> Envelope:
-        changed: Envelope = model.model_copy(update={name: change(model) for name, change in changes.items()})
+        changed: Envelope = replace(model, **{name: change(model) for name, change in changes.items()})
         return changed
 
     return make

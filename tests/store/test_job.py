@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,7 @@ from tests.store.scanning import SEGMENT, Rows
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 from tests.store.test_reduced import GROUPS, WINDOW, Segments
 from tests.store.trial import copied
+from tests.unchecked import unchecked
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::123456789012:role/a-role"
@@ -268,8 +270,8 @@ class Recorded(Machine):
         for batch in batches:
             self.calls.append(len(batch["calls"]))
             assert [each["number"] for each in batch["calls"]] == list(range(len(batch["calls"])))
-            batch["reduce"]["parts"] = [most.model_dump()] * len(batch["calls"])
-        whole = {**content, "reduce": {**content["reduce"], "parts": [most.model_dump()] * limits.MAX_REDUCED}}
+            batch["reduce"]["parts"] = [asdict(most)] * len(batch["calls"])
+        whole = {**content, "reduce": {**content["reduce"], "parts": [asdict(most)] * limits.MAX_REDUCED}}
         self.states += [len(json.dumps(each)) for each in (*batches, whole)]
 
     def find(self, name: str) -> Execution:
@@ -286,9 +288,7 @@ def test_every_state_holds_links_with_a_session_token(
     cloud.storage = Bucket(session, BUCKET, new_id(), s3_endpoint)
     link = cloud.storage.link(f"tables/{cloud.set}/{new_id()}", 36_000)
     assert len(link) > characters
-    cloud.files = {
-        rows: [each.model_copy(update={"link": link}) for each in lanes] for rows, lanes in cloud.files.items()
-    }
+    cloud.files = {rows: [replace(each, link=link) for each in lanes] for rows, lanes in cloud.files.items()}
     cloud.machine = recorded = Recorded(cloud.storage)
     calls = [*cloud.calls()] * (50 // len(cloud.segments.asked))
     with pytest.raises(ServiceError, match="ABORTED"):
@@ -507,9 +507,10 @@ def test_a_step_of_more_than_its_answers_is_refused(
     """Before an answer is read: there is none."""
     base, set_ = f"{tmp_path.as_uri()}/", new_id()
     monkeypatch.setattr(links, "_own", links.Links([base]))
-    request = ReduceRequest.model_construct(
-        profile=DEFAULT_PROFILE.name, key_id=new_id(), answers=[[f"{base}results/{set_}/{new_id()}"]], kind="scan"
-    ).model_copy(update={"sums": sums})
+    answers = [[f"{base}results/{set_}/{new_id()}"]]
+    request = unchecked(
+        ReduceRequest, profile=DEFAULT_PROFILE.name, key_id=new_id(), answers=answers, kind="scan", sums=sums
+    )
     content = wire.dump_frames(request)
     name = f"results/{set_}/{new_id()}"
     write(str(tmp_path), name, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ class Faulty:
             request = self._request(request)
         found, mark = self._inside.ask(service, path, request, model)
         if isinstance(found, SumsResponse) and self._answer:
-            found = found.model_copy(update={"totals": self._answer(found.totals)})
+            found = replace(found, totals=self._answer(found.totals))
         return found, mark
 
 
@@ -166,8 +167,8 @@ def lanes(change: Callable[[list[Any]], list[Any]]) -> Alter:
 
     def alter(request: SumsRequest) -> SumsRequest:
         first, *others = request.lanes
-        first = first.model_copy(update={"objects": change(list(first.objects))})
-        return request.model_copy(update={"lanes": [first, *others]})
+        first = replace(first, objects=change(list(first.objects)))
+        return replace(request, lanes=[first, *others])
 
     return alter
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,18 +112,18 @@ def _harmed(name: str, rng: random.Random, reply: Any) -> Any:
     if name == "a count":
         counts = [*reply.counts]
         counts[rng.randrange(len(counts))] += 1
-        return reply.model_copy(update={"counts": counts})
+        return replace(reply, counts=counts)
     if name == "a row's group":
         numbers = [bytearray(each) for each in reply.numbers]
         piece = rng.choice(numbers)
         piece[rng.randrange(len(piece))] ^= 1 << rng.randrange(8)
-        return reply.model_copy(update={"numbers": [bytes(each) for each in numbers]})
+        return replace(reply, numbers=[bytes(each) for each in numbers])
     if name == "a row set lost":
-        return reply.model_copy(update={"numbers": reply.numbers[:-1]})
+        return replace(reply, numbers=reply.numbers[:-1])
     if name == "a row set cut off":
-        return reply.model_copy(update={"numbers": [*reply.numbers[:-1], reply.numbers[-1][:-1]]})
+        return replace(reply, numbers=[*reply.numbers[:-1], reply.numbers[-1][:-1]])
     assert name == "a filter nobody asked for"
-    return reply.model_copy(update={"filters": [[each[:1] for each in reply.numbers]]})
+    return replace(reply, filters=[[each[:1] for each in reply.numbers]])
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -156,7 +157,7 @@ def test_answers_to_other_scans_are_found(world: World, times: int) -> None:
     rng = random.Random(1)
 
     def harm(name: str, _request: Any, reply: Any) -> Any:
-        return reply.model_copy(update={"totals": rng.choice(totals)}) if name == "scan" else reply
+        return replace(reply, totals=rng.choice(totals)) if name == "scan" else reply
 
     for _ in range(times):
         with pytest.raises(CheckFailed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +153,9 @@ def _second(many: Many, change: Any) -> Harm:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda reply: reply.model_copy(update={"rows": reply.rows + 1}),
-        lambda reply: reply.model_copy(update={"numbers": reply.numbers[:-1]}),
-        lambda reply: reply.model_copy(update={"counts": [reply.counts[0] + 1, *reply.counts[1:]]}),
+        lambda reply: replace(reply, rows=reply.rows + 1),
+        lambda reply: replace(reply, numbers=reply.numbers[:-1]),
+        lambda reply: replace(reply, counts=[reply.counts[0] + 1, *reply.counts[1:]]),
     ],
 )
 def test_each_answer_is_checked(many: Many, change: Any) -> None:

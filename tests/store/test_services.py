@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,7 +200,7 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
         found = real(*of, **more)  # type: ignore[arg-type]
         whole = found.answer  # type: ignore[union-attr]
         counts = list(whole.counts)  # type: ignore[attr-defined]
-        return whole.model_copy(update={"counts": [counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]]})
+        return replace(whole, counts=[counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]])
 
     monkeypatch.setattr(plain_calls, "aggregate", answer)
     cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+from dataclasses import dataclass
 from typing import ClassVar
-
-from pydantic import BaseModel
 
 from cleave_services.plain import database
 from cleave_shared.children import Channel
 from cleave_shared.errors import WireError
+from cleave_shared.messages import Message
 
 
-class WhatItMay(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class WhatItMay(Message):
     NAMES: ClassVar = ("RLIMIT_NPROC", "RLIMIT_FSIZE", "RLIMIT_CORE")
     limits: dict[str, tuple[int, int]]
 

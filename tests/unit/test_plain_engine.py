@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from cleave_services.plain import contained, engine
 from cleave_services.plain import database as database_module
 from cleave_services.plain.database import Database, _translated
-from cleave_shared import fork_server, limits
+from cleave_shared import fork_server, limits, wire
 from cleave_shared.crew import Crew
-from cleave_shared.errors import WireError
+from cleave_shared.errors import ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
@@ -533,3 +533,42 @@ def test_a_child_is_shut_in(server: ForkServer, monkeypatch: pytest.MonkeyPatch)
     with server.fork() as child:
         child.call(forked_duckdb.reach_out, ("/etc/passwd",))
         assert child.receive(120) == [b"refused"] * 4
+
+
+WHOLE = wire.dump_json(
+    PlainResponse(
+        label="0" * 32,
+        rows=7,
+        counts=[7],
+        keys=[],
+        aggregates=[TypedColumn(type="INTEGER", values=["1"])],
+        timings={"load": 0.5},
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"null",
+        WHOLE[:-1],
+        WHOLE.decode().encode("utf-16"),
+        WHOLE.replace(b"rows", b"row"),
+        WHOLE.replace(b"[7]", b"[-7]"),
+        WHOLE.replace(b"[7]", b'["7"]'),
+        WHOLE.replace(b"INTEGER", b"\xed\xa0\x80"),  # half a surrogate pair
+        WHOLE.replace(b"INTEGER", rb"\ud800"),
+        WHOLE.replace(b"0.5", b"NaN"),
+        WHOLE.replace(b'"stored":null', b'"stored":{}'),
+        b"[" * 100_000,
+    ],
+    ids=range(13),
+)
+def test_a_child_that_sends_something_else_sent_no_answer(body: bytes) -> None:
+    """Expressions run in it: one may have taken it over."""
+    assert contained._read(PlainResponse, WHOLE).counts == [7]
+    with pytest.raises(ServiceError, match="sent no answer") as caught:
+        contained._read(PlainResponse, body)
+    assert caught.value.status == 500

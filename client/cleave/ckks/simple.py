@@ -102,9 +102,10 @@ class _Sum:
         self._request = job.request(self._part, key.key_id, objects)
 
     def accept(self, total: bytes) -> list[Estimate]:
-        named = self._request.model_dump(include={"profile", "key_id", "label"})
         job = self._job.unanswered()  # an answer may be decrypted again
-        job.accept(self._part, self._request, SumsResponse(**named, totals=[[total]]))
+        request = self._request
+        answer = SumsResponse(profile=request.profile, key_id=request.key_id, label=request.label, totals=[[total]])
+        job.accept(self._part, request, answer)
         return job.totals.estimates(0)
 
 

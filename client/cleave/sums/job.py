@@ -15,7 +15,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, repeat
@@ -38,7 +38,7 @@ from cleave.sums.scanned import PartialSum, Shape, SumCall, weights_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
-from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError, WireError
 from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
 from cleave_shared.requests import Linked, StoredAnswer
 from cleave_shared.wire import Hex
@@ -247,7 +247,7 @@ class Job:
             results=[self._storage.put_link(name, LINK_SECONDS) for name in results],
         )
         written += results
-        return _Calling(call, step.model_dump(), results)
+        return _Calling(call, asdict(step), results)
 
     def _reduce(
         self,
@@ -272,7 +272,9 @@ class Job:
             parts=[],
         )
         written += own
-        return step.model_dump(exclude={"parts"}), own, wire.mark(content, wire.FRAMES_TYPE).hex()
+        listed = asdict(step)
+        del listed["parts"]
+        return listed, own, wire.mark(content, wire.FRAMES_TYPE).hex()
 
     def _room(self) -> tuple[str, ...]:
         """Names for a step's answer, by attempt."""
@@ -307,12 +309,12 @@ class Job:
         try:
             if state.results:
                 calls = [each for batch in state.batches for each in batch.calls]
-                yield Answer(state.shape, self._read(state, Answered.model_validate(output)), calls)
+                yield Answer(state.shape, self._read(state, wire.validate(Answered, output)), calls)
                 return
-            parts = {part.number: part for part in map(Answered.model_validate, output["reduce"]["parts"])}
+            parts = {part.number: part for part in map(partial(wire.validate, Answered), output["reduce"]["parts"])}
             for number, batch in enumerate(state.batches):
                 yield Answer(batch.shape, self._read(batch, parts[number]), batch.calls)
-        except (ValidationError, KeyError, TypeError, IndexError):
+        except (WireError, KeyError, TypeError, IndexError):
             raise _foreign() from None
 
     def _read(self, step: _Batch | _State, answered: Answered) -> list[bytes]:

@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cleave.objects.locate import Stores
@@ -175,7 +175,7 @@ class Remote:
         link = store.put_link(name, LINK_SECONDS) if large else None
         there = large
         try:
-            request = request.model_copy(update={"result": link})
+            request = replace(request, result=link)
             path = f"/v1/{'plain' if service is Service.PLAIN else 'sensitive'}/tables/{self._set}/{what}"
             reply, mark = self._connected().ask(service, path, request, model)
             if reply.stored is None:

@@ -354,7 +354,7 @@ def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Link
         label=about.label,
         lanes=[
             [
-                ScanObject(**linked(segment.scan.lanes[lane][place]).model_dump(), first=place * OBJECT_CHUNKS)
+                ScanObject(**vars(linked(segment.scan.lanes[lane][place])), first=place * OBJECT_CHUNKS)
                 for place in objects
             ]
             for lane in addends.lanes

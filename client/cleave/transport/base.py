@@ -128,7 +128,7 @@ class Transport:
             raise error
         responses.refuse_stray_error(service.label, answer)
         try:
-            envelope = wire.load(model, answer.body, answer.content_type)
+            envelope = wire.load(model, answer.body, answer.content_type, own=self._in_process)
         except WireError as error:
             raise (_Damaged if error.message == wire.DAMAGED else ServiceError)(
                 answer.named(f"{service.label} sent an answer that cannot be read: {responses.excerpt(error.message)}"),

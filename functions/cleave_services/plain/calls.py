@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from cleave_services import links as objects_of
@@ -25,13 +26,13 @@ def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> Pl
     most = limits.MAX_RESULT_BYTES if stored else limits.MAX_JSON_BYTES
     left = objects_of.seconds_left(limits.PLAIN_SECONDS, read)
     # the child, in which expressions run, gets no link
-    question = request.model_copy(update={"objects": [], "result": None})
+    question = replace(request, objects=[b""] * len(request.objects), result=None)
     arguments = (question, [memoryview(each) for each in contents], most)
     selection = contained.run(engine.aggregate, arguments, PlainResponse, note, most, left)
     timings = {"read": read, **selection.timings}
     note(rows=selection.rows, groups=len(selection.counts), objects=len(contents), timings=timings)
-    answer = selection.model_copy(update={"timings": timings})
+    answer = replace(selection, timings=timings)
     if links is None or (result := request.result) is None:
         return answer
     emptied: dict[str, Any] = {name: [] for name in ("counts", "keys", "aggregates", "numbers", "filters")}
-    return Large(answer, lambda content: answer.model_copy(update={**emptied, "stored": links.write(result, content)}))
+    return Large(answer, lambda content: replace(answer, **emptied, stored=links.write(result, content)))

@@ -15,19 +15,17 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
-
 from cleave_services.bodies import Note
 from cleave_services.plain import database
 from cleave_services.plain.database import lambda_megabytes, threads
-from cleave_shared import limits
+from cleave_shared import limits, wire
 from cleave_shared.children import Bounds, Channel
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
-from cleave_shared.requests import PlainResponse
+from cleave_shared.messages import Message
 
-Response = TypeVar("Response", bound=BaseModel)
+Response = TypeVar("Response", bound=Message)
 _PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
 _SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
@@ -47,7 +45,6 @@ def prepare(*, ahead: bool = True) -> None:
 
     `ahead`: from the first request on, a child waits for the next one. For a process that answers many.
     """
-    PlainResponse.model_rebuild()  # here, so that this process and every child have it
     _crew.most_idle = int(ahead)
     _server.start()
 
@@ -72,11 +69,11 @@ def run(
             child.call(_answer, (work, arguments, most), _bounds(seconds))
             body, peak = child.receive(seconds + _SPARE, 2 * most)
         _server.note(*_PEAK.unpack(peak))
-        return answer.model_validate_json(body)
+        return _read(answer, body)
     except ProcessDied as died:
         raise _refusal(died) from None
-    except (ValidationError, struct.error):
-        raise ServiceError("DuckDB's process sent no answer", status=500) from None
+    except struct.error:
+        raise _no_answer() from None
     finally:
         note(peak_worker_kb=_server.peak_kb)
 
@@ -84,12 +81,25 @@ def run(
 def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence[object], most: int) -> None:
     database.be_the_last()
     try:
-        body = work(*arguments).model_dump_json().encode()
+        body = wire.dump_json(work(*arguments))
     except MemoryError:
         raise _SHORT from None
     if len(body) > most:
         raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
     channel.send([body, _PEAK.pack(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
+
+
+def _read(answer: type[Response], body: bytes) -> Response:
+    try:
+        body.decode()  # JSON is read from other encodings as well
+        value, _ = wire.parse(body, wire.JSON_TYPE)
+        return wire.validate(answer, value, own=True)
+    except (UnicodeDecodeError, WireError):
+        raise _no_answer() from None
+
+
+def _no_answer() -> ServiceError:
+    return ServiceError("DuckDB's process sent no answer", status=500)
 
 
 def _bounds(seconds: float) -> Bounds:

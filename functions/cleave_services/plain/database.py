@@ -16,7 +16,7 @@ import duckdb
 
 from cleave_shared import children, fork_server, limits
 from cleave_shared.errors import WireError
-from cleave_shared.wire import Bytes
+from cleave_shared.messages import Bytes
 
 TABLE = "rows"
 _unused: list[duckdb.DuckDBPyConnection] = []

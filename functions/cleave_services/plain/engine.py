@@ -18,8 +18,8 @@ from cleave_services.plain.expressions import require
 from cleave_services.plain.members import members
 from cleave_shared import limits
 from cleave_shared.errors import WireError
+from cleave_shared.messages import Bytes
 from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
-from cleave_shared.wire import Bytes
 
 _COLUMNS_AT_ONCE = 50
 

@@ -1,21 +1,18 @@
 """The simplest call: columns as JSON lists, one operation over every numeric column, optionally by group."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from typing import Annotated, Any, ClassVar
 
 from cleave_services.bodies import Note
 from cleave_services.plain import contained, engine
 from cleave_services.plain.database import Database
 from cleave_shared import limits
+from cleave_shared.messages import Each, Item, Message, Metadata, Rules
 from cleave_shared.params import AGGREGATE_OF, Operation
-from cleave_shared.wire import Each
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
@@ -51,23 +48,30 @@ def _load_column(values: object) -> list[Any]:
     return values
 
 
-Column = Annotated[
-    list[Any],
-    PlainValidator(_load_column),
-    WithJsonSchema({"type": "array", "items": {"type": ["number", "string", "boolean", "null"]}}),
-]
+class _Loaded(Metadata):
+    """A column, by `_load_column`."""
+
+    def __iter__(self) -> Iterator[object]:
+        from pydantic import PlainValidator, WithJsonSchema  # noqa: PLC0415 - a child does without
+
+        yield PlainValidator(_load_column)
+        yield WithJsonSchema({"type": "array", "items": {"type": ["number", "string", "boolean", "null"]}})
 
 
-class SimpleRequest(BaseModel):
+Column = Annotated[list[Any], _Loaded()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleRequest(Item):
     """Columns of equal length and of one type each; `group_by` names one of them or several."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, json_schema_extra={"examples": [_EXAMPLE]})
+    __pydantic_config__: ClassVar = {**Item.__pydantic_config__, "json_schema_extra": {"examples": [_EXAMPLE]}}
 
-    data: dict[str, Column] = Field(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)
-    operation: Operation = Field(
-        description="of the values that are not null; var and stddev are the sample's (divided by n - 1)"
+    data: Annotated[dict[str, Column], Rules(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)]
+    operation: Operation = field(
+        metadata={"description": "of the values that are not null; var and stddev are the sample's (divided by n - 1)"}
     )
-    group_by: str | Each[str] = Field(default_factory=list, max_length=limits.MAX_PLAIN_COLUMNS)
+    group_by: Annotated[str | Each[str], Rules(max_length=limits.MAX_PLAIN_COLUMNS)] = field(default_factory=list)
 
     @property
     def keys(self) -> list[str]:
@@ -79,8 +83,7 @@ class SimpleRequest(BaseModel):
         numeric = (name for name, values in self.data.items() if _duckdb_type(values) not in ("VARCHAR", "BOOLEAN"))
         return [name for name in numeric if name not in self.keys]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SimpleRequest:
+    def __post_init__(self) -> None:
         lengths = {len(values) for values in self.data.values()}
         if len(lengths) > 1:
             raise ValueError(f"data: columns have from {min(lengths)} to {max(lengths)} rows, all must have as many")
@@ -88,16 +91,14 @@ class SimpleRequest(BaseModel):
             raise ValueError("group_by: must name columns of data, each once")
         if not self.operands:
             raise ValueError("data: there is no numeric column besides those of group_by")
-        return self
 
 
-class SimpleResponse(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class SimpleResponse(Message):
     """Results: one value each without `group_by`; with it, results and `groups` are columns with a row for each group.
 
     An integer of more than 53 bits and a number that is not finite ("inf", "nan") come as text.
     """
-
-    model_config = ConfigDict(defer_build=True)
 
     operation: str
     rows: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cleave_services import links as objects_of
 from cleave_services.bodies import Large, Note
@@ -13,9 +14,9 @@ from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
+from cleave_shared.messages import Bytes
 from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.wire import Bytes
 
 
 def answer_sums(request: SumsRequest, note: Note, links: TableLinks | None) -> SumsResponse | Large:
@@ -51,9 +52,7 @@ def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: 
     )
     if links is None or (result := request.result) is None:
         return answer
-    return Large(
-        answer, lambda content: answer.model_copy(update={"totals": [], "stored": links.write(result, content)})
-    )
+    return Large(answer, lambda content: replace(answer, totals=[], stored=links.write(result, content)))
 
 
 def _chunks(number: int, lane: Lane, first: int, contents: Sequence[Bytes]) -> Iterator[Chunk]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from cleave_services import bodies, links, previous
 from cleave_services.bodies import Note, Received
@@ -24,6 +25,7 @@ from cleave_services.sensitive.scan import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
 from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.messages import Message
 from cleave_shared.requests import Linked, ScanRequest, ScanResponse
 from cleave_shared.seal import seal_evaluator
 
@@ -44,7 +46,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         step = _Step.validate_python(event)
         line |= {"step": step.step, "number": step.number}
         own, note = links.own().below(step.set), line.update
-        return (_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note)).model_dump()
+        return asdict(_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note))
     except CleaveError as error:
         line["error"] = type(error).__name__
         raise Failed(error.message) from None
@@ -86,7 +88,7 @@ def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
     return _written(step, own, bodies.frames(answer, received))
 
 
-def _received(step: Call | Reduce, own: TableLinks, model: type[BaseModel]) -> Received:
+def _received(step: Call | Reduce, own: TableLinks, model: type[Message]) -> Received:
     """The step's question: a job may have been started by a client of the wire version before."""
     (content,) = own.read([step.question], kind=links.RESULTS)
     return bodies.parse(content, wire.FRAMES_TYPE, model)

@@ -1,22 +1,21 @@
 """The simplest call: columns as lists of base64 ciphertexts, those of each column added up."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cleave_services.bodies import Note
 from cleave_services.sensitive import workers
 from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_shared import limits
 from cleave_shared.errors import WireError
+from cleave_shared.messages import Blob, Each, Item, Message, Rules
 from cleave_shared.params import Operation
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.wire import Blob, Count, Each
+from cleave_shared.wire import Count
 
 
-class SimpleRequest(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class SimpleRequest(Item):
     """`data` holds seeded ciphertexts of `profile`.
 
     The chunks of a column are added up, wherever its values lie in them. For var, stddev and product the caller
@@ -24,25 +23,21 @@ class SimpleRequest(BaseModel):
     what only the key's holder can.
     """
 
-    # validators take 10 ms to build, and most programs with this service ask no simple call
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    data: dict[str, Annotated[Each[Blob], Field(min_length=1)]] = Field(min_length=1, max_length=limits.MAX_LANES)
+    data: Annotated[
+        dict[str, Annotated[Each[Blob], Rules(min_length=1)]], Rules(min_length=1, max_length=limits.MAX_LANES)
+    ]
     operation: Operation
-    profile: str = Field(max_length=32)
-    rows: Annotated[int, Field(ge=1, le=limits.MAX_SIMPLE_ROWS, strict=True)]
+    profile: Annotated[str, Rules(max_length=32)]
+    rows: Annotated[int, Rules(ge=1, le=limits.MAX_SIMPLE_ROWS, strict=True)]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SimpleRequest:
+    def __post_init__(self) -> None:
         if (chunks := sum(map(len, self.data.values()))) > limits.MAX_REQUEST_CHUNKS:
             raise ValueError(f"data: {chunks} chunks, at most {limits.MAX_REQUEST_CHUNKS} in one request")
-        return self
 
 
-class SimpleResponse(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class SimpleResponse(Message):
     """`result` holds one ciphertext per column."""
-
-    model_config = ConfigDict(defer_build=True)
 
     operation: str
     profile: str

@@ -1,0 +1,165 @@
+"""Messages: dataclasses with rules for their fields, read by pydantic or by this machine's own reader.
+
+Bodies from other machines are read by pydantic (`cleave_shared.wire`), which takes 50 ms to import. What one
+process of this machine sends another, or itself, is read by `cleave_shared.reader`. Both follow the same annotations:
+
+    names: Annotated[Each[str], Rules(min_length=1)] = field(metadata={"description": "..."})
+
+Annotations that name limits are evaluated with their class: such modules do not import `annotations` from the future.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar
+
+Bytes = bytes | memoryview
+_RULES = {"ge", "le", "lt", "min_length", "max_length", "pattern", "strict", "fail_fast"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """Content of a body. Subclasses are dataclasses too, and check in `__post_init__` that fields fit together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item(Message):
+    """A message with no fields but those it names."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+
+class Metadata:
+    """Metadata of `Annotated` that makes pydantic's when pydantic reads it: "grouped metadata" of annotated-types."""
+
+    __is_annotated_types_grouped_metadata__ = True
+
+    def __iter__(self) -> Iterator[object]:
+        raise NotImplementedError
+
+
+class Rules(Metadata):
+    """Rules of a value, by names of pydantic's Field: ge, le, lt, min_length, max_length, pattern, strict, fail_fast.
+
+    `strict` and `fail_fast` tell pydantic what the own reader does anyway.
+    """
+
+    def __init__(self, **rules: Any) -> None:
+        if unknown := rules.keys() - _RULES:
+            raise TypeError(f"unknown rules: {sorted(unknown)}")
+        self._rules = rules
+        self.limits = rules.keys() - {"strict", "fail_fast"}
+
+    def __iter__(self) -> Iterator[object]:
+        from pydantic import Field  # noqa: PLC0415 - 50 ms
+
+        yield from Field(**self._rules).metadata
+
+    def check(self, value: Any) -> None:
+        """Raises ValueError for a value that breaks a rule."""
+        rules = self._rules
+        if "ge" in rules and value < rules["ge"]:
+            raise ValueError(f"must be at least {rules['ge']}")
+        if "le" in rules and value > rules["le"]:
+            raise ValueError(f"must be at most {rules['le']}")
+        if "lt" in rules and value >= rules["lt"]:
+            raise ValueError(f"must be below {rules['lt']}")
+        if "min_length" in rules and len(value) < rules["min_length"]:
+            raise ValueError(f"must have at least {rules['min_length']} items or characters")
+        if "max_length" in rules and len(value) > rules["max_length"]:
+            raise ValueError(f"must have at most {rules['max_length']} items or characters")
+        if "pattern" in rules and not re.fullmatch(rules["pattern"], value):
+            raise ValueError(f"must match {rules['pattern']}")
+
+
+class Tagged(Metadata):
+    """Name of a member of a union that is `Unlike` the others."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __iter__(self) -> Iterator[object]:
+        from pydantic import Tag  # noqa: PLC0415 - 50 ms
+
+        yield Tag(self._name)
+
+
+class Unlike(Metadata):
+    """A union whose members differ in their JSON types. `choose`: the name of the member that a value is."""
+
+    def __init__(self, choose: Callable[[object], str]) -> None:
+        self._choose = choose
+
+    def __iter__(self) -> Iterator[object]:
+        from pydantic import Discriminator  # noqa: PLC0415 - 50 ms
+
+        yield Discriminator(self._choose)
+
+
+class Frames:
+    """Blobs of a message, each to be named once: a blob named often would cost work without costing bytes."""
+
+    def __init__(self, blobs: Sequence[Bytes]) -> None:
+        self._left: list[Bytes | None] = [*blobs]
+
+    def take(self, number: int) -> Bytes:
+        """Raises ValueError for a number that no blob has, or has no longer."""
+        if not 0 <= number < len(self._left):
+            raise ValueError("names a frame that is not there")
+        blob, self._left[number] = self._left[number], None
+        if blob is None:
+            raise ValueError("names a frame a second time")
+        return blob
+
+    def all_taken(self) -> bool:
+        return not any(blob is not None for blob in self._left)
+
+
+class Binary(Metadata):
+    """Bytes: base64 in JSON, a numbered frame in binary. `copied`: never a view of the body that is read."""
+
+    def __init__(self, *, copied: bool) -> None:
+        self._copied = copied
+
+    def __iter__(self) -> Iterator[object]:
+        from pydantic import PlainValidator, WithJsonSchema  # noqa: PLC0415 - 50 ms
+        from pydantic_core.core_schema import ValidationInfo  # noqa: PLC0415 - as above
+
+        def load(value: object, info: ValidationInfo) -> Bytes:
+            return self.load(value, info.context)
+
+        yield PlainValidator(load)
+        yield WithJsonSchema({"type": "string", "format": "base64"})
+
+    def load(self, value: object, frames: Frames | None) -> Bytes:
+        """`frames`: of a binary body. Raises ValueError."""
+        content = _load(value, frames)
+        return bytes(content) if self._copied else content  # no copy of bytes
+
+
+def _load(value: object, frames: Frames | None) -> Bytes:
+    if isinstance(value, bytes | memoryview):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and frames is not None:
+        return frames.take(value)
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("is not base64") from None
+    raise ValueError("must be base64 text")
+
+
+Blob = Annotated[bytes, Binary(copied=True)]
+"""Bytes: base64 in JSON, a numbered frame in binary."""
+
+View = Annotated[Bytes, Binary(copied=False)]
+"""The same without a copy: a view of the body that is read."""
+
+Value = TypeVar("Value")
+Each = Annotated[list[Value], Rules(fail_fast=True)]
+"""A list that is refused at its first bad item. Millions of bad ones would be millions of errors, 1 KB each."""
