@@ -21,7 +21,7 @@ from tests.gateway.conftest import Gateway, connect, started, stop
 
 QUESTIONS = (
     "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward",  # totals of two segments, by the service
-    "SELECT ward, COUNT(*) AS n, MAX(day) AS d FROM visits GROUP BY ward ORDER BY ward",  # the plain service
+    "SELECT ward, COUNT(*) AS n, MAX(day) AS d FROM visits GROUP BY ward ORDER BY ward",  # plain columns
     "SELECT MIN(id) AS a, MAX(id) AS b, COUNT(name) AS c FROM visits",  # rows
 )
 Answers = list[list[tuple[object, ...]]]

@@ -28,7 +28,7 @@ QUESTIONS = (
     "SELECT COUNT(*) AS n, SUM(bill) AS s FROM t",  # totals
     "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM t GROUP BY ward ORDER BY ward",
     "SELECT MIN(id) AS a, MAX(id) AS b, MAX(bill) AS c FROM t",  # rows
-    "SELECT ward, COUNT(*) AS n FROM t GROUP BY ward ORDER BY ward",  # the plain service
+    "SELECT ward, COUNT(*) AS n FROM t GROUP BY ward ORDER BY ward",  # totals
     "SELECT COUNT(*) AS n FROM t AS a JOIN t AS b ON a.id = b.id AND a.bill = b.bill",
 )
 

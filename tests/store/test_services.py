@@ -13,6 +13,7 @@ import pytest
 from aws.serving import served
 from cleave.ask.options import Access
 from cleave.ask.session import Session
+from cleave.ask.ways.choosing import READ_HERE_ANYWAY
 from cleave.ask.ways.totals import Totals
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
@@ -94,7 +95,8 @@ def test_each_output_comes_from_its_service(session: Callable[..., Session]) -> 
     asked = session("ward")
     for sql, sources in SOURCES.items():
         answer = asked.ask(asked.plan(sql))
-        assert [column.source for column in answer.result.columns] == sources.split(), sql
+        here = sources.replace("plain", "local").split()  # a service in this process reads no less
+        assert [column.source for column in answer.result.columns] == here, sql
         check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
         assert answer.checks["totals"] == ("passed" if "SUM" in sql or "AVG" in sql else "not needed")
 
@@ -102,9 +104,30 @@ def test_each_output_comes_from_its_service(session: Callable[..., Session]) -> 
 @pytest.mark.parametrize("sql", ["SELECT admitted, COUNT(*), MAX(ward) FROM trial GROUP BY admitted ORDER BY ALL"])
 def test_groups_that_are_not_of_cells_are_the_plain_services(session: Callable[..., Session], sql: str) -> None:
     asked = session("ward")
-    answer = asked.ask(asked.plan(sql))
+    answer = asked.ask(asked.plan(sql, cloud_only=True))
     assert [column.source for column in answer.result.columns] == ["key", "plain", "plain"]
     check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+
+
+def test_the_plain_service_of_this_process_is_asked_only_where_rows_are_not_fetched(
+    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read what is read here, and takes a process of its own."""
+    asked = session("ward")
+    sql = "SELECT ward, COUNT(*), MAX(admitted) FROM trial WHERE admitted > '2025-01-02' GROUP BY ward ORDER BY ward"
+    services = asked.describe(asked.plan(sql, cloud_only=True))
+    monkeypatch.setattr(plain_calls, "aggregate", None)
+    plan = asked.plan(sql)
+    assert [way.name for way in plan.ways] == ["rows"]
+    answer = asked.ask(plan)
+    assert [column.source for column in answer.result.columns] == ["key", "local", "local"]
+    assert answer.result.columns[2].reason == READ_HERE_ANYWAY
+    check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
+    size = services.plain.bytes_down
+    assert size == asked.describe(plan).plain.bytes_down
+    for limit, name in ((size, "rows"), (size - 1, "plain service")):
+        asked.source._fetch_limit = limit  # type: ignore[attr-defined]
+        assert asked.plan(sql).name == name
 
 
 def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
@@ -124,14 +147,14 @@ def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
     assert [column.source for column in answer.result.columns] == ["key", "local"]
     check(answer.result.rows, answer.result.bounds, truth(sql))
     assert heard == []
-    asked.ask(asked.plan("SELECT ward, MAX(admitted), SUM(bill) FROM trial GROUP BY ward"))
+    asked.ask(asked.plan("SELECT ward, MAX(admitted), SUM(bill) FROM trial GROUP BY ward", cloud_only=True))
     plain = [link for link in heard if "plain%20half" in link]
     assert len(plain) == 2
     assert heard > plain
 
 
 def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> None:
-    asked = session("ward")
+    asked = session("ward", target=Target(endpoint="http://127.0.0.1:9"))  # planning asks nobody
     told = {sql: asked.describe(asked.plan(sql)).leakage for sql in (*SOURCES, "SELECT MEDIAN(bill) FROM trial")}
     every, plain, mixed, _, local = told.values()
     assert "SQL" in str(every.plain)
@@ -147,8 +170,9 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
 def test_over_http_as_in_this_process(session: Callable[..., Session], remote: tuple[Path, Target]) -> None:
     folder, target = remote
     asked = session(target=target, folder=folder)
-    for sql in SOURCES:
+    for sql, sources in SOURCES.items():
         answer = asked.ask(asked.plan(sql))
+        assert [column.source for column in answer.result.columns] == sources.split(), sql
         check(answer.result.rows, answer.result.bounds, truth(twice(sql)))
         assert answer.usage.sensitive_requests == ("SUM" in sql or "AVG" in sql)
         assert answer.usage.bytes_sent > 0
@@ -203,8 +227,8 @@ def test_a_plain_service_that_counts_otherwise_is_found_out(
         return replace(whole, counts=[counts[0] + offsets[0], counts[1] + offsets[1], *counts[2:]])
 
     monkeypatch.setattr(plain_calls, "aggregate", answer)
-    cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward")
-    rows = asked.plan("SELECT admitted, MAX(ward) FROM trial GROUP BY admitted")
+    cells = asked.plan("SELECT ward, SUM(bill), MAX(admitted) FROM trial GROUP BY ward", cloud_only=True)
+    rows = asked.plan("SELECT admitted, MAX(ward) FROM trial GROUP BY admitted", cloud_only=True)
     for plan, wrong in ((cells, [1, -1]), (rows, [1, 0])):
         offsets[:] = [0, 0]
         asked.ask(plan)

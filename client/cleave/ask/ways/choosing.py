@@ -17,6 +17,7 @@ from cleave.sums.stored import Stored
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
+READ_HERE_ANYWAY = "the plain service runs in this process: its plain columns are read here in any case"
 CONTRIBUTOR_UNKNOWN = "the plain half does not say which contributor a row is of"
 FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
 
@@ -81,11 +82,19 @@ class Choosing:
         return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 
     def totals_of(self, stored: Stored) -> KeptTotals:
-        if not self.site.services:
-            no_plain = NO_PLAIN
-        else:
-            no_plain = CONTRIBUTOR_UNKNOWN if self.site.names_contributor(stored) else unreadable(stored.manifest)
-        return KeptTotals(stored.manifest.measures, stored.by, no_plain)
+        return KeptTotals(stored.manifest.measures, stored.by, self._no_plain(stored))
+
+    def _no_plain(self, stored: Stored) -> str:
+        """Why the plain service is not asked, "" where it is."""
+        site = self.site
+        if not site.services:
+            return NO_PLAIN
+        if site.names_contributor(stored):
+            return CONTRIBUTOR_UNKNOWN
+        size = sum(each.plain.bytes for each in stored.manifest.segments if each.plain)
+        if not (site.remote or self.cloud_only) and size <= site.fetch_limit:
+            return READ_HERE_ANYWAY
+        return unreadable(stored.manifest)
 
 
 def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:
