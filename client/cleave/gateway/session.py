@@ -246,8 +246,8 @@ _COMMANDS: Final[dict[str, tuple[str, Callable[[Settings, re.Match[str]], Done]]
     ),
     "fetch": (rf"FETCH\s+(?:FORWARD\s+)?(?:(?P<count>\d{{1,9}}|ALL|NEXT)\s+)?(?:(?:FROM|IN)\s+)?{_NAMED}", _fetch),
     "copy": (
-        rf"COPY\s*(?:\((?P<sql>.*)\)|(?P<table>{_NAME})\s*(?P<columns>\((?:\s*{_NAME}\s*,?)+\))?)\s*\b"
-        r"(?P<way>TO|FROM)\s+(?:STDOUT|STDIN)\b(?P<options>[^;]*)",
+        rf"COPY\s*(?:\((?P<sql>.*)\)|(?P<table>{_NAME})\s*(?P<columns>\(\s*{_NAME}\s*(?:,\s*{_NAME}\s*)*\))?)\s*\b"
+        r"(?P<way>TO|FROM)\s+(?:STDOUT|STDIN)\b(?P<options>[^;]{0,200})",
         _copy,
     ),
 }
