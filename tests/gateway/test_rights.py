@@ -67,9 +67,9 @@ class Frames:
 class Worker:
     """A worker in this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *files: str) -> None:
         asking = {"store": folder / "store", "key": folder / "key.json"}
-        self._setup = Setup(asking, (), None, embedded_services, prepare_embedded, 600.0, 8 << 30, 100_000)
+        self._setup = Setup(asking, files, None, embedded_services, prepare_embedded, 600.0, 8 << 30, 100_000)
 
     def ask(
         self, sql: str, parameters: Sequence[Any] = (), tables: frozenset[str] | None = None, **more: Any
@@ -119,6 +119,63 @@ def test_a_hostile_statement_leaves_nothing_behind_and_reads_nothing(worker: Wor
         if number % 10 == 0 or number == len(HOSTILE):  # what is left behind stays
             assert [left(instance) for instance in instances] == untouched, HOSTILE[number - 10 : number]
     assert ([worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]) == before
+
+
+def test_a_table_that_is_named_like_one_of_the_catalogue(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not query it is told nothing of it, and is answered by the catalogue."""
+    monkeypatch.setattr(work, "_sessions", {})
+    files = [tmp_path / name for name in ("pg_secret.csv", "pg_class.csv")]
+    for each in files:
+        each.write_text("a,b\n1,2\n")
+    named = Worker(gateway.folder, *map(str, files))
+    asked = ("SELECT * FROM pg_secret", "SELECT a FROM public.pg_secret", "SELECT 'pg_secret'::regclass")
+    for sql in (*asked, "DESCRIBE pg_secret", "SELECT relname FROM pg_class WHERE relname = 'pg_secret'"):
+        head, rows, _ = named.ask(sql, (), WARDS)
+        other, none, _ = named.ask(sql.replace("secret", "nosuch"), (), WARDS)
+        assert json.loads(json.dumps(head).replace("secret", "nosuch")) == other
+        assert rows == none
+    assert named.rows("SELECT relname FROM pg_class", WARDS) == [["wards"]]
+    for name in ("pg_class", "pg_secret"):
+        assert named.rows(f"SELECT a, b, region FROM {name}, wards WHERE ward = 'B'") == [["1", "2", "south"]]
+    for session in work._sessions.values():
+        session.close()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "system.main.current_setting('secret_directory')",
+        "main.current_setting('temp_directory')",
+        "system.current_setting('secret_directory')",
+        "system.main.version()",
+        "system.main.user()",
+        "list_transform([1], lambda x: system.main.current_setting('secret_directory'))",
+        "(SELECT count(*) FROM system.main.pg_timezone_names())",
+    ],
+)
+def test_functions_of_duckdb_that_the_catalogue_has_too(worker: Worker, call: str) -> None:
+    """DuckDB's own may tell of this machine."""
+    for sql in (f"SELECT {call} AS x", f"SELECT {call} AS x FROM pg_class", f"SELECT {call} AS x FROM wards"):
+        head, rows, _ = worker.ask(sql, (), WARDS)
+        assert "error" in head
+        assert rows == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT count(*) FROM (DESCRIBE wards)", [["2"]]),
+        ("SELECT 1 + (SELECT count(*) FROM (SHOW TABLES)) AS n", [["2"]]),
+        ("SELECT column_name FROM (DESCRIBE wards) ORDER BY 1", [["region"], ["ward"]]),
+        ("DESCRIBE wards", [["ward", "text", "YES"], ["region", "text", "YES"]]),
+        ('SELECT "user", user AS u FROM (SELECT 5 AS "user")', [["5", "mallory"]]),
+        ('SELECT x."current_user" FROM (SELECT 5 AS "current_user") AS x', [["5"]]),
+    ],
+)
+def test_a_part_of_a_statement_is_answered_as_a_part(worker: Worker, sql: str, rows: list[list[str]]) -> None:
+    assert worker.rows(sql, WARDS) == rows
 
 
 @pytest.mark.parametrize("sql", [HOSTILE[0], HOSTILE[1], HOSTILE[4]])

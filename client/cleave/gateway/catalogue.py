@@ -108,7 +108,7 @@ def answer(
     """
     statement = _shown(statement, tables)
     selects_of(statement)
-    tree = mapped(statement.tree, _put)
+    tree = _changed(statement)
     changed = Statement(statement.text, tree)
     needed = _needed(tree)
     mentioned_in(tree, dict.fromkeys(_definitions(), ()), _definitions().keys())
@@ -137,7 +137,7 @@ def answer(
 
 def parameters(statement: Statement) -> list[str]:
     """The types of a statement's parameters, as `cleave.sql.catalog.parameters_of` has them."""
-    tree = mapped(statement.tree, _put)
+    tree = _changed(statement)
     changed, needed = Statement(statement.text, tree), _needed(tree)
     with closing(closed_in(memory_limit=_MEMORY)) as connection:
         connection.execute(";".join(needed.values()))
@@ -210,22 +210,39 @@ def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
 
 
 def _shown(statement: Statement, tables: Tables) -> Statement:
-    """The SELECT in place of SHOW TABLES, or of DESCRIBE with a table."""
-    for part in parts_of(statement.tree):
+    """The statement with a SELECT in the place of SHOW TABLES, and of DESCRIBE with a table."""
+
+    def put(part: Tree) -> Tree:
         if part.get("type") != "SHOW_REF":
-            continue
+            return part
         if part["show_type"] == "SHOW_SPECIAL" and part["table_name"].strip('"') == "tables":
-            return read_statement(_SHOW)
-        if name := _described(part):
+            shown = read_statement(f"FROM ({_SHOW})")
+        elif name := _described(part):
             if name.lower() not in map(str.lower, tables()):
                 raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them")
-            return read_statement(_COLUMNS, [name])
-        raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")
-    return statement
+            shown = read_statement(f"FROM ({_COLUMNS})", [name])
+        else:
+            raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")
+        return dict(shown.tree["statements"][0]["node"]["from_table"])
+
+    return Statement(statement.text, mapped(statement.tree, put))
+
+
+def _changed(statement: Statement) -> Tree:
+    """The tree of a statement with PostgreSQL's names as catalogue.sql has them."""
+    text = statement.text.encode()
+
+    def put(node: Tree) -> Tree:
+        words, place = node.get("column_names", ()), node.get("query_location", 0)
+        if len(words) == 1 and words[0].lower() in _SESSION and text[place : place + 1] != b'"':
+            return _call(words[0].lower(), node["alias"])
+        return _put(node)
+
+    return dict(mapped(statement.tree, put))
 
 
 def _put(node: Tree) -> Tree:
-    """A node of DuckDB's tree with PostgreSQL's names as catalogue.sql has them."""
+    """A node of DuckDB's tree, but for a function without parentheses."""
     for each in node.get("select_list", ()):
         if each["class"] == "FUNCTION" and not each["alias"] and not each["is_operator"]:
             each["alias"] = re.sub(r"^(reg\w+)_(oid|name)$", r"\1", each["function_name"])
@@ -239,8 +256,6 @@ def _put(node: Tree) -> Tree:
             return _renamed(node, _OPERATORS.get(name, name), node["alias"])
         case "COLUMN_REF":
             words = node["column_names"]
-            if len(words) == 1 and words[0].lower() in _SESSION:
-                return _call(words[0].lower(), node["alias"])
             return node | {"column_names": words[1:] if len(words) > 2 and words[0].lower() in _QUALIFIERS else words}
         case "CAST":
             return _cast(node)
@@ -277,7 +292,9 @@ def _table(node: Tree) -> Tree:
 
 def _renamed(call: Tree, name: str, alias: str) -> Tree:
     path = call["qualified_name"]["path"]
-    if len(path) > 1 and path[-2].lower() not in SCHEMAS:
+    if len(path) > 1 and path[-2].lower() not in SCHEMAS:  # DuckDB's of this name may tell of this machine
+        if name.lower() in _definitions():
+            raise QueryRefused(f"there is no function {'.'.join(path)} here", hint="write its name alone")
         return call
     own = {"function_name": name, "qualified_name": {"path": [name]}, "schema": "", "catalog": "", "alias": alias}
     return call | own | ({"is_operator": False} if name != call["function_name"] else {})

@@ -216,7 +216,7 @@ def _answered(
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     session = setup.session
     statement = read_statement(request.sql)
-    kind = catalogue.kind_of(statement, lambda name: name in map(str.lower, session.schemas))
+    kind = catalogue.kind_of(statement, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
     tables = partial(_listed, setup, rights)
     statement, types = _with_parameters(statement, request, kind, session, tables)
     if kind != "tables":
@@ -261,6 +261,8 @@ def _with_parameters(
         types = _types(statement, session.schemas, tables()) if kind == "tables" else catalogue.parameters(statement)
         shown = map(oid_of_parameter, types)
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
+    if request.form != "none" and len(oids) != len(given):
+        raise QueryRefused(f"the statement has {len(oids)} parameters, and {len(given)} are bound")
     if request.form == "none":
         nulls = [Typed(None, type_of(oid)) for oid in oids]
         return read_statement(request.sql, nulls), oids
