@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cleave.gateway.wire import Fields
 from cleave.sql.parameters import Items, Typed
 from cleave.table.types import decimals_of, digits_of
 from cleave.text.figures import plain
@@ -107,7 +108,11 @@ def row(oids: Sequence[int], formats: Sequence[int]) -> Callable[[Sequence[Any]]
     def write(values: Sequence[Any]) -> bytes:
         parts = [count]
         for encode, value in zip(encoders, values, strict=True):
-            content = b"" if value is None else encode(value)
+            try:
+                content = b"" if value is None else encode(value)
+            except (struct.error, OverflowError):
+                hint = "ask for it as text: CAST(... AS VARCHAR)"
+                raise QueryRefused("a value of the answer is beyond PostgreSQL's binary format", hint=hint) from None
             parts += (struct.pack("!i", -1 if value is None else len(content)), content)
         return b"".join(parts)
 
@@ -283,50 +288,91 @@ def parameter(oid: int, content: bytes | None, *, binary: bool) -> object:
         InvalidOperation,
         OverflowError,
         struct.error,
-        IndexError,
-    ):  # UnicodeDecodeError is a ValueError
+        LookupError,
+    ):  # ValueError: UnicodeDecodeError too
         raise QueryRefused(f"a parameter is no value of its type {type_}") from None
 
 
 def _from_text(oid: int, text: str) -> object:
     match oid:
         case 16:
-            return {"t": True, "f": False}[text.lower()[0]] if text.lower() in _BOOLEANS else int(text) == 1
+            return _BOOLEANS[text.strip(_SPACES).lower()]
         case 17:
-            return bytes.fromhex(text[2:]) if text.startswith("\\x") else text.encode()
-        case 20 | 21 | 23 | 26:
-            return int(text)
-        case 700 | 701:
-            return float(text)
-        case 1700:
-            value = Decimal(text)
-            return value if value.is_finite() else float(value)
+            return bytes.fromhex(text[2:]) if text.startswith("\\x") else _escaped(text)
+        case 20 | 21 | 23 | 26 | 700 | 701 | 1700:
+            return _number(oid, text)
     if oid in _ELEMENTS:
         return Items(None if each is None else _from_text(_ELEMENTS[oid], each) for each in _items(text))
     return text if _PARAMETERS[oid] == "VARCHAR" else Typed(text, _PARAMETERS[oid])
 
 
-_BOOLEANS: Final = frozenset({"t", "true", "f", "false"})
-_ITEM: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)', re.DOTALL)
+_SPACES: Final = " \t\n\r\v\f"
+_BOOLEANS: Final = {
+    **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
+    **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
+}
+_MOST_DIGITS: Final = (131_072, 16_383)  # of a NUMERIC of PostgreSQL, before and behind the point
+_ESCAPED: Final = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*+", re.DOTALL)
+_ITEM: Final = re.compile(
+    r'\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<bare>(?:[^,{}"\\\s]|\\.|\s++(?![,}]))++))\s*+(?P<end>[,}])',
+    re.DOTALL | re.ASCII,
+)
+
+
+def _number(oid: int, text: str) -> int | float | Decimal:
+    if "_" in text or not text.isascii():  # Python's numbers alone
+        raise ValueError
+    if oid == 1700:
+        value = Decimal(text)
+        if not value.is_finite():
+            return float(value)
+        before, behind = _MOST_DIGITS
+        if value.adjusted() >= before or int(value.as_tuple().exponent) < -behind:
+            raise ValueError
+        return value
+    if oid not in (700, 701):
+        return int(text)
+    number = float(text)
+    if oid == 700:  # as in binary
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number))
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError
+    return number
+
+
+def _escaped(text: str) -> bytes:
+    """Bytes of PostgreSQL's older text of them."""
+    if _ESCAPED.fullmatch(text) is None:
+        raise ValueError
+    pattern = rb"\\(\\|[0-3][0-7]{2})"
+    return re.sub(pattern, lambda read: b"\\" if read[1] == b"\\" else bytes([int(read[1], 8)]), text.encode())
 
 
 def _items(text: str) -> list[str | None]:
     """The items of PostgreSQL's text of an array of one dimension."""
-    if not (text.startswith("{") and text.endswith("}")) or "{" in _ITEM.sub("", text[1:-1]):
+    text = text.strip(_SPACES)
+    if text[:1] == "{" and text[1:].strip(_SPACES) == "}":
+        return []
+    items: list[str | None] = []
+    place, end = 1, "," if text[:1] == "{" else ""
+    while end == ",":
+        if (read := _ITEM.match(text, place)) is None:
+            raise ValueError
+        quoted, bare, end = read["quoted"], read["bare"], read["end"]
+        is_null = quoted is None and bare.upper() == "NULL"
+        items.append(None if is_null else re.sub(r"\\(.)", r"\1", bare if quoted is None else quoted, flags=re.DOTALL))
+        place = read.end()
+    if end != "}" or place != len(text):
         raise ValueError
-    items = _ITEM.finditer(text[1:-1])
-    return [
-        re.sub(r"\\(.)", r"\1", each[1], flags=re.DOTALL)
-        if each[1] is not None
-        else None if each[2].upper() == "NULL" else each[2]
-        for each in items
-    ]  # fmt: skip
+    return items
 
 
 def _from_binary(oid: int, content: bytes) -> object:
     match oid:
         case 16:
-            return content != b"\0"
+            (is_true,) = struct.unpack("!?", content)
+            return is_true
         case 17:
             return content
         case 20 | 21 | 23 | 26 | 700 | 701:
@@ -337,7 +383,10 @@ def _from_binary(oid: int, content: bytes) -> object:
             return _EPOCH + datetime.timedelta(days)
         case 1083:
             (micro,) = struct.unpack("!q", content)
-            return Typed(str(datetime.timedelta(microseconds=micro)), "TIME")
+            if not 0 <= micro <= _DAY:
+                raise ValueError
+            seconds, rest = divmod(micro, 1_000_000)
+            return Typed(f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}", "TIME")
         case 1114 | 1184:
             (micro,) = struct.unpack("!q", content)
             zone = datetime.UTC if oid == 1184 else None
@@ -361,23 +410,22 @@ def _decimal(content: bytes) -> Decimal | float:
     if sign >= 0xC000:
         return math.nan if sign == 0xC000 else math.inf if sign == 0xD000 else -math.inf
     digits = struct.unpack(f"!{count}h", content[8:])
+    if sign not in (0, 0x4000) or scale < 0 or not all(0 <= each < 10_000 for each in digits):
+        raise ValueError
     number, shift = int("".join(f"{each:04}" for each in digits) or "0"), 4 * (weight + 1 - count) + scale
     number = number * 10**shift if shift >= 0 else number // 10**-shift
     return Decimal((bool(sign), tuple(map(int, str(number))), -scale))
 
 
 def _array(element: int, content: bytes) -> Items:
-    dimensions, _, _ = struct.unpack_from("!iiI", content)
+    fields = Fields(content)
+    dimensions, _, of = (fields.number(form) for form in "iiI")
     if dimensions == 0:
         return Items()
-    count, _ = struct.unpack_from("!ii", content, 12)
-    if dimensions != 1 or not 0 <= count <= len(content):
+    count, _ = fields.number("i"), fields.number("i")
+    if dimensions != 1 or of != element or not 0 <= count <= len(content):
         raise ValueError
-    items = Items()
-    place = 20
-    for _ in range(count):
-        (size,) = struct.unpack_from("!i", content, place)
-        place += 4
-        items.append(None if size < 0 else _from_binary(element, content[place : place + size]))
-        place += max(size, 0)
-    return items
+    values = [fields.value() for _ in range(count)]
+    if not fields.is_read:
+        raise ValueError
+    return Items(None if each is None else _from_binary(element, each) for each in values)

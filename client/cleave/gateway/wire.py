@@ -116,6 +116,7 @@ class Stream:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+            asyncio.get_running_loop().call_later(SEND_SECONDS, self._writer.transport.abort)
         else:
             self._socket.close()
 
@@ -141,6 +142,11 @@ class Fields:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._place = 0
+
+    @property
+    def is_read(self) -> bool:
+        """True if nothing is left."""
+        return self._place == len(self._content)
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self._content) - self._place:
