@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cleave.front.admission import Admitted
@@ -28,6 +28,7 @@ from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError
 
 IDLE_SECONDS: Final = 8 * 3600.0
+WRONG_SECONDS = 1.0  # until a wrong password is said to be one: trying costs this machine little
 DATABASE: Final = "cleave"
 _MOST_MESSAGE: Final = 4 << 20  # bytes
 _MOST_BEFORE_LOGIN: Final = 1 << 13
@@ -45,10 +46,10 @@ class Prepared:
     sql: str
     oids: list[int]
     columns: tuple[tuple[str, str], ...] | None = None
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        return len(self.sql) + 4 * len(self.oids)
+    def __post_init__(self) -> None:
+        self.size = len(self.sql) + 4 * len(self.oids)
 
 
 @dataclass(slots=True)
@@ -65,10 +66,10 @@ class Portal:
     form: str = "rows"
     is_cursor: bool = False
     lasts: bool = False  # beyond the transaction
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        return sum(len(content or b"") + 8 for _, content, _ in self.parameters)
+    def __post_init__(self) -> None:
+        self.size = sum(len(content or b"") + 8 for _, content, _ in self.parameters)
 
 
 class Client:
@@ -165,6 +166,7 @@ class Client:
             )
         user = users.users.get(name)
         if signature is None or user is None:
+            await asyncio.sleep(WRONG_SECONDS)
             return await self._refuse("28P01", f"password authentication failed for user {name!r}", _HINT)
         if not self._admitted.take(name):
             return await self._refuse("53300", f"too many connections of {name}", "close some, or try again later")
@@ -223,6 +225,7 @@ class Client:
                 self._failed = False
                 self._ready()
         await self._stream.drain()
+        await asyncio.sleep(0)  # others have their turn, also where this client's next messages are there
         return True
 
     def _fail(self, code: str, said: str, hint: str) -> None:
@@ -262,6 +265,7 @@ class Client:
     async def _simple(self, sql: str) -> None:
         statements = self._split(sql)
         for each in statements:
+            await asyncio.sleep(0)  # others have their turn
             portal = Portal(Prepared(each, []))
             await self._run(portal)
             if self._has_rows(portal):
@@ -424,7 +428,7 @@ class Client:
         elif done is not None:
             self._stream.write(message(b"C", text(done.tag)))
         elif reply is not None:
-            count = await self._send(portal, most)
+            count = await self._send(portal, max(most, 0))
             left = portal.sent < reply.count
             self._stream.write(message(b"s") if left else message(b"C", text(f"SELECT {count}")))
 

@@ -1,0 +1,116 @@
+"""What a client may take of the process that speaks to all of them: no turn of others, and no fast guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cleave.front.admission import Admission
+from cleave.front.certificates import Certificate
+from cleave.gateway import postgres
+from cleave.gateway.postgres import Clients, Portal, Prepared
+from cleave.share.scram import Verifier
+from cleave.share.users import User, Users
+from tests.gateway.conftest import PASSWORD
+from tests.gateway.test_users import Raw, proven
+
+USERS = Users(users={"owner": User(password=str(Verifier.of(PASSWORD.encode())))})
+
+
+class Near(Raw):
+    """A client of a server in this process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+
+def served(client: Callable[[Near], Any]) -> Any:
+    """What `client` returns, of a server without workers. It has a thread of its own."""
+
+    async def run() -> Any:
+        nobody: Any = None
+        here, there = socket.socketpair()
+        here.setblocking(False)
+        clients = Clients(nobody, lambda: USERS, Certificate(None, None))
+        admitted = Admission(1).enter("127.0.0.1", here.close)
+        with there:
+            serving = asyncio.create_task(clients.serve(here, admitted))
+            said = await asyncio.to_thread(client, Near(there))
+        await serving
+        return said
+
+    return asyncio.run(run())
+
+
+def login(raw: Near, user: str, password: str) -> tuple[bytes, bytes]:
+    raw.startup(user)
+    raw.read()
+    raw.send(b"p", proven(b"n=,r=abcdefgh", raw.first()[1][4:], password))
+    return raw.read()
+
+
+def readies(raw: Near, count: int) -> Iterator[int]:
+    while count:
+        if raw.read()[0] == b"Z":
+            count -= 1
+            yield 1
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def at_once(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    return pauses
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "waits"), [("owner", PASSWORD, 0), ("owner", "wrong", 1), ("nobody", PASSWORD, 1)]
+)
+def test_a_wrong_login_is_answered_later(slept: list[float], user: str, password: str, waits: int) -> None:
+    """As long for a name that is no user's; trying passwords costs the server nothing else."""
+    kind, _ = served(lambda raw: login(raw, user, password))
+    assert kind == (b"E" if waits else b"R")
+    assert slept.count(postgres.WRONG_SECONDS) == waits
+
+
+def test_many_messages_leave_others_their_turn(slept: list[float]) -> None:
+    """Also where they are here at once; each statement of a simple query is one."""
+    messages = b"S\0\0\0\4" * 500
+    sql = b"RESET jit;" * 500 + b"\0"
+
+    def client(raw: Near) -> int:
+        login(raw, "owner", PASSWORD)
+        while raw.read()[0] != b"Z":
+            pass
+        raw.socket.sendall(messages + b"Q" + struct.pack("!I", len(sql) + 4) + sql)
+        return sum(readies(raw, 501))
+
+    assert served(client) == 501
+    assert slept.count(0) >= 1000
+
+
+def test_sizes_are_counted_once() -> None:
+    """A portal may have 65,535 parameters, and each new one needs the sizes of all."""
+
+    class Counted(tuple[tuple[int, bytes | None, bool], ...]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[tuple[int, bytes | None, bool]]:
+            self.reads += 1
+            return super().__iter__()
+
+    parameters = Counted([(25, b"four", False)] * 3)
+    portal = Portal(Prepared("", []), parameters)
+    assert [portal.size, portal.size, portal.size] == [36] * 3
+    assert parameters.reads == 1
