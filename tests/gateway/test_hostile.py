@@ -174,6 +174,47 @@ def test_two_hundred_connections(gateway: Gateway) -> None:
     assert lives(gateway)
 
 
+@pytest.mark.parametrize("formats", [(0, 1, 1), (7,), (1, -1)])
+def test_formats_that_do_not_fit(gateway: Gateway, formats: tuple[int, ...]) -> None:
+    """The message is wrong, not the statement."""
+    raw = logged_in(gateway)
+    raw.send(b"P", b"\0SELECT 1, 2\0\0\0")
+    raw.send(b"B", bytes(6) + struct.pack(f"!H{len(formats)}h", len(formats), *formats))
+    raw.send(b"E", bytes(5))
+    raw.send(b"S")
+    (said,) = [content for kind, content in iter(raw.read, (b"Z", b"I")) if kind == b"E"]
+    assert b"C08P01\0" in said
+    raw.socket.close()
+
+
+@pytest.mark.parametrize("most", [-1, -(1 << 31), 0])
+def test_no_limit_of_rows_is_none(gateway: Gateway, most: int) -> None:
+    raw = logged_in(gateway)
+    raw.send(b"P", b"\0SELECT ward FROM wards\0\0\0")
+    raw.send(b"B", bytes(8))
+    raw.send(b"E", b"\0" + struct.pack("!i", most))
+    raw.send(b"S")
+    assert [kind for kind, _ in iter(raw.read, (b"Z", b"I"))] == [b"1", b"2", b"D", b"D", b"D", b"C"]
+    raw.socket.close()
+
+
+def test_a_prepared_fetch_has_the_columns_of_its_cursor(gateway: Gateway) -> None:
+    raw = logged_in(gateway)
+    for sql in (b"BEGIN", b"DECLARE c CURSOR FOR SELECT region FROM wards"):
+        raw.send(b"Q", sql + b"\0")
+        assert [kind for kind, _ in iter(raw.read, (b"Z", b"T"))] == [b"C"]
+    raw.send(b"P", b"f\0FETCH 1 FROM c\0\0\0")
+    for _ in range(2):  # before the first row and behind it
+        raw.send(b"D", b"Sf\0")
+        raw.send(b"B", b"\0f\0" + bytes(6))
+        raw.send(b"E", bytes(5))
+        raw.send(b"S")
+        seen = [each for each in iter(raw.read, (b"Z", b"T")) if each[0] != b"1"]
+        assert [kind for kind, _ in seen] == [b"t", b"T", b"2", b"D", b"C"]
+        assert seen[1][1].startswith(b"\0\1region\0")
+    raw.socket.close()
+
+
 def workers(gateway: Gateway) -> set[int]:
     return set(descendants(gateway.process.pid))
 

@@ -335,11 +335,19 @@ class Client:
                 reply = await self._ask(empty, "none")
                 prepared.oids = reply.parameters
                 prepared.columns = () if done else tuple(reply.columns)
+            elif done.tag == "FETCH":  # the cursor may be another one the next time
+                await self._describe_fetch(done.name)
+                return
             else:
                 prepared.columns = ((done.shown[0], "VARCHAR"),) if done.shown else ()
         self._stream.write(message(b"t", struct.pack(f"!H{len(prepared.oids)}I", len(prepared.oids), *prepared.oids)))
         shown = prepared.columns
         self._stream.write(message(b"T", described(shown, [0] * len(shown))) if shown else message(b"n"))
+
+    async def _describe_fetch(self, name: str) -> None:
+        cursor = self._portal(name)
+        columns = (cursor.reply or await self._ask(cursor, "none")).columns
+        self._stream.write(message(b"t", bytes(2)) + message(b"T", described(columns, [0] * len(columns))))
 
     async def _describe_portal(self, name: str) -> None:
         portal = self._portal(name)

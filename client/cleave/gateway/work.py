@@ -193,6 +193,7 @@ _CODES: Final = (  # SQLSTATE by what a refusal says
     ("42P01", "there is no table"),
     ("42883", "there is no function|does not exist! *Did you mean|Function with name|No function matches"),
     ("42703", "Referenced column|there is no column|does not have a column|Values list .* does not have"),
+    ("08P01", "the message has"),
     ("42P02", "parameter"),
     ("54000", "has more than|at most .* characters|nested too deeply"),
     ("25006", "only SELECT is supported"),
@@ -360,7 +361,11 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
     oids = [oid_of(type_) for type_ in held.types]
     kind, before, after, encode = b"d", b"", b"", row(oids, [1] * len(oids))
     if request.form == "rows":
-        kind, encode = b"D", row(oids, spread(request.formats, len(oids)))
+        try:
+            kind, encode = b"D", row(oids, spread(request.formats, len(oids)))
+        except ValueError:
+            said = f"the message has {len(request.formats)} formats for {len(oids)} columns, or unknown ones"
+            raise QueryRefused(said, hint="0 is text, 1 is binary") from None
     elif request.form == "binary":  # its head and its end are in messages of rows, as from PostgreSQL
         before, after = COPY_HEAD, COPY_END
     else:
