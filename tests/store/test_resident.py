@@ -151,7 +151,20 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: EveryType) -> N
     session.close()
 
 
-def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(world: EveryType) -> None:
+def test_what_is_kept_stays_while_all_questions_of_tpch_are_asked(world: EveryType) -> None:
+    session = Session(world, 1 << 28)
+    for _ in range(2):
+        session.read(["s"])
+    for number in range(21):
+        session.kept.home([str(number)])
+    assert session.read(["s"]) == 0
+    session.close()
+
+
+def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(
+    world: EveryType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_rows, "_MOST_HOMES", 4)
     session = Session(world, 1 << 28)
     for _ in range(2):
         session.read(["s"])
