@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cleave.gateway.values import _binary, parameter, row
+from cleave.gateway.values import TEXT, _binary, line, parameter, row
 from cleave.sql.parameters import Typed
 from cleave_shared.errors import QueryRefused
 
@@ -91,3 +91,9 @@ def test_a_value_that_has_no_binary_form() -> None:
         with pytest.raises(QueryRefused, match="binary"):
             row([oid], [1])([text])
         assert text.split()[0].encode() in row([oid], [0])([text])
+
+
+def test_no_line_of_csv_ends_the_data() -> None:
+    """As in PostgreSQL: psql and readers before PostgreSQL 18 stop at it."""
+    assert line([TEXT], is_csv=True)(["\\."]) == b'"\\."\n'
+    assert line([TEXT], is_csv=False)(["\\."]) == b"\\\\.\n"

@@ -72,8 +72,7 @@ def kind_of(statement: Statement, mine: Callable[[str], bool]) -> str:
     Raises QueryRefused for both in one statement.
     """
     tree = statement.tree
-    ctes = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
-    kinds = set()
+    ctes, kinds = _ctes(tree), set()
     for part in parts_of(tree):
         if part.get("type") == "SHOW_REF" and (part["show_type"] == "SHOW_SPECIAL" or _described(part)):
             kinds.add("catalogue")
@@ -89,6 +88,16 @@ def kind_of(statement: Statement, mine: Callable[[str], bool]) -> str:
             "tables and PostgreSQL's catalogue cannot be read in one statement", hint="ask one, then the other"
         )
     return kinds.pop() if kinds else ""
+
+
+def _ctes(tree: Mapping[str, Any]) -> set[str]:
+    """The names of common table expressions, in lower case."""
+    return {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
+
+
+def aliases_of(tree: Mapping[str, Any]) -> set[str]:
+    """The names that a statement gives its tables and columns, in lower case."""
+    return {str(part.get("alias") or "").lower() for part in parts_of(tree)}
 
 
 def _described(show: Mapping[str, Any]) -> str:
@@ -231,9 +240,13 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
 def _changed(statement: Statement) -> Tree:
     """The tree of a statement with PostgreSQL's names as catalogue.sql has them."""
     text = statement.text.encode()
+    ctes, aliases = _ctes(statement.tree), aliases_of(statement.tree)
 
     def put(node: Tree) -> Tree:
         words, place = node.get("column_names", ()), node.get("query_location", 0)
+        path: list[str] = node["qualified_name"]["path"] if node.get("type") == "BASE_TABLE" else []
+        if (len(path) == 1 and path[0].lower() in ctes) or (len(words) > 2 and words[0].lower() in aliases):
+            return node
         if len(words) == 1 and words[0].lower() in _SESSION and text[place : place + 1] != b'"':
             return _call(words[0].lower(), node["alias"])
         return _put(node)

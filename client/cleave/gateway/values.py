@@ -46,7 +46,7 @@ _SPAN: Final = re.compile(
 _IN_TEXT: Final = str.maketrans(
     {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 )
-_QUOTED: Final = re.compile(r"[,\"\n\r]")
+_QUOTED: Final = re.compile(r"[,\"\n\r]|^\\\.$")  # the last: an end of data to readers
 Parameter = tuple[int, bytes | None, bool]  # OID, value, whether in binary
 
 

@@ -292,6 +292,7 @@ _TIMES: Final = {  # functions of PostgreSQL that DuckDB has not, by name and fo
 
 def adapted(statement: Statement) -> Statement:
     """The statement with `t` for `public.t`, as clients name tables, and casts for TO_DATE(text, format)."""
+    aliases = catalogue.aliases_of(statement.tree)
 
     def put(node: dict[str, Any]) -> dict[str, Any]:
         if node.get("type") == "BASE_TABLE":
@@ -300,6 +301,8 @@ def adapted(statement: Statement) -> Statement:
                 return node | {"schema_name": "", "catalog_name": "", "qualified_name": {"path": path[-1:]}}
         elif node.get("class") == "COLUMN_REF" and len(node["column_names"]) > 2:
             words = [each.lower() for each in node["column_names"]]
+            if words[0] in aliases:
+                return node
             skipped = 1 if words[0] == "public" else 2 if words[:2] == ["cleave", "public"] else 0
             return node | {"column_names": node["column_names"][skipped:]}
         elif node.get("class") == "FUNCTION" and len(node["arguments"]) == 2:
