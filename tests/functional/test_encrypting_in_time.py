@@ -53,10 +53,12 @@ def test_processes_end_while_the_last_parts_are_asked_about() -> None:
     def ask(*_: object) -> None:
         assert ended.wait(HANGS)
 
+    encryptors_module._server.start()
+    server = encryptors_module._server._pid
+    before = {*descendants(server)}  # of other tests: the sums' processes, and what waits to be one
     with Encryptors(job, parts) as encryptors:
-        server = encryptors_module._server._pid
-        assert met(lambda: len(descendants(server)) >= 2)
-        children = [*descendants(server)]
+        assert met(lambda: len({*descendants(server)} - before) >= 2)
+        children = {*descendants(server)} - before
 
         def watch() -> None:
             if have_ended(*children):

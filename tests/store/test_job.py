@@ -230,22 +230,29 @@ def test_batches_are_added_up_further(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     assert cloud.left() == []
 
 
+@pytest.fixture
+def inside(cloud: Cloud) -> Iterator[pytest.MonkeyPatch]:
+    """Undone before moto takes its own credentials out of the environment, and not after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
 HOURS = {"a user's": None, "a day's": 24, "an hour's": 1, "of no stated end": 0}
 
 
 @pytest.mark.parametrize("kind", HOURS)
 def test_a_job_whose_credentials_end_before_its_links_is_warned_of(
-    cloud: Cloud, s3_endpoint: str, kind: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    cloud: Cloud, s3_endpoint: str, kind: str, inside: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     """As botocore reads them from the environment, where it gets each from."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
+    inside.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
+    inside.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
     hours = HOURS[kind]
     end = datetime.now(UTC) + timedelta(hours=hours or 0)
     if hours is not None:
-        monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+        inside.setenv("AWS_SESSION_TOKEN", "a-token")
     if hours:
-        monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", end.isoformat())
+        inside.setenv("AWS_CREDENTIAL_EXPIRATION", end.isoformat())
     cloud.storage = Bucket(open_session(None, REGION), BUCKET, new_id(), s3_endpoint)
     cloud.machine = Recorded(cloud.storage)
     warned = {"an hour's": f"end at {end:%Y-%m-%d %H:%M} UTC", "of no stated end": "nothing tells when"}.get(kind)

@@ -631,6 +631,7 @@ def _collect_the_error_of_a_call(channel: Channel) -> None:
         def send(self, parts: Sequence[bytes | memoryview], *_: object) -> None:
             raise ProcessDied(f"before it had {len(parts)} parts")
 
+    gc.freeze()  # what the parent holds is not the child's to collect: DuckDB's threads are not in it
     try:
         Dead(0, channel).call(_reports, (memoryview(b"raw"),))
     except ProcessDied as error:
