@@ -218,13 +218,13 @@ def test_passwords_beyond_ascii(gateway: Gateway, tmp_path: Path, password: str)
     """libpq prepares them in its own way."""
     for name in ("store", "key.json"):
         (tmp_path / name).symlink_to(gateway.folder / name)
-    write_user(tmp_path / "users.toml", "Zoë", password.encode(), tables=None, min_group=0, rows=False, token=False)
+    write_user(tmp_path / "users.toml", "Inès", password.encode(), tables=None, min_group=0, rows=False, token=False)
     (tmp_path / "users.toml").write_text((tmp_path / "users.toml").read_text() + f'[users.old]\npassword = "{OLD}"\n')
     assert read_users(tmp_path / "users.toml").users["old"].is_old
     process, (address,) = started(tmp_path, "--workers", "1", "--tables", "wards")
     try:
         port = int(address.rpartition(":")[2])
-        with closing(connect(port, "Zoë", password=password)) as connection:
+        with closing(connect(port, "Inès", password=password)) as connection:
             assert connection.execute("SELECT COUNT(*) FROM wards").fetchall() == [(3,)]
         with pytest.raises(psycopg.OperationalError, match="cleave user add"):
             connect(port, "old")
