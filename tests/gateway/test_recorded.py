@@ -40,7 +40,7 @@ def found(stays_port: int, stated: Stated) -> Callable[[str], list[str]]:
     return find
 
 
-SLOW = ("alchemy", "superset")  # pandas has part of SQLAlchemy's statements
+SLOW = ("alchemy", "dbt", "libreoffice", "r", "superset")  # pandas, jdbc and psql have part of their statements
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,10 @@ def test_saslprep(password: str, same: str) -> None:
     assert prepared(b"\xff\xfe") == b"\xff\xfe"
 
 
-@pytest.mark.parametrize("password", ["I\u00adXeleven quiet herons 41", "seventeen quiet herons \u2168"])
+@pytest.mark.parametrize(
+    "password",
+    ["I\u00adXeleven quiet herons 41", pytest.param("seventeen quiet herons \u2168", marks=pytest.mark.slow)],
+)
 def test_passwords_beyond_ascii(gateway: Gateway, tmp_path: Path, password: str) -> None:
     """libpq prepares them in its own way."""
     for name in ("store", "key.json"):
