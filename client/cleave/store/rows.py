@@ -30,7 +30,7 @@ from cleave.table.schema import Kind, Schema
 from cleave.table.table import Engine, Table
 from cleave_shared.errors import QueryRefused
 
-_MOST_HOMES = 32  # sets of tables that a session asks in turn; the bytes that stay in all of them have their own limit
+_MOST_HOMES = 24  # sets of tables that a session asks in turn; the bytes that stay in all of them have their own limit
 _UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 
