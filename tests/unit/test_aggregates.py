@@ -19,6 +19,7 @@ from cleave.aggregates import AGGREGATES, DECLARED
 from cleave.aggregates.balls import exact_root, inexact, nearest, precision, upper
 from cleave.aggregates.base import Estimate, Facts, Figure
 from cleave.aggregates.columns import Domain, Exact, Real
+from cleave.aggregates.formulas import FORMULAS
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.aggregates.moments import LOGARITHM, Power, Sum
 from cleave.ckks.columns import Columns
@@ -352,3 +353,7 @@ def test_logarithms_are_as_good_as_is_assumed() -> None:
                 for value, log in zip(values[:size].tolist(), logs.tolist(), strict=True):
                     exact = arb(value).log()
                     assert abs(arb(log) - exact) <= abs(arb(log)) * float(LOGARITHM), value
+
+
+def test_each_aggregate_has_a_formula() -> None:
+    assert {each.names[0] for each in DECLARED} == FORMULAS.keys()

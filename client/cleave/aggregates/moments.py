@@ -25,6 +25,7 @@ LOGARITHM = 4 * UNIT
 _FARTHEST_LOG = 746.0  # -ln of the smallest double, 2^-1074, is 744.5
 # What powers of a column scaled to [0, 1) lose below the normal range, with room to spare: 2^-1074 would do.
 _UNDERFLOW = Fraction(1, 2**1000)
+Y, X = 0, 1  # the order of the arguments of pairs
 
 
 @dataclass(frozen=True, slots=True)
