@@ -422,3 +422,14 @@ def test_what_json_has_no_values_for(gateway: Gateway) -> None:
     told = [None, None, None, None, "1e+300", "[1, 2]", "1 day"]
     for source in ("", " FROM wards WHERE ward = 'A'"):
         assert json.loads(post(gateway, {"sql": f"SELECT {values}{source}"}).text)["rows"] == [told]
+
+
+@pytest.mark.parametrize("bounds", [0, 1])
+def test_columns_of_one_name_are_sent_as_they_were_described(gateway: Gateway, bounds: int) -> None:
+    with closing(gateway.connect()) as connection:
+        connection.execute(f"SET cleave_bounds = {bounds}")
+        connection.pgconn.prepare(b"s", b"SELECT id, id, bill AS undecided FROM visits WHERE id = 1")
+        told, got = connection.pgconn.describe_prepared(b"s"), connection.pgconn.exec_prepared(b"s", None)
+        names = [[each.fname(place) for place in range(each.nfields)] for each in (told, got)]
+        assert names[0] == names[1]
+        assert names[0][:3] == [b"id", b"id_1", b"undecided"]

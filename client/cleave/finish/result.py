@@ -113,44 +113,28 @@ class Records:
     rows: list[list[Any]]
 
 
-def columns_of(outputs: Sequence[Output], types: Sequence[str], *, bounds: bool) -> list[tuple[str, str]]:
-    """Names and types of the columns of `records`, of those that do not depend on values.
-
-    `bounds`: those that are `fixed`.
-    """
+def shown_columns(
+    outputs: Sequence[Output], types: Sequence[str], *, bounds: bool, more: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Names and types of the columns of `records`. `more`: those that come last."""
     columns = []
     for column, type_ in zip(outputs, types, strict=True):
         columns.append((column.name, type_))
         if bounds and column.source == "encrypted":
             columns.append((f"{column.name}_bound", "DOUBLE"))
-    return [*columns, *([("undecided", "VARCHAR"), ("hidden", "VARCHAR")] if bounds else [])]
+    columns += ((each, "VARCHAR") for each in more)
+    return list(zip(unique_names([name for name, _ in columns]), (type_ for _, type_ in columns), strict=True))
 
 
-def records(result: ResultTable, *, bounds: bool = True, fixed: bool = False) -> Records:
-    """`bounds`: with columns of them. `fixed`: with columns that follow from the plan: `undecided` and `hidden` beside
-    bounds, and no `scanned`.
+def records(result: ResultTable, *, bounds: bool = True, more: Sequence[str] | None = None) -> Records:
+    """`bounds`: with columns of them. `more`: which of `undecided`, `hidden` and `scanned` come last; None: those that
+    say something.
     """
-    names: list[str] = []
-    types: list[str] = []
-    for column, type_ in zip(result.columns, result.types, strict=True):
-        names.append(column.name)
-        types.append(type_)
-        if bounds and column.source == "encrypted":
-            names.append(f"{column.name}_bound")
-            types.append("DOUBLE")
     marks = [_marks(result, row) for row in range(len(result.rows))]
-    marked = bounds if fixed else any(marks)
-    if marked:
-        names.append("undecided")
-        types.append("VARCHAR")
-    hides = bounds if fixed else any(map(any, result.hidden))
-    if hides:
-        names.append("hidden")
-        types.append("VARCHAR")
     scanned = ", ".join(result.scanned_columns) or "rows"
-    if scans := bounds and result.scanned and not fixed:
-        names.append("scanned")
-        types.append("VARCHAR")
+    there = {"undecided": any(marks), "hidden": any(map(any, result.hidden)), "scanned": bounds and result.scanned}
+    more = [name for name, is_there in there.items() if is_there] if more is None else more
+    columns = shown_columns(result.columns, result.types, bounds=bounds, more=more)
     rows = []
     for place, mark in enumerate(marks):
         row: list[Any] = []
@@ -161,10 +145,9 @@ def records(result: ResultTable, *, bounds: bool = True, fixed: bool = False) ->
                 row += shown if bounds else shown[:1]
             else:
                 row.append(value)
-        row += [mark or None] if marked else []
-        row += [_hidden(result, place) or None] if hides else []
-        rows.append([*row, *([scanned] if scans else [])])
-    return Records(unique_names(names), types, rows)
+        said = {"undecided": mark or None, "hidden": _hidden(result, place) or None, "scanned": scanned}
+        rows.append([*row, *(said[name] for name in more)])
+    return Records(tuple(name for name, _ in columns), [type_ for _, type_ in columns], rows)
 
 
 def _marks(result: ResultTable, row: int) -> str:

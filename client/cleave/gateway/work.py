@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.question import Options
-from cleave.finish.result import Records, columns_of, loaded, records
+from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
 from cleave.gateway.values import (
     COPY_END,
@@ -226,8 +226,9 @@ def _answered(
         held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
         return _as_described(held, request), {"warnings": [], "parameters": types}
     plan = _planned(session, rights, adapted(statement))
+    more = ("undecided", "hidden") if request.bounds else ()  # a client is told the columns before there are values
     if request.form == "none":
-        shown = columns_of(plan.outputs, plan.types, bounds=request.bounds)
+        shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
         held = Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
         return held, {"warnings": [], "parameters": types}
     begin(session.source.logged(plan))
@@ -237,7 +238,7 @@ def _answered(
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    held = records(table, bounds=request.bounds, fixed=request.form not in ("json", "arrow"))
+    held = records(table, bounds=request.bounds, more=None if request.form in ("json", "arrow") else more)
     return _as_described(held, request), {"warnings": _warnings(result), "parameters": types}
 
 
