@@ -89,9 +89,9 @@ def _real(value: Any, _: Frames | None) -> float:
 
 
 def _ruled(kind: Any, metadata: tuple[object, ...]) -> _Read:
-    for each in metadata:
-        if isinstance(each, Binary):
-            return each.load
+    first, *others = metadata
+    if isinstance(first, Binary) and all(isinstance(each, Tagged) for each in others):
+        return first.load
     if not all(isinstance(each, Rules | Tagged | Unlike) for each in metadata):
         raise TypeError(f"no reader for {metadata}")
     inner = _reader(kind)

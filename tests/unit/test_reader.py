@@ -211,6 +211,7 @@ def test_what_has_no_reader_is_an_error() -> None:
         list[int] | tuple[int, int],
         Annotated[str, Unknown()],
         Annotated[int, "ge=1"],
+        Annotated[Blob, Rules(max_length=3)],
     ):
         with pytest.raises(TypeError, match="no reader"):
             reader._reader(kind)
