@@ -320,8 +320,9 @@ def test_rows_in_parts(gateway: Gateway) -> None:
                 with cursor.copy(f"COPY ({sql}) TO STDOUT {options}") as copy:
                     copy.set_types(["int8", "text", "numeric"])
                     assert list(copy.rows()) == truth, options
-            with cursor.copy("COPY wards (region, ward) TO STDOUT WITH (FORMAT csv, HEADER)") as copy:
-                assert b"".join(copy) == b"region,ward\nnorth,A\nsouth,B\nnorth,C\n"
+            for named in ("wards (region, ward)", 'public.wards ("region", WARD)', '"wards"(region,ward)'):
+                with cursor.copy(f"COPY {named} TO STDOUT WITH (FORMAT csv, HEADER)") as copy:
+                    assert b"".join(copy).lower() == b"region,ward\nnorth,a\nsouth,b\nnorth,c\n"
             with cursor.copy("COPY (SELECT 'a,\"\n' AS x, '' AS y, NULL AS z) TO STDOUT CSV") as copy:
                 assert b"".join(copy) == b'"a,""\n","",\n'
             with cursor.copy("COPY (SELECT 'a\t\\\n' AS x, '' AS y, NULL AS z) TO STDOUT") as copy:

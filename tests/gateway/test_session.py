@@ -51,7 +51,7 @@ def test_no_pattern_goes_back_and_forth(sql: str) -> None:
 def test_columns_and_options_of_copy() -> None:
     done = Settings("u", 1).answer('COPY t ( a ,"b c", d ) TO STDOUT WITH (FORMAT csv, HEADER)')
     assert done is not None
-    assert (done.sql, done.form) == ('SELECT  a ,"b c", d  FROM t', "csv header")
+    assert (done.sql, done.form) == ('SELECT "a", "b c", "d" FROM "t"', "csv header")
     for sql in ("COPY t (a b) TO STDOUT", "COPY t (a,) TO STDOUT", "COPY t () TO STDOUT"):
         with pytest.raises(Refused):
             Settings("u", 1).answer(sql)

@@ -246,7 +246,7 @@ class Client:
             case b"P":
                 self._parse(fields)
             case b"B":
-                await self._bind(fields)
+                self._bind(fields)
             case b"D":
                 of, name = fields.take(1), fields.text()
                 await (self._describe_statement(name) if of == b"S" else self._describe_portal(name))
@@ -296,7 +296,7 @@ class Client:
         if len(there) >= _MOST_NAMED or more.size + sum(each.size for each in there.values()) > _MOST_KEPT:
             raise Refused("too many prepared statements or portals", "close some", "54000")
 
-    async def _bind(self, fields: Fields) -> None:
+    def _bind(self, fields: Fields) -> None:
         name, of = fields.text(), fields.text()
         prepared = self._statement(of)
         forms = fields.several("h")

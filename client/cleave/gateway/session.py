@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from cleave.gateway.workers import Refused
 from cleave.sql.read import split_statements
+from cleave.table.duck import identifier
 
 _MOST: Final = 1 << 12  # characters of a statement about the session
 _DATA: Final[dict[str, Any]] = tomllib.loads(files(__package__).joinpath("settings.toml").read_text())
@@ -126,7 +127,12 @@ class Settings:
 def unquoted(name: str) -> str:
     """A name as PostgreSQL has it: in lower case unless it is in quotes. A text: what is in its quotes."""
     quote = name[:1]
-    return name[1:-1].replace(2 * quote, quote) if quote in ('"', "'") and quote else name.lower()
+    return name[1:-1].replace(2 * quote, quote) if quote in ('"', "'") else name.lower()
+
+
+def _quoted(name: str) -> str:
+    """A name, or names between points, as DuckDB's identifiers."""
+    return ".".join(map(identifier, [unquoted(name)] if name.startswith('"') else name.split(".")))
 
 
 def _begin(it: Settings, _: re.Match[str]) -> Done:
@@ -206,7 +212,8 @@ def _copy(_: Settings, read: re.Match[str]) -> Done:
     if set(words) - {"format", "text", "csv", "binary", "header", "true", "on", "encoding", "utf8", "utf-8"}:
         raise Refused("this option of COPY is not answered here", "FORMAT text, csv or binary; HEADER", "0A000")
     forms = [each for each in words if each in ("csv", "binary")] or ["text"]
-    sql = read["sql"] or f"SELECT {(read['columns'] or '(*)')[1:-1]} FROM {read['table']}"
+    columns = ", ".join(map(_quoted, re.findall(_NAME, read["columns"] or ""))) or "*"
+    sql = read["sql"] or f"SELECT {columns} FROM {_quoted(read['table'])}"
     return Done("COPY", sql=sql, form=f"{forms[0]}{' header' if 'header' in words else ''}")
 
 

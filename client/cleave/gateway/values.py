@@ -13,7 +13,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
@@ -283,13 +283,7 @@ def parameter(oid: int, content: bytes | None, *, binary: bool) -> object:
         return None
     try:
         return _from_binary(oid, content) if binary else _from_text(oid, content.decode())
-    except (
-        ValueError,
-        InvalidOperation,
-        OverflowError,
-        struct.error,
-        LookupError,
-    ):  # ValueError: UnicodeDecodeError too
+    except (ValueError, ArithmeticError, struct.error, LookupError):  # UnicodeDecodeError, InvalidOperation too
         raise QueryRefused(f"a parameter is no value of its type {type_}") from None
 
 
