@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-    Cut: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, which divide the rows of a block
+    PlainBlock: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, which divide the rows of a block
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
@@ -146,7 +146,7 @@ def plain_column(column: Column) -> SealedColumn:
 
 def plain_blocks(
     connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], source: str, rows: Sequence[int]
-) -> list[Cut]:
+) -> list[PlainBlock]:
     """Columns of all rows of `source`, in their order, as DuckDB has them: by blocks of so many `rows`.
 
     Raises duckdb.Error.
@@ -154,18 +154,18 @@ def plain_blocks(
     connection.execute(_ARROW)
     sql = f"SELECT {', '.join(map(_opened, columns))} FROM {source}"
     arrays = [array for batch in batches(connection, sql, sum(rows)) for array in batch.arrays]
-    blocks, start = list["Cut"](), 0
+    blocks, start = list["PlainBlock"](), 0
     for wanted in rows:
-        cut, left = list["Sequence[CArray]"](), wanted
+        parts, left = list["Sequence[CArray]"](), wanted
         while left and arrays:
             stop = min(start + left, arrays[0].length)
-            cut.append([arrays[0].child(place)[start:stop] for place in range(len(columns))])
+            parts.append([arrays[0].child(place)[start:stop] for place in range(len(columns))])
             left -= stop - start
             start = stop
             if stop == arrays[0].length:
                 del arrays[0]
                 start = 0
-        blocks.append(cut)
+        blocks.append(parts)
     return blocks
 
 
@@ -193,10 +193,10 @@ class Batches(ArrowRows):
         """Return a batch of one block of each column."""
         return self._batch(self._arrays(blocks))
 
-    def make_beside(self, cut: Cut, blocks: Sequence[ColumnBlock]) -> Iterator[CArray]:
-        """The batches of a block whose first columns are `cut`."""
+    def make_beside(self, plain: PlainBlock, blocks: Sequence[ColumnBlock]) -> Iterator[CArray]:
+        """The batches of a block whose first columns are `plain`."""
         arrays, start = self._arrays(blocks), 0
-        for each in cut:
+        for each in plain:
             stop = start + each[0].length
             yield self._batch([*each, *(array[start:stop] for array in arrays)])
             start = stop

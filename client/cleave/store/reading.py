@@ -40,7 +40,7 @@ from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
 
-    from cleave.store.columns import Cut
+    from cleave.store.columns import PlainBlock
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
 _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
@@ -96,7 +96,7 @@ class _Fetch:
     run: Run
     ranges: list[BlockRange]
     sealed: list[Future[bytes]]
-    plain: Future[Sequence[Cut]] | None
+    plain: Future[Sequence[PlainBlock]] | None
 
 
 class Reading:
@@ -302,7 +302,7 @@ class Reading:
         """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
         left, coming, size = deque(self._runs), deque[tuple[_Fetch, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
-        values: dict[str, Future[Sequence[Cut]]] = {}
+        values: dict[str, Future[Sequence[PlainBlock]]] = {}
         while left or coming:
             while left and (not coming or size < most):
                 fetch = self._begin(pool, table, left.popleft(), values)
@@ -316,7 +316,7 @@ class Reading:
             size -= taken
 
     def _begin(
-        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[Sequence[Cut]]]
+        self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[Sequence[PlainBlock]]]
     ) -> _Fetch:
         """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
         segment, needed = run.segment, self._needed.sealed
@@ -332,7 +332,7 @@ class Reading:
         ]
         return _Fetch(run, ranges, sealed, values.get(segment.id))
 
-    def _plain_blocks(self, table: Table, segment: Segment, content: Future[bytes]) -> Sequence[Cut]:
+    def _plain_blocks(self, table: Table, segment: Segment, content: Future[bytes]) -> Sequence[PlainBlock]:
         """The blocks of the plain columns of a segment. Runs in one of the threads."""
         rows = [min(BLOCK_ROWS, segment.rows - first) for first in range(0, segment.rows, BLOCK_ROWS)]
         parquet = content.result()
@@ -361,7 +361,7 @@ class Reading:
         if coming.plain is None:
             return [stream.make(each) for each in opened]
         plain = coming.plain.result()[first:stop]
-        return [batch for cut, each in zip(plain, opened, strict=True) for batch in stream.make_beside(cut, each)]
+        return [batch for beside, each in zip(plain, opened, strict=True) for batch in stream.make_beside(beside, each)]
 
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""

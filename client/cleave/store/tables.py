@@ -84,10 +84,8 @@ class Tables(Objects):
     def _latest(self, tag: str, held: Opened | None = None, first: _Seen | None = None) -> Opened | None:
         """`first`: the head as it was read, and what was seen here before."""
         for left in reversed(range(_TRIES)):
-            seen, stored = first or (
-                self._seen.newest(tag),
-                None,
-            )  # before the head: others here may commit in between
+            # what was seen here before the head: others here may commit in between
+            seen, stored = first or (self._seen.newest(tag), None)
             loaded, first = self._read_head(tag, stored), None
             if loaded is None:
                 return None
