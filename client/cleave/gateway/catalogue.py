@@ -125,16 +125,15 @@ def answer(
         try:
             connection.execute(";".join(needed.values()))
             _fill(connection, needed, tables, settings)
-            answer = connection.sql(changed.sql)
-            names = tuple(answer.columns)
+            relation = connection.sql(changed.sql)
+            names = tuple(relation.columns)
             types = [
-                _type(str(each), wire and bool(needed), name) for name, each in zip(names, answer.types, strict=True)
+                _type(str(each), wire and bool(needed), name) for name, each in zip(names, relation.types, strict=True)
             ]
-
             if described:
                 return Records(names, types, [])
             shown = ", ".join(_as_value(place, type_) for place, type_ in enumerate(types, 1))
-            rows = [list(row) for row in answer.project(shown).limit(most + 1).fetchall()]
+            rows = [list(row) for row in relation.project(shown).limit(most + 1).fetchall()]
         except duckdb.Error as error:  # its message may quote the statement
             reason = reason_of(error, statement.text)
         else:
@@ -338,7 +337,6 @@ def _parsed(sql: str) -> Tree:
 
 def _named_type(node: Tree) -> Tree:
     name = str(node["type_name"]).lower()
-    bare = name if len(node["qualified_name"]["path"]) > 1 and re.fullmatch(r"[a-z]\w*", name) else None
-    if name in _REG or (other := _CASTS.get(name, bare)) is None:
-        return node
-    return dict(_parsed(f"CAST(1 AS {other})")["type_expr"])
+    if name in _CASTS:
+        return dict(_parsed(f"CAST(1 AS {_CASTS[name]})")["type_expr"])
+    return node if name in _REG else node | {"catalog": "", "schema": "", "qualified_name": {"path": [name]}}

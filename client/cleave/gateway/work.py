@@ -257,7 +257,7 @@ def _with_parameters(
     """The statement with the values of its parameters, and PostgreSQL's types of them."""
     given = [each for each in request.parameters if isinstance(each, tuple)]
     if request.form in ("json", "arrow"):
-        return read_statement(request.sql, request.parameters), []
+        return statement.with_parameters(request.parameters), []
     oids = [oid for oid, *_ in given]
     if request.form == "none" or 0 in oids:
         types = _types(statement, session.schemas, tables()) if kind == "tables" else catalogue.parameters(statement)
@@ -267,10 +267,10 @@ def _with_parameters(
         raise QueryRefused(f"the statement has {len(oids)} parameters, and {len(given)} are bound")
     if request.form == "none":
         nulls = [Typed(None, type_of(oid)) for oid in oids]
-        return read_statement(request.sql, nulls), oids
+        return statement.with_parameters(nulls), oids
     values = [parameter(oid, content, binary=binary) for oid, (_, content, binary) in zip(oids, given, strict=True)]
     typed = [Typed(None, type_of(oid)) if value is None else value for oid, value in zip(oids, values, strict=True)]
-    return read_statement(request.sql, typed), oids
+    return statement.with_parameters(typed), oids
 
 
 def _types(statement: Statement, schemas: Mapping[str, Schema], mine: Mapping[str, object]) -> list[str]:

@@ -79,6 +79,13 @@ class Statement:
             raise QueryRefused(_UNSUPPORTED, hint="write it in a simpler form")
         return text
 
+    def with_parameters(self, parameters: Sequence[object]) -> Statement:
+        """Return the statement with a value for each `?`. Raises QueryRefused for parameters that do not fit."""
+        try:
+            return Statement(self.text, with_values(self.tree, parameters))
+        except RecursionError:
+            raise too_deep() from None
+
     def with_select(self, node: Tree) -> Statement:
         """Return the statement of one SELECT inside this one."""
         return Statement(self.text, {**self.tree, "statements": [{**self.tree["statements"][0], "node": node}]})
@@ -97,8 +104,8 @@ def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Stat
     if not is_unicode(sql):
         raise QueryRefused("the query is no Unicode text", hint="half of a surrogate pair is no character")
     try:
-        tree = tree_of(sql)
-        return Statement(sql, tree if parameters is None else with_values(tree, parameters))
+        statement = Statement(sql, tree_of(sql))
+        return statement if parameters is None else statement.with_parameters(parameters)
     except RecursionError:
         raise too_deep() from None
     except duckdb.Error as error:  # within its parser; its message may quote the statement
