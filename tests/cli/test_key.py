@@ -185,3 +185,20 @@ def test_an_empty_password_is_called_a_password(cli: Cli, tmp_path: Path) -> Non
     assert cli.fails(5, "user", "add", "alice", "--users", tmp_path / "users.toml") == (
         "error: the password is empty\nhint: --token makes a user without one\n"
     )
+
+
+def test_a_new_password_leaves_rights_and_tokens(cli: Cli, tmp_path: Path) -> None:
+    """Nobody may query more because his password was set again, as users of 1.0 must."""
+    path = tmp_path / "users.toml"
+    add, token = ("user", "add", "alice", "--users", path), "5" * 64
+    old = '[users.alice]\npassword = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"\n'
+    path.write_text(f'{old}tokens = ["{token}"]\ntables = ["visits"]\nmin_group = 10\n')
+    path.chmod(0o600)
+    cli.environment["CLEAVE_PASSWORD"] = "seventeen quiet herons 41"
+    done = cli.run(*add)
+    assert done.stderr.splitlines()[-1] == "the rights are as before: visits; sums only; groups of 10 rows or more"
+    assert cli.run("user", "ls", "--users", path).stdout == "alice: visits; sums only; groups of 10 rows or more\n"
+    assert "argon2id" not in path.read_text()
+    assert token in path.read_text()
+    assert "as before" not in cli.run(*add, "--rows", "--token").stderr
+    assert cli.run("user", "ls", "--users", path).stdout == "alice: all tables; rows\n"

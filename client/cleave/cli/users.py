@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from cleave.files import expanded
 
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
+    from cleave.share.users import User
 
 UsersFile = Annotated[Path | None, flag("--users FILE", "File of users. Default: ~/.config/cleave/users.toml.")]
 UserName = Annotated[str, argument("NAME", "The user.")]
@@ -29,27 +30,36 @@ def add(
     name: UserName,
     users: UsersFile = None,
     tables: Annotated[str | None, flag("--tables NAME,...", "Tables the user may query. Default: all.")] = None,
-    min_group: Annotated[int, flag("--min-group N", "Leave out groups of fewer rows.", min=0)] = 0,
+    min_group: Annotated[int | None, flag("--min-group N", "Leave out groups of fewer rows.", min=0)] = None,
     rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, sums only.")] = False,
     token: Annotated[bool, flag("--token", "Print a bearer token for HTTP instead of a password.")] = False,
     password_fd: Annotated[int | None, flag("--password-fd N", "Read the password from this file descriptor.")] = None,
 ) -> None:
     """Add a user of the gateway, or change one.
 
+    A user that exists keeps all rights, unless --tables, --min-group or --rows replaces them.
+
     Examples:
       cleave user add alice --tables visits --min-group 10
       cleave user add notebook --rows --token
     """
-    from cleave.share.users import write_user  # noqa: PLC0415 - pydantic, cryptography
+    from cleave.share.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
 
+    path, settings = users_file(users), cast("Settings", ctx.obj)
+    allowed = None if tables is None else tuple(each.strip() for each in tables.split(",") if each.strip())
+    given = rows or tables is not None or min_group is not None
+    before = None if given else user_in(path, name)
+    rights = before or User(tables=allowed, min_group=min_group or 0, rows=rows)
     password = None if token else passphrase.chosen(password_fd, "password")
-    allowed = None if tables is None else [each.strip() for each in tables.split(",") if each.strip()]
-    bearer = write_user(users_file(users), name, password, tables=allowed, min_group=min_group, rows=rows, token=token)
-    settings: Settings = ctx.obj
+    bearer = write_user(
+        path, name, password, tables=rights.tables, min_group=rights.min_group, rows=rights.rows, token=token
+    )
     if bearer is not None:
         console.out(bearer)
         settings.say("the token is not shown again")
     settings.say(f"{name} may connect to the gateway")
+    if before is not None:
+        settings.say(f"the rights are as before: {_described(before)}")
 
 
 def ls(users: UsersFile = None) -> None:
@@ -62,9 +72,13 @@ def ls(users: UsersFile = None) -> None:
     from cleave.share.users import read_users  # noqa: PLC0415 - pydantic, cryptography
 
     for name, user in read_users(users_file(users)).users.items():
-        tables = "all tables" if user.tables is None else ", ".join(user.tables) or "no table"
-        groups = f"; groups of {user.min_group} rows or more" if user.min_group else ""
-        console.out(f"{name}: {tables}; {'rows' if user.rows else 'sums only'}{groups}")
+        console.out(f"{name}: {_described(user)}")
+
+
+def _described(user: User) -> str:
+    tables = "all tables" if user.tables is None else ", ".join(user.tables) or "no table"
+    groups = f"; groups of {user.min_group} rows or more" if user.min_group else ""
+    return f"{tables}; {'rows' if user.rows else 'sums only'}{groups}"
 
 
 def remove(ctx: typer.Context, name: UserName, users: UsersFile = None) -> None:

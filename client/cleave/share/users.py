@@ -104,6 +104,11 @@ def read_users(path: Path) -> Users:
         raise InputError(f"{path}: not a TOML file", hint=_MAKE) from None
 
 
+def user_in(path: Path, name: str) -> User | None:
+    """The user of that name; None without one, or without the file. Raises InputError as `read_users` does."""
+    return read_users(path).users.get(name) if names_file(path) else None
+
+
 def write_user(
     path: Path,
     name: str,
