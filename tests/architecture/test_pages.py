@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -48,3 +49,12 @@ def test_sentences_are_short(page: Path) -> None:
 def test_the_dialect_is_recognised() -> None:
     assert DIALECT.search("Whom nothing is told.")
     assert not DIALECT.search("This restores the table; untold.")
+
+
+def test_the_changelog_of_a_release_stays() -> None:
+    """What changed since belongs to "Unreleased". A correction of an older section changes the digest here too."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    released = text[text.index("## [1.0.0]") :]
+    assert hashlib.sha256(released.encode()).hexdigest() == (
+        "9efdc7ec42e96bf013646cf3d1945bf9f1be64d9c0dc7f8a3e1418d0d347e250"
+    )
