@@ -227,6 +227,8 @@ def test_time_ranges_of_superset(gateway: Gateway) -> None:
         "SELECT COUNT(*) FROM visits WHERE day >= DATE '2024-02-01' AND seen < TIMESTAMP '2024-01-02 00:00:00.000001'"
     )
     assert gateway.rows(f"SELECT COUNT(*) FROM visits WHERE {range_}") == gateway.truth.execute(truth).fetchall()
+    alone = "SELECT TO_DATE('2024-02-01', 'YYYY-MM-DD'), TO_TIMESTAMP('2024-01-02 03:04:05', 'YYYY-MM-DD HH24:MI:SS')"
+    assert gateway.rows(alone) == [(datetime.date(2024, 2, 1), datetime.datetime(2024, 1, 2, 3, 4, 5))]  # noqa: DTZ001
     for other in ("TO_DATE('01.02.2024', 'DD.MM.YYYY')", "TO_DATE(name, 'YYYY-MM-DD')", "TO_TIMESTAMP('x', 'Q')"):
         with pytest.raises(psycopg.errors.Error):
             gateway.rows(f"SELECT COUNT(*) FROM visits WHERE day >= {other}")

@@ -223,6 +223,7 @@ def _answered(
     if kind != "tables":
         most, described = setup.rows, request.form == "none"
         wire = request.form not in ("json", "arrow")
+        statement = Statement(statement.text, mapped(statement.tree, _time))
         held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
         return _as_described(held, request), {"warnings": [], "parameters": types}
     plan = _planned(session, rights, adapted(statement))
@@ -306,15 +307,20 @@ def adapted(statement: Statement) -> Statement:
                 return node
             skipped = 1 if words[0] == "public" else 2 if words[:2] == ["cleave", "public"] else 0
             return node | {"column_names": node["column_names"][skipped:]}
-        elif node.get("class") == "FUNCTION" and len(node["arguments"]) == 2:
-            text, form = (each["expression"] for each in node["arguments"])
-            type_ = _TIMES.get((node["function_name"].lower(), form.get("literal", {}).get("text")))
-            if type_ and text["class"] == "CONSTANT":
-                cast: dict[str, Any] = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
-                return cast | {"child": text, "alias": node["alias"]}
-        return node
+        return _time(node)
 
     return Statement(statement.text, mapped(statement.tree, put))
+
+
+def _time(node: dict[str, Any]) -> dict[str, Any]:
+    """A cast in place of TO_DATE or TO_TIMESTAMP of a constant, any other node as it is."""
+    if node.get("class") == "FUNCTION" and len(node["arguments"]) == 2:
+        text, form = (each["expression"] for each in node["arguments"])
+        type_ = _TIMES.get((node["function_name"].lower(), form.get("literal", {}).get("text")))
+        if type_ and text["class"] == "CONSTANT":
+            cast: dict[str, Any] = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
+            return cast | {"child": text, "alias": node["alias"]}
+    return node
 
 
 def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
