@@ -10,14 +10,17 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pytest
 
 from tests.gateway import postgres
+from tests.gateway.conftest import connect
 from tests.gateway.replay import RECORDED
 from tests.gateway.stays import TYPES
 
@@ -101,10 +104,25 @@ def test_docs_show_what_both_answer(name: str, code: str, ours: str, theirs: str
     assert shown(case["postgres"]) == theirs
 
 
+def test_the_gateway_answers_as_docs_show(stays_port: int) -> None:
+    """In the texts of its protocol, of which DuckDB writes some in another way."""
+    wrong = []
+    with closing(connect(stays_port)) as connection:
+        for _, code, ours, _ in EXAMPLES:
+            try:
+                sql = code if code.startswith("SELECT") else f"SELECT {code} FROM wards LIMIT 1"
+                result = connection.execute(sql).pgresult
+                values = [result.get_value(row, 0) for row in range(result.ntuples)]
+                answer = ", ".join("NULL" if each is None else each.decode() for each in values)
+            except psycopg.Error:
+                answer = "error"
+            if not is_alike(value(answer), value(ours)):
+                wrong.append((code, answer, ours))
+    assert wrong == []
+
+
 @pytest.mark.skipif(postgres.programs() is None, reason="no PostgreSQL server is installed")
 def test_postgresql_answers_as_recorded(free_port: Callable[[], int], stays: duckdb.DuckDBPyConnection) -> None:
-    import psycopg  # noqa: PLC0415
-
     port, wrong = free_port(), []
     with postgres.server(port) as folder:
         postgres.load(folder, port, stays, "stays", TYPES, "id")
