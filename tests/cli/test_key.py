@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks import key_file as key_files
-from cleave.ckks.key_file import describe_key, open_key
+from cleave.ckks.key_file import create_key, describe_key, open_key
 from cleave_shared.errors import KeyFileError
 from tests.cli.runner import Cli
 
@@ -178,6 +178,18 @@ def test_the_home_directory_is_looked_up_only_when_it_is_needed(
     monkeypatch.setattr(Path, "expanduser", no_home)
     assert "--key" in cli.fails(5, "key", "show")
     assert cli.run("key", "show", "--key", tmp_path / ".config" / "cleave" / "key.json").exit_code == 0
+
+
+def test_the_passphrase_of_the_new_key_has_a_name_of_its_own(
+    ready: Cli, table: Path, tmp_path: Path, cheap: None
+) -> None:
+    new, store = tmp_path / "new.json", ("--store", tmp_path / "store")
+    create_key(new, b"seventeen quiet herons")
+    assert ready.run("put", table, "--table", "trial", *store).exit_code == 0
+    assert ready.fails(5, "key", "rotate", "trial", "--new-key", new, *store) == (
+        "error: a new passphrase is needed and there is no terminal to read it from\n"
+        "hint: set CLEAVE_NEW_PASSPHRASE, or name a file descriptor with --new-passphrase-fd\n"
+    )
 
 
 def test_an_empty_password_is_called_a_password(cli: Cli, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _annotation(option: Flag) -> Any:
 _READ: dict[str, Callable[[Any], Any]] = {
     "passphrase": passphrase.current,
     "new_passphrase": functools.partial(
-        passphrase.current, variable=passphrase.NEW_VARIABLE, question="Passphrase of the new key: "
+        passphrase.current, what="new passphrase", question="Passphrase of the new key: "
     ),
 }
 

@@ -18,11 +18,11 @@ _getenv = ctypes.CDLL(None).getenv
 
 
 def current(
-    descriptor: int | None, variable: str = VARIABLE, question: str = "Passphrase: "
+    descriptor: int | None, what: str = "passphrase", question: str = "Passphrase: "
 ) -> bytes | Callable[[], bytes]:
     """The passphrase of an existing key where it was supplied, else a prompt, for a key that is wrapped."""
-    given = _given(descriptor, variable, "passphrase")
-    return given if given is not None else lambda: _prompt(question)
+    given = _given(descriptor, _variable(what), what)
+    return given if given is not None else lambda: _prompt(question, what)
 
 
 def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:
