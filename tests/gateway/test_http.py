@@ -76,3 +76,12 @@ def test_bodies_that_are_wrong(gateway: Gateway) -> None:
     assert httpx.get(f"{gateway.http}/health").json() == {"status": "ok"}
     described = httpx.get(f"{gateway.http}/openapi.json").json()
     assert set(described["paths"]) == {"/v1/query", "/health"}
+    query = described["paths"]["/v1/query"]["post"]
+    kinds = {status: [*each["content"]] for status, each in query["responses"].items()}
+    assert kinds.pop("200") == ["application/json", "application/vnd.apache.arrow.stream"]
+    assert set(kinds) == {"400", "401", "408", "413", "421", "422", "431", "503"}
+    for status, kind in kinds.items():
+        assert kind == [large.headers["content-type"]]
+        schema = query["responses"][status]["content"][kind[0]]["schema"]
+        assert schema == {"$ref": "#/components/schemas/Problem"}
+    assert query["security"] == [{"HTTPBearer": []}]

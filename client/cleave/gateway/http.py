@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +24,19 @@ from cleave_shared.version import VERSION as RELEASE
 _MOST_CHARACTERS: Final = 1 << 20  # of a statement; `cleave.sql.read` takes fewer
 _MOST_BODY: Final = 4 * _MOST_CHARACTERS
 _ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+_PROBLEM: Final = "application/problem+json"
+_REFUSALS: Final = {
+    400: "The question is refused.",
+    401: "No token, or one that is not known.",
+    408: "The request did not arrive in time.",
+    413: "The body is too large.",
+    421: "The Host is no name of this gateway.",
+    422: "The body is no query.",
+    431: "The headers are too large.",
+    503: "Too many requests are under way.",
+}
 
 
 class Query(BaseModel):
@@ -65,6 +79,7 @@ class Problem(BaseModel):
 def application(workers: Workers) -> FastAPI:
     """The whole of it, to be served behind `limited`; its description is at /openapi.json."""
     app = FastAPI(title="Cleave gateway", version=RELEASE, docs_url=None, redoc_url=None)
+    app.openapi = lambda: _with_problems(FastAPI.openapi(app))  # type: ignore[method-assign]
 
     @app.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> Response:
@@ -84,9 +99,9 @@ def application(workers: Workers) -> FastAPI:
         response_model=Answer,
         responses={
             200: {"content": {_ARROW: {}}, "description": "The answer, as JSON or as an Arrow stream."},
-            400: {"model": Problem, "description": "The question is refused."},
-            401: {"model": Problem, "description": "No token, or one that is not known."},
+            **{status: {"model": Problem, "description": each} for status, each in _REFUSALS.items()},
         },
+        dependencies=[Depends(HTTPBearer(auto_error=False, description="A token of `cleave user add --token`."))],
     )
     async def query(body: Query, request: Request) -> Response:
         name, user = request.state.user  # by `limited`
@@ -107,6 +122,14 @@ def application(workers: Workers) -> FastAPI:
         return Response(b'%s,"rows":[%s]}' % (head[:-1].encode(), rows), media_type="application/json")
 
     return app
+
+
+def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
+    """`document` with the media type that refusals have, in place of FastAPI's."""
+    for status, response in document["paths"]["/v1/query"]["post"]["responses"].items():
+        if int(status) >= 400 and "application/json" in response["content"]:
+            response["content"] = {_PROBLEM: response["content"]["application/json"]}
+    return document
 
 
 class _TokenCheck:
@@ -156,4 +179,4 @@ def _user(headers: Headers, users: Callable[[], Users]) -> tuple[str, User] | No
 def _problem(status: int, detail: str, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
     text = f"{detail} ({hint})" if hint else detail
     content = Problem(title="refused", status=status, detail=text).model_dump_json()
-    return Response(content, status, headers, media_type="application/problem+json")
+    return Response(content, status, headers, media_type=_PROBLEM)
