@@ -5,17 +5,20 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pytest
+from psycopg import pq
 
 import cleave
 from cleave.ckks.key_file import create_key
 from tests.campaign import sampled
+from tests.gateway.conftest import connect
 from tests.gateway.fronts import REFUSED, Fronts, gateway_over
 
 Rows = list[tuple[str, ...]]
@@ -44,6 +47,7 @@ class Life:
         self.next = 0
         self.put()
         ports = gateway_over(folder, port, stack)
+        self.port = int(ports.postgres.rpartition(":")[2])
         fronts = Fronts("t", self.given["store"], self.given["key"], ports, stack)
         self.session, self.fronts = fronts.session, fronts.asks
 
@@ -132,6 +136,32 @@ def test_each_statement_is_over_the_newest_version(life: Life, changes: int) -> 
     for number, change in enumerate(list(chain(*orders))[:changes]):
         getattr(life, change)()
         life.check(f"{change}, change {number}")
+
+
+def test_what_was_described_is_not_sent_under_other_names(life: Life) -> None:
+    """Columns of one type may change places; some clients read them by the names that they were told of."""
+    every, figure = "SELECT * FROM t ORDER BY id", "SELECT MAX(id) + $1 FROM t"
+    with closing(connect(life.port)) as connection:
+        wire = connection.pgconn
+        for name, sql in ((b"every", every), (b"figure", figure)):
+            wire.prepare(name, sql.encode())
+            wire.describe_prepared(name)
+        before = life.mirror.execute(every).fetchall()
+        assert wire.exec_prepared(b"every", []).ntuples == len(before)
+        with connection.transaction(), connection.cursor("early") as early, connection.cursor("late") as late:
+            early.execute(every)
+            late.execute(every)
+            assert early.fetchone() == before[0]
+            life.rename()
+            assert early.fetchall() == before[1:]
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="described before"), connection.transaction():
+                late.fetchall()
+        life.append()
+        ((most,),) = life.mirror.execute("SELECT MAX(id) + 2 FROM t").fetchall()
+        got = wire.exec_prepared(b"figure", [b"2"])  # DuckDB names its column by the value
+        assert (got.status, got.get_value(0, 0)) == (pq.ExecStatus.TUPLES_OK, str(most).encode())
+        said = wire.exec_prepared(b"every", []).error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+        assert said == b"the columns are not those that were described before"
 
 
 def test_an_older_state_is_refused_in_an_open_session(life: Life) -> None:

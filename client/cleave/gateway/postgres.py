@@ -10,7 +10,7 @@ import hmac
 import secrets
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -345,14 +345,20 @@ class Client:
         self._stream.write(message(b"T", described(shown, [0] * len(shown))) if shown else message(b"n"))
 
     async def _describe_fetch(self, name: str) -> None:
-        cursor = self._portal(name)
-        columns = (cursor.reply or await self._ask(cursor, "none")).columns
+        columns = await self._columns_ahead(self._portal(name))
         self._stream.write(message(b"t", bytes(2)) + message(b"T", described(columns, [0] * len(columns))))
+
+    async def _columns_ahead(self, cursor: Portal) -> Sequence[tuple[str, str]]:
+        """The columns of a cursor, which the first FETCH will have too."""
+        if cursor.reply is None:
+            cursor.prepared.columns = tuple((await self._ask(cursor, "none")).columns)
+            return cursor.prepared.columns
+        return cursor.reply.columns
 
     async def _describe_portal(self, name: str) -> None:
         portal = self._portal(name)
         if portal.is_cursor and portal.reply is None:  # its rows' formats are those of the first FETCH
-            columns = (await self._ask(portal, "none")).columns
+            columns = await self._columns_ahead(portal)
             self._stream.write(message(b"T", described(columns, [0] * len(columns))))
             return
         if not portal.is_cursor:

@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -216,10 +216,10 @@ def _answered(
     if not is_unicode(request.sql):
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     session = setup.session
-    statement = read_statement(request.sql)
-    kind = catalogue.kind_of(statement, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
+    sent = read_statement(request.sql)
+    kind = catalogue.kind_of(sent, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
     tables = partial(_listed, setup, rights)
-    statement, types = _with_parameters(statement, request, kind, session, tables)
+    statement, types = _with_parameters(sent, request, kind, session, tables)
     if kind != "tables":
         most, described = setup.rows, request.form == "none"
         wire = request.form not in ("json", "arrow")
@@ -228,10 +228,18 @@ def _answered(
         return _as_described(held, request), {"warnings": [], "parameters": types}
     plan = _planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client is told the columns before there are values
+
+    def columns(planned: Plan) -> Records:
+        shown = shown_columns(planned.outputs, planned.types, bounds=request.bounds, more=more)
+        return Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
+
     if request.form == "none":
-        shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
-        held = Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
-        return held, {"warnings": [], "parameters": types}
+        return columns(plan), {"warnings": [], "parameters": types}
+    if request.fixed is not None and _names(request.fixed) != columns(plan).names:
+        # DuckDB names a column by the values in its expression, which were NULL then
+        nulls, _ = _with_parameters(sent, replace(request, form="none"), kind, session, tables)
+        if _names(request.fixed) != columns(_planned(session, rights, adapted(nulls))).names:
+            raise _described_otherwise()
     begin(session.source.logged(plan))
     result = session.ask(plan, Options(False, rights.min_group), seconds)
     table, limit = result.result, setup.rows
@@ -244,12 +252,20 @@ def _answered(
 
 
 def _as_described(held: Records, request: Request) -> Records:
-    """Raises QueryRefused where the columns are not those that the client was told of."""
+    """Raises QueryRefused where the columns do not have the types that the client was told of."""
     if request.fixed is None:
         return held
     if tuple(map(oid_of, held.types)) != tuple(oid_of(type_) for _, type_ in request.fixed):
-        raise QueryRefused("the columns are not those that were described before", hint="prepare the statement again")
+        raise _described_otherwise()
     return held
+
+
+def _names(columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name, _ in columns)
+
+
+def _described_otherwise() -> QueryRefused:
+    return QueryRefused("the columns are not those that were described before", hint="prepare the statement again")
 
 
 def _with_parameters(
