@@ -226,10 +226,11 @@ def differs(question: Question, shown: Shown, truth: Sequence[Sequence[Any]]) ->
     if not question.in_order:
         left = [*truth]
         for row in ours:
-            found = next((each for each in left if all(map(same, row, each))), None)
-            if found is None:
+            found = [each for each in left if all(map(same, row, each))]
+            if not found:
                 return f"no such row: {row!r} in {left!r}"
-            left.remove(found)
+            # a NULL may be an infinity too: that is for a row that has no other
+            left.remove(min(found, key=lambda each: sum(theirs is not None for theirs in each)))
         return None
     for number, (row, expected) in enumerate(zip(ours, truth, strict=True)):
         lists = iter(expected[len(row) :])

@@ -25,7 +25,7 @@ from cleave.ask.question import Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
 from cleave.maintain.operations import add_scan, drop_scan
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR
 from tests.cli.runner import Cli
 from tests.gateway.fronts import REFUSED, Fronts, Ports, Shown, by_command, gateway_over
@@ -79,6 +79,8 @@ class Life:
         self.compared = stage.compared
         self.said: list[str] = []
         self.files = itertools.count()
+        self.newest = 0  # number of the newest release that the analyst saw, of this table or of one that was dropped
+        self.parted = False  # whether the contributor was removed since its last put
 
     # what both tables have
 
@@ -322,6 +324,7 @@ class Life:
             return self.refused("was released", lambda: cleave.put(frame, self.name, **more))
         shared = self.shared
         self.begin()
+        self.parted |= shared
         if shared:
             path = self.stage.folder / "schema.toml"
             path.write_text(self.mirror.schema())
@@ -335,6 +338,7 @@ class Life:
         cleave.drop(self.name, **self.given)
         self.nothing(fronts, "there is no table")
         self.begin()
+        self.parted = False  # a new table
         self.stored()
 
     def contribute(self) -> None:
@@ -348,11 +352,12 @@ class Life:
         elif self.rng.random() < 0.15:
             self.command("contributor", "remove", self.name, "north", *place)
             self.mirror.execute("DELETE FROM mirror WHERE contributor = 'north'")
-            self.shared = False
+            self.shared, self.parted = False, True
             return
         public = folder / f"{self.name}_{next(self.files)}.pub.json"
         self.command("key", "export", "--table", self.name, "-o", public, *place)
-        replace = self.rng.random() < 0.3
+        replace = self.rng.random() < 0.3 or self.parted
+        self.parted = False
         self.mirror.make(self.rng.choice([1, 6, 15]))
         self.note(f"contribute replace={replace}, collect")
         cleave.contribute(
@@ -382,7 +387,7 @@ class Life:
         to = {"to": [self.stage.folder / "carol.pem.pub"], "min_cell": LEAST} if first else {}
         if first and not self.count():
             return
-        cleave.release(self.name, **to, **self.given)
+        number = cleave.release(self.name, **to, **self.given).number
         self.released = True
         keys = "".join(f"{each.sql}, " for each in self.mirror.columns if each.name in self.by)
         end = "GROUP BY ALL ORDER BY ALL" if keys else ""
@@ -391,6 +396,11 @@ class Life:
             self.counts.setdefault(tuple(key), set()).add(rows)
         analyst = {"analyst": self.stage.folder / "carol.pem", "fingerprint": self.fingerprint()}
         sql = f"SELECT {keys}COUNT(*) AS n FROM {self.name} {end}"
+        if number <= self.newest:  # after a drop: for the analyst it may be an older state
+            with pytest.raises(CheckFailed, match="older than or different"):
+                cleave.query(self.name, sql, store=self.given["store"], **analyst)
+            return
+        self.newest = number
         shown = cleave.query(self.name, sql, store=self.given["store"], **analyst).rows
         for *key, rows in shown:
             assert rows >= LEAST or not keys, key
