@@ -88,6 +88,14 @@ def test_an_identity_is_no_key(parties: Parties) -> None:
     assert before == {path: path.read_bytes() for path in (parties.root / "store").rglob("*") if path.is_file()}
 
 
+def test_a_file_that_is_no_analysts(parties: Parties) -> None:
+    """The hint names what an analyst writes, not a contributor's public key."""
+    for name in ("nobody.pub", "stays.csv", "key.json"):
+        words = ["release", "new", "stays", "--to", name, *STORE, "--key", "key.json"]
+        said = parties.at("west").fails(5, *words)
+        assert ("must not leave its owner" if name == "key.json" else "`cleave analyst new`") in said
+
+
 def test_an_owner_lists_and_revokes(parties: Parties) -> None:
     west, key = parties.at("west"), ("--key", "key.json")
     assert "carol" in west.run("release", "ls", "stays", *STORE, *key).stdout

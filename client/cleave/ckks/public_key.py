@@ -109,16 +109,17 @@ def export_public(key: Keyholder, public: PublicKey, target: Path) -> None:
     write_atomically(target, public.dump(key), mode=PUBLIC, error=KeyFileError)
 
 
-def read_public_key(path: Path) -> PublicKey:
-    """Raises KeyFileError for what is not a public key as its owner wrote it."""
+def read_public_key(path: Path, hint: str = _EXPORT) -> PublicKey:
+    """Raises KeyFileError, with `hint`, for what is not a public key as its owner wrote it."""
     try:
         content: Any = json.loads(read_at_most(path, MAX_BYTES, KeyFileError), object_pairs_hook=once)
     except OSError as error:
-        raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=_EXPORT) from None
+        raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=hint) from None
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or "cleave_public_key" not in content:
-        hint = "this file must not leave its owner" if isinstance(content, dict) and "secret" in content else _EXPORT
+        if isinstance(content, dict) and "secret" in content:
+            hint = "this file must not leave its owner"
         raise KeyFileError(f"{path}: not an exported public key", hint=hint)
     if type(content["cleave_public_key"]) is not int or content["cleave_public_key"] != VERSION:
         raise KeyFileError(
@@ -127,7 +128,7 @@ def read_public_key(path: Path) -> PublicKey:
     try:
         return _parse(content)
     except ValueError as error:
-        raise KeyFileError(f"{path}: the public key is damaged or was changed: {error}", hint=_EXPORT) from None
+        raise KeyFileError(f"{path}: the public key is damaged or was changed: {error}", hint=hint) from None
 
 
 def _parse(content: dict[str, Any]) -> PublicKey:

@@ -135,16 +135,16 @@ class ReleaseFacts:
     closed: bool = False
 
 
+_IDENTITY = "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
+
+
 def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
     """The public halves in files, by name: that of the file up to its first dot. Raises KeyFileError, InputError."""
     analysts: dict[str, PublicKey] = {}
     for path in paths:
-        name, public = path.name.partition(".")[0], read_public_key(path)
+        name, public = path.name.partition(".")[0], read_public_key(path, _IDENTITY)
         if public.invitation is not None:
-            raise KeyFileError(
-                f"{path}: this is an owner's key, exported for contributors",
-                hint="an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub",
-            )
+            raise KeyFileError(f"{path}: this is an owner's key, exported for contributors", hint=_IDENTITY)
         if not name or name in analysts:
             raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst has the name of its file")
         analysts[name] = public
