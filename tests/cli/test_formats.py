@@ -113,6 +113,12 @@ def test_contradictions_are_usage_errors(ready: Cli, table: Path, options: list[
     assert not list(Path().glob("answer.*"))
 
 
+def test_a_format_that_there_is_none_of(ready: Cli, table: Path) -> None:
+    assert ready.fails(2, "query", "t.csv", SQL, "--format", "yaml").startswith(
+        "error: Invalid value for '--format': 'yaml' is not one of 'table', "
+    )
+
+
 def test_a_folder_that_cannot_be_written_is_an_error(ready: Cli, table: Path) -> None:
     Path("file").write_text("")
     assert "file/answer.csv: cannot be written" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")

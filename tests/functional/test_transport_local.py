@@ -172,5 +172,5 @@ def test_a_port_that_is_taken(service: str) -> None:
     port = service.rpartition(":")[2]
     done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 3
-    assert f"port {port} cannot be listened on" in done.stderr
+    assert f"port {port} cannot be listened on (Address already in use)\n" in done.stderr
     assert "hint: " in done.stderr

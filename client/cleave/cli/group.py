@@ -188,7 +188,8 @@ def _usage(error: typer.TyperException) -> int:
         console.out(error.format_message())
         return 0
     command = getattr(context, "command_path", "cleave")
-    words, hint = _NO_SUCH.sub(r"there is no \1", error.format_message()), f"{command} --help shows what it takes"
+    said = error.format_message().replace(": Value error, ", ": ", 1)  # as pydantic names what a parser raised
+    words, hint = _NO_SUCH.sub(r"there is no \1", said), f"{command} --help shows what it takes"
     message, _, suggestion = words.partition(". Did you mean ")
     near = getattr(error, "possibilities", None)
     if near and (best := nearest(getattr(error, "option_name", ""), near)):

@@ -23,10 +23,11 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=256)
     except OSError as error:
-        raise unavailable(host, port, error.strerror) from None
+        reason = (error.strerror or "").partition(" (while attempting")[0]  # socket.create_server adds the address
+        raise unavailable(host, port, reason) from None
 
 
-def unavailable(host: str, port: int, reason: str | None) -> InputError:
+def unavailable(host: str, port: int, reason: str) -> InputError:
     """The error for a port that cannot be listened on."""
     why = f" ({reason})" if reason else ""
     return InputError(f"{host} port {port} cannot be listened on{why}", hint="another --port, or 0 for any free one")
