@@ -9,12 +9,24 @@ from random import Random
 from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import TypeAdapter
 
 from cleave_services.plain import simple
 from cleave_services.sensitive.simple import SimpleResponse
 from cleave_shared import jobs, reader, requests, wire
 from cleave_shared.errors import WireError
-from cleave_shared.messages import Blob, Each, Frames, Item, Message, Metadata, Rules
+from cleave_shared.messages import (
+    Binary,
+    Blob,
+    Each,
+    Frames,
+    Item,
+    Message,
+    Metadata,
+    Rules,
+    Tagged,
+    Unlike,
+)
 from cleave_shared.requests import Lane, Linked, PlainRequest, PlainResponse, StoredAnswer, SumsRequest, TypedColumn
 from tests.fuzz import mutate
 
@@ -171,6 +183,8 @@ PARCEL = {"kind": "small", "weight": 9}
         ({"price": float("nan")}, "price: must be a finite number"),
         ({"price": float("inf")}, "price: must be a finite number"),
         ({"price": 10**400}, "price: must be a finite number"),
+        ({"price": (1 << 53) + 1}, "price: must be a finite number"),
+        ({"price": -(1 << 53) - 1}, "price: must be a finite number"),
         ({"price": True}, "price: must not be bool"),
         ({"other": 1}, "body: has an unknown field"),
     ],
@@ -185,6 +199,66 @@ def test_what_breaks_a_rule_is_refused(change: dict[str, Any], message: str) -> 
     for value in ([], None, "small", 1):
         with pytest.raises(reader.RefusedError, match="body: must be an object"):
             reader.read(Parcel, value, None)
+
+
+@pytest.mark.parametrize(
+    ("field_", "value"),
+    [
+        ("weight", 1),
+        ("height", 5),
+        ("name", "abc"),
+        ("stamps", [1, 2]),
+        ("price", 3),
+        ("price", 1 << 53),
+        ("price", -(1 << 53)),
+        ("price", 0.5),
+    ],
+)
+def test_what_a_rule_just_allows_is_read(field_: str, value: object) -> None:
+    read = reader.read(Parcel, PARCEL | {field_: value}, None)
+    assert getattr(read, field_) == value
+    assert read == by_pydantic(Parcel, PARCEL | {field_: value})
+    assert type(read.price) is (float if field_ == "price" else type(None))
+
+
+def test_the_own_reader_reads_what_is_the_machines_own() -> None:
+    body = wire.dump_json(Parcel(kind="small", weight=9)).replace(b"9", b'"9"')
+    for own, told in ((True, "weight: must be an integer"), (False, "weight: Input should be a valid integer")):
+        for ask in (wire.load, lambda model, body, _, own: wire.validate(model, json.loads(body), own=own)):
+            with pytest.raises(WireError) as caught:
+                ask(Parcel, body, wire.JSON_TYPE, own=own)
+            assert caught.value.message == told
+
+
+def test_a_list_of_values_that_are_as_they_should_be_is_not_copied() -> None:
+    """A column may have millions: each is looked at for its type alone."""
+    for kind, values in ((list[int], [1, 2]), (list[str | None], ["a", None]), (list[int | str], [])):
+        assert reader._reader(kind)(values, None) is values
+
+
+def test_rules_that_this_reader_keeps_anyway_are_no_checks() -> None:
+    assert Rules(ge=0, strict=True, fail_fast=True).limits == {"ge"}
+
+
+def test_bytes_are_a_view_of_the_body_or_a_copy() -> None:
+    body = memoryview(b"x")
+    for copied, kind in ((True, bytes), (False, memoryview)):
+        binary = Binary(copied=copied)
+        for read in (
+            binary.load(0, Frames([body])),
+            TypeAdapter(Annotated[bytes, binary]).validate_python(0, context=Frames([body])),
+        ):
+            assert (type(read), bytes(read)) == (kind, b"x")
+    assert reader._reader(tuple[int, Blob])([3, 0], Frames([body])) == (3, b"x")
+    assert TypeAdapter(Blob).json_schema() == {"type": "string", "format": "base64"}
+
+
+def test_pydantic_chooses_among_unlike_members_by_name() -> None:
+    number, text = Annotated[int, Tagged("number")], Annotated[str, Tagged("text")]
+    choose = Unlike(lambda value: "text" if isinstance(value, str) else "number")
+    adapter = TypeAdapter[Any](Annotated[number | text, choose])
+    assert adapter.validate_python("7") == "7"
+    assert adapter.validate_python(7.0) == 7
 
 
 def test_a_frame_is_named_once() -> None:

@@ -318,6 +318,7 @@ def test_what_does_not_fit_is_counted() -> None:
     [
         ({"version": 1}, "release before 1.0.0 (wire version 1)", "upgrade the service"),
         ({"version": 2, "release": "canary"}, "release 1.0.0 (wire version 2)", "upgrade the service"),
+        ({"version": 2, "release": "9.9.9"}, "release 1.0.0 (wire version 2)", "upgrade the service"),
         ({"version": 4, "release": "2.1.0"}, "release 2.1.0 (wire version 4)", "upgrade the client"),
         ({"version": 4, "release": "canary secret"}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
         ({"version": 4, "release": ["canary"]}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
@@ -330,6 +331,27 @@ def test_another_version_is_refused_by_both_releases(head: dict[str, object], re
     this = f"this client has release {RELEASE} (wire version 3)"
     assert caught.value.message == f"wire version is not 3: the service has {releases}, {this}"
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (1, "has release before 1.0.0"),
+        ((1 << 16) - 1, "has release 2.1.0"),
+        *((v, None) for v in (-1, 0, 1 << 16, "4")),
+    ],
+)
+def test_a_service_names_the_release_of_a_version_that_there_may_be(version: object, told: str | None) -> None:
+    error = wire.skewed("client", {"version": version, "release": "2.1.0"}, version)
+    whole = f"the client {told} (wire version {version}), this service has release {RELEASE} (wire version 3)"
+    assert error.message == f"wire version is not 3{f': {whole}' if told else ''}"
+    older = "client" if version == 1 else "service" if told else "client or the service"
+    assert error.hint == f"upgrade the {older}"
+
+
+def test_what_is_no_object_has_no_version() -> None:
+    for body in (b"[]", b"3", b"null"):
+        assert refused(body, JSON_TYPE, SumsRequest).message.startswith("body: Input should be a valid dictionary")
 
 
 def test_a_version_that_is_not_there_is_this_one() -> None:
