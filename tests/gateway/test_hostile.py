@@ -187,6 +187,25 @@ def test_formats_that_do_not_fit(gateway: Gateway, formats: tuple[int, ...]) -> 
     raw.socket.close()
 
 
+def test_fewer_values_than_parameters_are_not_bound(gateway: Gateway) -> None:
+    """The statement stays, and is bound with as many as it has."""
+    raw = logged_in(gateway)
+    raw.send(b"P", b"s\0SELECT $1, $2\0" + struct.pack("!HII", 2, 25, 25))
+    for values in (0, 1):
+        raw.send(b"B", b"\0s\0\0\0" + struct.pack("!H", values) + struct.pack("!is", 1, b"x") * values + bytes(2))
+        raw.send(b"S")
+        kinds, said = zip(*iter(raw.read, (b"Z", b"I")), strict=True)
+        assert kinds[-1:] == (b"E",)
+        assert b"2" not in kinds
+        assert b"C08P01\0" in said[-1]
+        assert b"%d parameters are bound, and the statement has 2" % values in said[-1]
+    raw.send(b"B", b"\0s\0\0\0" + struct.pack("!H", 2) + struct.pack("!is", 1, b"x") * 2 + bytes(2))
+    raw.send(b"E", bytes(5))
+    raw.send(b"S")
+    assert [kind for kind, _ in iter(raw.read, (b"Z", b"I"))] == [b"2", b"D", b"C"]
+    raw.socket.close()
+
+
 @pytest.mark.parametrize("most", [-1, -(1 << 31), 0])
 def test_no_limit_of_rows_is_none(gateway: Gateway, most: int) -> None:
     raw = logged_in(gateway)

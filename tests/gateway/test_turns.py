@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from cleave.front.admission import Admission
 from cleave.front.certificates import Certificate
-from cleave.gateway import postgres
+from cleave.gateway import postgres, wire
 from cleave.gateway.postgres import Clients, Portal, Prepared
+from cleave.gateway.wire import Gone, Stream
 from cleave.share.scram import Verifier
 from cleave.share.users import User, Users
+from tests.functional.processes import HANGS
 from tests.gateway.conftest import PASSWORD
 from tests.gateway.test_users import Raw, proven
 
@@ -114,3 +116,46 @@ def test_sizes_are_counted_once() -> None:
     portal = Portal(Prepared("", []), parameters)
     assert [portal.size, portal.size, portal.size] == [36] * 3
     assert parameters.reads == 1
+
+
+UNREAD = 1 << 24  # bytes: more than any buffer of a socket
+
+
+async def drained(stream: Stream) -> None:
+    with pytest.raises(Gone):
+        await stream.drain()
+
+
+async def closed(stream: Stream) -> None:
+    stream.close()
+
+
+@pytest.mark.parametrize("end", [drained, closed])
+def test_who_takes_nothing_keeps_no_connection(
+    monkeypatch: pytest.MonkeyPatch, end: Callable[[Stream], Awaitable[None]]
+) -> None:
+    """Nor what was written to it, once the server waited long enough, or closed it."""
+    monkeypatch.setattr(wire, "SEND_SECONDS", 0.1)
+
+    async def run(here: socket.socket, there: socket.socket) -> None:
+        stream = Stream(here)
+        there.sendall(struct.pack("!II", 8, 3 << 16))
+        await stream.startup(Certificate(None, None).context)
+        stream.write(bytes(UNREAD))
+        await end(stream)
+        async with asyncio.timeout(HANGS):
+            while here.fileno() >= 0:
+                await asyncio.sleep(0.01)
+
+    here, there = socket.socketpair()
+    here.setblocking(False)
+    with there:
+        asyncio.run(run(here, there))
+        assert len(b"".join(iter(lambda: there.recv(1 << 20), b""))) < UNREAD
+
+
+def test_who_never_began_is_let_go_at_once() -> None:
+    here, there = socket.socketpair()
+    with there:
+        Stream(here).close()
+        assert there.recv(1) == b""

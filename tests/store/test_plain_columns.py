@@ -124,6 +124,12 @@ def test_blocks_that_are_left_out_shift_no_row(names: list[str], world: Segments
         assert [p for (p,) in found] == sorted(i for i in world.left if i % 4 == 2)
         if "s" in names:
             assert select(table, OUT_OF_STEP) == [[0]]
+        read = [p for (p,) in table.connection.execute(f"SELECT p FROM {table.relation}").fetchall()]
+        ends = select(table, "SELECT first(p), last(p), count(*) FROM t", "BIGINT BIGINT BIGINT", ordered=True)
+    assert ends == [[read[0], read[-1], len(read)]]
+    with rows.table(names) as whole:
+        every = [p for (p,) in whole.connection.execute(f"SELECT p FROM {whole.relation}").fetchall()]
+    assert [p for p in every if p in {*read}] == read
 
 
 @pytest.mark.parametrize("names", [("p",), ("p", "s")], ids=" ".join)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,19 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPy
         yield connection
 
 
+@contextmanager
+def asking(
+    what: str, oracle: duckdb.DuckDBPyConnection, folder: Path, key: OwnerKey, key_file: Path
+) -> Iterator[Session]:
+    """A session that was asked nothing yet. `what`: over the file, or a stored table of its rows, "by" columns."""
+    oracle.execute(f"COPY t TO '{folder / 't.csv'}'")
+    world = World(Folder(folder / "store"), key, folder, name="t")
+    kind, *by = what.split(" by ")
+    lazy = of_files([folder / "t.csv"], SCHEMA)
+    with world.over(lazy, key_file, *by, file=kind == "file", segment_rows=SEGMENT) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="module", params=["file", "stored", "stored by g"])
 def session(
     request: pytest.FixtureRequest,
@@ -69,12 +83,7 @@ def session(
     key: OwnerKey,
     key_file: Path,
 ) -> Iterator[Session]:
-    folder = tmp_path_factory.mktemp("order")
-    oracle.execute(f"COPY t TO '{folder / 't.csv'}'")
-    world = World(Folder(folder / "store"), key, folder, name="t")
-    kind, *by = request.param.split(" by ")
-    lazy = of_files([folder / "t.csv"], SCHEMA)
-    with world.over(lazy, key_file, *by, file=kind == "file", segment_rows=SEGMENT) as opened:
+    with asking(request.param, oracle, tmp_path_factory.mktemp("order"), key, key_file) as opened:
         yield opened
 
 
@@ -142,12 +151,21 @@ def test_rows_without_an_order_are_shown_as_they_are_read(sql: str, *, shows: bo
     assert shows_order(tree_of(sql)) == shows
 
 
-def test_what_order_by_sorts_is_not_sorted_before(session: Session, oracle: duckdb.DuckDBPyConnection) -> None:
-    """No table of all rows is made for the few that are shown, and no row numbers are read."""
-    sql = "SELECT k, g, x FROM t ORDER BY x DESC, k LIMIT 5"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "fill", None)
-        rows = session.ask(session.plan(sql)).result.rows
-    assert [list(map(number, row)) for row in rows] == [
-        list(map(number, row)) for row in oracle.execute(sql).fetchall()
-    ]
+@pytest.mark.parametrize("what", ["file", "stored by g"])
+def test_what_order_by_sorts_is_not_sorted_before(
+    oracle: duckdb.DuckDBPyConnection, tmp_path: Path, key: OwnerKey, key_file: Path, what: str
+) -> None:
+    """No table of all rows is made for the few that are shown, and no row numbers are read. Without ORDER BY rows are
+    shown in the file's order.
+    """
+    with asking(what, oracle, tmp_path, key, key_file) as session:
+        for sql, fill in (
+            ("SELECT k, g, x FROM t ORDER BY x DESC, k LIMIT 5", None),
+            ("SELECT k, g FROM t WHERE k % 10007 = 3", Table.fill),
+        ):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Table, "fill", fill)
+                rows = session.ask(session.plan(sql)).result.rows
+            assert [list(map(number, row)) for row in rows] == [
+                list(map(number, row)) for row in oracle.execute(sql).fetchall()
+            ]
