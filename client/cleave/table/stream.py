@@ -23,7 +23,7 @@ from cleave.table.inputs import Frame, Names, open_inputs, table_name
 from cleave.table.progress import Progress, shown
 from cleave.table.reading import SourceReading
 from cleave.table.schema import Column, Kind, Schema
-from cleave.table.table import Engine, Table, no_table, portable
+from cleave.table.table import FLUSHED, Engine, Table, no_table, portable
 from cleave.table.typed_reading import TypedReading
 from cleave.table.types import FLOATS
 from cleave_shared import limits
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
 _MEMORY = "512MB"
-_FLUSHED = "16MB"  # DuckDB returns memory once so much is free; its default of 512 MB keeps more
 _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB holds 131,072 rows of a CSV at once
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
 _FIXED_BYTES = 16  # of a value that is not text, at most
@@ -256,7 +255,7 @@ def open_stream(source: Names | Frame, schema: Schema, name: str | None = None) 
     stream = _opened(source, schema, name, _STDIN_BYTES)
     stream.query(
         f"SET memory_limit = '{_MEMORY}'; SET threads = {_THREADS};"
-        f"SET allocator_bulk_deallocation_flush_threshold = '{_FLUSHED}';"
+        f"SET allocator_bulk_deallocation_flush_threshold = '{FLUSHED}';"
         "SET disabled_optimizers = 'statistics_propagation';"  # a file's own word for its values is none
         "SET arrow_large_buffer_size = true;"  # a batch may hold more than 2 GB of text
         "SET arrow_output_version = '1.5'"  # decimals of 4 or 8 bytes where their digits allow

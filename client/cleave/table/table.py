@@ -21,7 +21,14 @@ from cleave.table.duck import connect_reading, create_of_texts, identifier
 from cleave.table.schema import Column, Schema
 from cleave_shared.errors import InputError, QueryRefused
 
+FLUSHED = "16MB"  # DuckDB returns memory once so much is free; its default of 512 MB keeps more
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
+_CHANGED = (
+    "arrow_large_buffer_size",
+    "arrow_output_version",
+    "memory_limit",
+    "allocator_bulk_deallocation_flush_threshold",
+)
 _DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
 _FIRST_HELD, _MOST_HELD = 512, 128  # numbers of files that hold Parquet for DuckDB: it may read no others but two
 _MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
@@ -137,6 +144,8 @@ class Engine:
         engine.memory = memory
         if memory is not None:
             engine.limit(memory)
+        else:
+            engine.connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{FLUSHED}'")
         return engine
 
     def end(self) -> None:
@@ -145,7 +154,8 @@ class Engine:
         with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
             ((databases,),) = self.connection.execute(_DATABASES).fetchall()
             if databases == 1 and len(others) < _MOST_IDLE:
-                self.connection.execute("RESET arrow_large_buffer_size; RESET arrow_output_version; RESET memory_limit")
+                for setting in _CHANGED:
+                    self.connection.execute(f"RESET {setting}")
                 for each in (self.taken, self.written):
                     os.ftruncate(each, 0)
                 self.resident = 0
