@@ -35,17 +35,18 @@ ROOMS = {
     "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
     "ask": {
         *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
-        *("share", "transport"),
+        *("disclosure", "share", "transport"),
     },
-    "share": {"ckks", "files", "objects", "sql", "store", "sums", "table", "text"},
-    "maintain": {"ask", "ckks", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
+    "disclosure": {"aggregates", "sql", "store", "table", "text"},
+    "share": {"ckks", "disclosure", "files", "objects", "sql", "store", "sums", "table", "text"},
+    "maintain": {"ask", "ckks", "disclosure", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
     "report": {"ask", "finish", "sql", "text"},
     "cli": {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
     "front": {"files", "transport"},
-    "gateway": {"ask", "finish", "front", "propose", "share", "sql", "table", "text", "transport"},
+    "gateway": {"ask", "disclosure", "finish", "front", "propose", "share", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
     "api": {
         *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),

@@ -10,7 +10,7 @@ from flint import fmpz_mat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cleave.share.renewal import CellValue, MeasureSums, chosen, released
+from cleave.disclosure.renewal import CellValue, MeasureSums, chosen, released
 from tests.campaign import FACTOR
 
 LEAST = 3

@@ -10,7 +10,7 @@ import pytest
 from flint import fmpz_mat
 
 from cleave.aggregates.base import Figure
-from cleave.ask.suppress import suppress_small
+from cleave.disclosure.suppress import suppress_small
 from cleave.sql.rejoin import Groups, Members
 
 
@@ -97,7 +97,7 @@ def test_nothing_small_follows_from_what_is_shown(seed: int) -> None:
 
 
 def test_many_groups_fall_back_to_the_safe_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleave.ask.suppress._ENTRIES", 0)
+    monkeypatch.setattr("cleave.disclosure.suppress._ENTRIES", 0)
     assert shown(ROLLUP, [8, 2, 5, 5], 3) == [(0,), (2,), (3,), B]
     kept = shown([(0, 1), (2, 3), (0, 2), (1, 3)], [2, 2, 2, 2], 3)
     assert leaks(kept, [2, 2, 2, 2], 3) == []

@@ -23,7 +23,7 @@ from cleave.ask.options import LONGEST_TIMEOUT
 from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
 from cleave.ask.source import Source
-from cleave.ask.suppress import suppress_small
+from cleave.disclosure.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
 from cleave.store.manifest import Count, Hex, Manifest, StoredModel
+from cleave.table.privacy import NO_PRIVACY
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
 
@@ -40,7 +41,7 @@ class Invitation(StoredModel):
     @property
     def terms(self) -> str:
         """Digest of what rows must fit, whatever was derived or added since."""
-        schema = dump_schema(replace(self.table_schema(), derived=()))
+        schema = dump_schema(replace(self.table_schema(), derived=(), privacy=NO_PRIVACY))
         return hashlib.sha256(json.dumps([self.table_id, schema, self.by]).encode()).hexdigest()
 
     def table_schema(self) -> Schema:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cleave.ckks.public_key import PublicKey, public_side, read_public_key
+from cleave.disclosure.renewal import CellValue, MeasureSums, chosen, released
 from cleave.objects.storage import ConflictError, replaced
 from cleave.share.release import (
     KEY_BYTES,
@@ -30,7 +31,6 @@ from cleave.share.release import (
     seal_key,
     seal_totals,
 )
-from cleave.share.renewal import CellValue, MeasureSums, chosen, released
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.contributors import MIN_GROUP

@@ -72,8 +72,8 @@ class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
     again once a cell has lost all its rows: then no segment has a total in it.
 
-    Releases compare `gone` and `left` (cleave.share.renewal). `gone`: by number, how many rows were ever taken out of
-    the cell, those included that changed in it. `left`: how many rows ever left the table. `id`: random; numbers of
+    Releases compare `gone` and `left` (cleave.disclosure.renewal). `gone`: by number, how many rows were ever taken out
+    of the cell, those included that changed in it. `left`: how many rows ever left the table. `id`: random; numbers of
     cells with another one have another meaning.
     """
 

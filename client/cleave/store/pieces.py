@@ -37,7 +37,7 @@ class Piece(ABC):
     """Part of a change. Of segments that it replaces it makes one at most, else any number.
 
     `replaces`: their ids. `same_rows`: each new row is one of theirs, with the values it had; else releases
-    (cleave.share.renewal) take all of them for other rows.
+    (cleave.disclosure.renewal) take all of them for other rows.
     """
 
     @property

@@ -11,6 +11,7 @@
     reason = "name says: age"   why it was proposed so
     unsure = true               the kind is the safe one: to be settled by a person, then deleted
     [derived.NAME]              an expression that questions name like a column: see cleave.table.derived
+    [privacy]                   whom rows are about, and what answers may tell of them: see cleave.table.privacy
 
 A column that the schema does not name is refused.
 """
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
 from cleave.table.inputs import STDIN, expand, table_name
+from cleave.table.privacy import NO_PRIVACY, Privacy, dump_privacy, parse_privacy
 from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
@@ -139,6 +141,7 @@ class Schema:
     dialect: CsvDialect
     table: str | None = None
     derived: tuple[Derived, ...] = ()
+    privacy: Privacy = NO_PRIVACY
 
     def column(self, name: str) -> Column:
         """Find a column, whatever the case of its letters: DuckDB ignores that of ASCII's alone.
@@ -170,7 +173,7 @@ class Schema:
         return [column.name for column in self.columns if column.kind is Kind.PLAIN]
 
     def only(self, names: Collection[str]) -> Schema:
-        """Return the schema of the columns `names` alone, and of what is derived from nothing else."""
+        """Return the schema of the columns `names` alone, and of what is derived from nothing else, without privacy."""
         wanted = set(names)
         columns = tuple(column for column in self.columns if column.name in wanted)
         derived = tuple(each for each in self.derived if wanted.issuperset(each.columns))
@@ -269,6 +272,8 @@ def dump_schema(schema: Schema) -> str:
     document.add("columns", columns)
     if schema.derived:
         document.add("derived", dump_derived(schema.derived))
+    if schema.privacy != NO_PRIVACY:
+        document.add("privacy", dump_privacy(schema.privacy))
     return tomlkit.dumps(document)
 
 
@@ -315,7 +320,7 @@ def read_column(name: str, table: Mapping[str, Any], shown: str) -> Column:
 
 
 def _parse(document: Mapping[str, Any]) -> Schema:
-    only_keys(document, ("table", "csv", "columns", "derived"), "the schema")
+    only_keys(document, ("table", "csv", "columns", "derived", "privacy"), "the schema")
     name = text(document, "table", "the schema,") if "table" in document else None
     if name is not None and not name.strip():
         raise ValueError("the schema, table: is empty")
@@ -330,7 +335,9 @@ def _parse(document: Mapping[str, Any]) -> Schema:
             raise ValueError(f"[columns.{column.name}]: differs from another column in upper and lower case only")
         seen.add(column.name.lower())
     schema = Schema(columns, dialect, name)
-    return replace(schema, derived=parse_derived(inner(document.get("derived", {}), "[derived]"), schema.find))
+    derived = parse_derived(inner(document.get("derived", {}), "[derived]"), schema.find)
+    privacy = parse_privacy(inner(document.get("privacy", {}), "[privacy]"), schema.find)
+    return replace(schema, derived=derived, privacy=privacy)
 
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:

@@ -1,0 +1,97 @@
+"""The `[privacy]` table of a schema: whom a row is about, and how small a part of them answers may tell of.
+
+[privacy]
+entity = ["patient_id"]     columns that name whom a row is about; without it thresholds count rows
+min_group = 5               least people of a group of a gateway user without rows, and of a release's part
+dominance = 0.8             the largest share of one of them in a released sum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from cleave.table.derived import Find, only_keys
+
+if TYPE_CHECKING:
+    from tomlkit.items import Table as TomlTable
+
+CONTRIBUTOR: Final = "contributor"
+_KEYS: Final = ("entity", "min_group", "dominance")
+_MOST: Final = 1 << 31  # people of a group
+_PLACE: Final = "[privacy]"
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """`entity`: columns, spelled as the schema has them, of which rows with equal values are about one person, and a
+    row with a NULL about nobody; none: thresholds count rows. `min_group`: 0 or a number of people. `dominance`: None,
+    or a share above 0 and below 1.
+    """
+
+    entity: tuple[str, ...] = ()
+    min_group: int = 0
+    dominance: Decimal | None = None
+
+    @property
+    def counted(self) -> str:
+        """Name what thresholds count: "people" or "rows"."""
+        return "people" if self.entity else "rows"
+
+
+NO_PRIVACY: Final = Privacy()
+
+
+def entity_of(names: Any, find: Find) -> tuple[str, ...]:
+    """The columns of an entity, spelled as the schema has them. Raises ValueError.
+
+    `find`: the schema's column of a name. `contributor` may be one of them where the schema has no such column.
+    """
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(each, str) for each in names):
+        raise ValueError('must be a list of columns, as in ["patient_id"]')
+    entity: list[str] = []
+    for name in names:
+        column = find(name)
+        if column is None and name.lower() != CONTRIBUTOR:
+            raise ValueError(f"there is no column {name!r}")
+        spelled = CONTRIBUTOR if column is None else column.name
+        if spelled in entity:
+            raise ValueError(f"names {spelled!r} twice")
+        entity.append(spelled)
+    return tuple(entity)
+
+
+def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
+    """Raises ValueError naming the key of the first mistake."""
+    only_keys(table, _KEYS, _PLACE)
+    entity: tuple[str, ...] = ()
+    if "entity" in table:
+        try:
+            entity = entity_of(table["entity"], find)
+        except ValueError as error:
+            raise ValueError(f"{_PLACE} entity: {error}") from None
+    least = table.get("min_group", 0)
+    if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least < _MOST:
+        raise ValueError(f"{_PLACE} min_group: must be a number of people, 0 or more")
+    share = table.get("dominance")
+    if share is not None:
+        if isinstance(share, bool) or not isinstance(share, Decimal) or not 0 < share < 1:
+            raise ValueError(f"{_PLACE} dominance: must be a share above 0 and below 1")
+        if not entity:
+            raise ValueError(f"{_PLACE} dominance: is a share of one person, and no entity is named")
+    return Privacy(entity, least, share)
+
+
+def dump_privacy(privacy: Privacy) -> TomlTable:
+    import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
+
+    table = tomlkit.table()
+    if privacy.entity:
+        table.add("entity", list(privacy.entity))
+    if privacy.min_group:
+        table.add("min_group", privacy.min_group)
+    if privacy.dominance is not None:
+        table.add("dominance", tomlkit.value(f"{privacy.dominance:f}"))
+    return table
