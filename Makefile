@@ -12,12 +12,20 @@ setup: $(READY)
 # pip installs uv by its hash; uv installs everything else, in a tenth of pip's time.
 UV_INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
+# In the folder above a clone named `cleave`, Python finds that folder before an editable package, but not before these.
+PATHS = printf '%s\n' $(foreach each,client shared functions,'$(CURDIR)/$(each)') \
+	> "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/cleave-checkout.pth"
+.PHONY: paths
+paths:
+	$(PATHS)
+
 # The client alone, as `make demo` needs it, with its bytecode: in a container Python may be told to write none.
 $(CLIENT): locks/client.lock locks/build.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/build.lock
 	$(UV_INSTALL) --compile-bytecode --require-hashes -r locks/client.lock
 	$(UV_INSTALL) --no-deps --no-build-isolation --editable .
+	$(PATHS)
 	$(BIN)/python -m compileall -q client functions shared
 	touch $@
 

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,25 @@ def test_every_installed_file_is_checked_by_a_hash(checkout: Path) -> None:
     assert len(unlocked) == 1
     assert unlocked[0].endswith("--no-deps --no-build-isolation --editable ."), "our own code"
     assert "uv==" in (checkout / "locks/build.lock").read_text()
+
+
+def test_the_package_is_found_from_the_folder_above_a_clone(checkout: Path, tmp_path: Path) -> None:
+    for name in ("client", "shared", "functions"):
+        (checkout / name).symlink_to(ROOT / name)
+    (tmp_path / "above" / "cleave").mkdir(parents=True)  # a clone, which is no package
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    assert "\n\t$(PATHS)\n" in (checkout / "Makefile").read_text().partition("\n$(CLIENT):")[2].partition("\n\n")[0]
+    make(checkout, "paths")
+    ran = subprocess.run(
+        [checkout / ".venv" / "bin" / "python", "-c", "import cleave; print(cleave.query.__name__)"],
+        cwd=tmp_path / "above",
+        # dependencies are this environment's; a .pth file counts only in a site directory
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": sysconfig.get_path("purelib")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("query\n", "")
 
 
 def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path) -> None:
