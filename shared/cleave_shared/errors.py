@@ -121,16 +121,14 @@ class Undecided(CleaveError):  # noqa: N818 - named for what happened
     exit_code = 8
 
 
-DISTRIBUTION = "cleave-sql"
-
-
 @contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
     """Raise InputError where an import fails because the extra `name` of pyproject.toml is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{feature} need the package {(error.name or '').partition('.')[0]}, which is not installed",
-            hint=f"pip install '{DISTRIBUTION}[{name}]'",
-        ) from None
+        from cleave_shared.installed import install_command  # noqa: PLC0415 - only here
+
+        missing = (error.name or "").partition(".")[0]
+        hint = install_command(name, missing)
+        raise InputError(f"{feature} need the package {missing}, which is not installed", hint=hint) from None

@@ -18,6 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import cleave_shared.version
+from cleave_shared.installed import install_command
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -89,7 +90,7 @@ def test_a_missing_extra_is_named(package: str, extra: str, options: list[str], 
     ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert ran.returncode == 3
     assert re.fullmatch(rf"error: .* need the package {package}, which is not installed\n.*\n", ran.stderr), ran.stderr
-    assert f"hint: pip install 'cleave-sql[{extra}]'" in ran.stderr
+    assert f"hint: {install_command(extra, package)}\n" in ran.stderr
     assert extra in EXTRAS
 
 

@@ -179,9 +179,11 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     if output is not None:
         check_output(Path(output))
     elif find_spec("pyarrow") is None:
+        from cleave_shared.installed import install_command  # noqa: PLC0415 - only here
+
         raise InputError(
             "a table in memory needs pyarrow, which is not installed",
-            hint="pip install 'cleave-sql[arrow]' or 'cleave-sql[pandas]', or name a file to write",
+            hint=f"{install_command('arrow', 'pyarrow')}; or name a file to write",
         )
     tables, contributor = task.tables, options["contributor"]
     table = tables.open(name)

@@ -170,10 +170,10 @@ def as_arrow(data: ArrowStream) -> Frame:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
     except ImportError:
-        raise InputError(
-            f"{shown}: is read by pyarrow, which is not installed",
-            hint="pip install 'cleave-sql[pandas]' or 'cleave-sql[arrow]'",
-        ) from None
+        from cleave_shared.installed import install_command  # noqa: PLC0415 - only here
+
+        hint = install_command("arrow", "pyarrow")
+        raise InputError(f"{shown}: is read by pyarrow, which is not installed", hint=hint) from None
 
     from cleave.table.arrow import of_pandas, readable  # noqa: PLC0415 - needs pyarrow
 

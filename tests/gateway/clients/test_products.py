@@ -36,7 +36,7 @@ def resolved(*packages: str) -> subprocess.CompletedProcess[str]:
 
 def test_docs_name_those_products() -> None:
     said = (ROOT / "docs" / "gateway.md").read_text().replace("\n", " ")
-    (names,) = re.findall(r"cleave-sql\[sqlalchemy\]'`\) serves (.+?)\.", said)
+    (names,) = re.findall(r"'\.\[sqlalchemy\]'`\) serves (.+?)\.", said)
     assert re.split(r", | and ", names) == list(PRODUCTS)
 
 

@@ -1,0 +1,44 @@
+"""How Cleave was installed, and the command that adds an extra to it.
+
+A public index does not have the name `cleave-sql`, and anybody could register it there. So a command names the checkout
+or the wheel that Cleave was installed from, else the packages of the extra.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable
+from importlib import metadata, util
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+DISTRIBUTION = "cleave-sql"
+_OF_EXTRA = re.compile(r"""\s*([^;]+?)\s*;.*\bextra == ['"](.+?)['"]""")
+
+
+def install_command(extra: str, missing: str) -> str:
+    """Return the command that installs the extra `extra` of pyproject.toml into this Python.
+
+    Where Cleave is only on Python's path, it names the package `missing`.
+    """
+    try:
+        distribution = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return _command([missing])
+    said = json.loads(distribution.read_text("direct_url.json") or "{}")
+    address = urlsplit(said.get("url", ""))
+    source = Path(unquote(address.path))
+    if address.scheme == "file" and source.exists():
+        editable = ["-e"] if said.get("dir_info", {}).get("editable") else []
+        return _command([*editable, f"{source}[{extra}]"])
+    declared = [match for each in distribution.requires or () if (match := _OF_EXTRA.fullmatch(each))]
+    return _command([match[1] for match in declared if match[2] == extra] or [missing])
+
+
+def _command(words: Iterable[str]) -> str:
+    python = shlex.quote(sys.executable)
+    pip = f"{python} -m pip install" if util.find_spec("pip") else f"uv pip install --python {python}"
+    return f"{pip} {shlex.join(words)}"
