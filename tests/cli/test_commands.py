@@ -76,6 +76,9 @@ def test_options_that_few_need_come_last(cli: Cli) -> None:
     assert "--min-group" in options
     assert "--no-scan" not in options
     assert "  --no-scan " in advanced
+    advanced, large = advanced.split("\nVery large tables:\n")
+    assert re.findall("--[a-z-]+", large.partition("\nExamples:")[0]) == ["--job", "--stop-job"]
+    assert "--job" not in advanced
 
 
 @pytest.mark.parametrize(

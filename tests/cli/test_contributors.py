@@ -48,7 +48,7 @@ class Parties:
         result = self.at(party).run(*self.words(line)[1:])
         assert result.exit_code == 0, f"{party}: {line}\n{result.output}"
         says = any(each in line for each in ("key export", "release new"))
-        if exported := re.search(r"SHA256:[A-Za-z0-9+/]+(@\d+)?", result.stderr if says else ""):
+        if exported := re.search(r"SHA256:[A-Za-z0-9+/]+(@\d+)?", result.stdout if says else ""):
             self.fingerprint = exported[0]
         return result.stdout
 
@@ -117,7 +117,7 @@ def test_what_a_contributor_is_told(parties: Parties) -> None:
     assert "version 2 of contributor" in told
     fingerprint = re.search(r"SHA256:\S+", told.replace(",", " "))
     assert fingerprint is not None
-    exported = parties.at("west").run("key", "export", *["--key", "key.json", "-o", "bare.json"]).stderr
+    exported = parties.at("west").run("key", "export", *["--key", "key.json", "-o", "bare.json"]).stdout
     assert f"fingerprint {fingerprint[0]}" in exported
     right = parties.at("north").run(*PUT.split(), "--fingerprint", fingerprint[0])
     assert right.exit_code == 0

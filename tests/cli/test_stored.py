@@ -78,6 +78,56 @@ def test_put_ask_pull_and_drop(place: Place) -> None:
     assert "no tables" in place.run("ls")
 
 
+def test_each_place_has_a_heading_of_its_own_where_both_are_one_folder(place: Place) -> None:
+    place.stored()
+    folder = place.root / "one"
+    one = ["--store", folder, "--key", place.key]
+    place.cli.run("put", place.root / "patients.csv", "--table", "trial", "--by", "ward", *one)
+    headings = [line for line in place.cli.run("show", "trial", *one).stdout.splitlines() if line.startswith("What ")]
+    assert headings == [f"What the sensitive place, {folder}, holds", f"What the plain place, {folder}, holds"]
+
+
+def test_pull_replaces_a_file_only_by_force(place: Place) -> None:
+    place.stored()
+    back = place.root / "back.csv"
+    back.write_text("mine")
+    refused = place.cli.fails(3, *place.words("pull", "trial", "-o", back))
+    assert refused.endswith("hint: name another file, or replace this one with --force\n")
+    assert back.read_text() == "mine"
+    place.run("pull", "trial", "-o", back, "--force")
+    assert len(back.read_text().splitlines()) == 601
+
+
+def test_a_column_that_was_probably_meant_is_named(place: Place) -> None:
+    place.stored()
+    for words in (
+        ("derive", "trial", "bil*2", "--as", "double"),
+        ("derive", "trial", "bil*age", "--as", "weighted"),
+        ("delete", "trial", "--where", "bil > 2", "--dry-run"),
+    ):
+        assert place.cli.fails(3, *place.words(*words)).endswith("hint: did you mean 'bill'?\n"), words
+    listed = place.cli.fails(3, *place.words("derive", "trial", "2*3", "--as", "six"))
+    assert listed.endswith("hint: `cleave show trial` lists its columns\n")
+
+
+def test_hints_over_a_stored_table_name_what_changes_it_and_no_schema_file(place: Place, tmp_path: Path) -> None:
+    place.stored()
+    header, first = (place.root / "patients.csv").read_text().splitlines()[:2]
+    rows = tmp_path / "more.csv"
+
+    def refused(*lines: str) -> str:
+        rows.write_text("\n".join([*lines, ""]))
+        return place.cli.fails(3, *place.words("put", rows, "--table", "trial", "--append"))
+
+    names = header.split(",")
+    values = first.split(",")
+    assert "hint: `cleave alter trial --add` adds it" in refused(f"{header},floor", f"{first},3")
+    without = [",".join(each[:3] + each[4:]) for each in (names, values)]
+    assert "`cleave alter trial --drop` deletes it from the table" in refused(*without)
+    values[names.index("age")] = "999"
+    assert "widen the bound with `cleave alter trial --widen`\n" in refused(header, ",".join(values))
+
+
 def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
     result = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial"))
     assert "6 cells" in result.stderr

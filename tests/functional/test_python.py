@@ -245,6 +245,18 @@ def test_what_is_nearly_a_table_is_answered_with_what_to_do(data: Any, hint: str
     assert hint in str(error.value.hint)
 
 
+def test_a_further_table_without_rows_is_answered_with_what_to_do() -> None:
+    with pytest.raises(cleave.InputError) as error:
+        cleave.query(PATIENTS, "SELECT COUNT(*) FROM patients, others", others={"others": Unread()})
+    assert error.value.hint == "it has no rows yet: pass what its .collect() returns"
+
+
+def test_a_frame_with_a_store_is_answered_with_what_to_do() -> None:
+    with pytest.raises(cleave.InputError) as error:
+        cleave.query(Unread(), "SELECT 1", store="tables")
+    assert error.value.hint == "leave the store out to query files or a frame"
+
+
 def test_an_answer_is_read_as_a_list_or_a_cursor_is() -> None:
     answer = cleave.query(PATIENTS, WARDS)
     assert answer[0] == answer.rows[0]

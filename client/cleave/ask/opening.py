@@ -54,7 +54,10 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
         or asking["schema"] is not None
         or asking["table"] is not None
     ):
-        raise InputError("a stored table is named alone; its schema is stored with it")
+        raise InputError(
+            "a stored table is named alone; its schema is stored with it",
+            hint="leave the store out to query files or a frame",
+        )
     return str(words[0]) if words else None
 
 
@@ -96,12 +99,9 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
 
 def no_table(data: object) -> InputError:
     """The error for data of a kind that is no table."""
-    hint = "a DataFrame, an Arrow table, a path or several paths are tables"
-    if hasattr(data, "collect"):  # of polars, DuckDB's relations and others
-        hint = "it has no rows yet: pass what its .collect() returns"
-    elif isinstance(data, Mapping) or (isinstance(data, Sequence) and data and isinstance(data[0], Mapping)):
-        hint = "make a frame of it: pandas.DataFrame(data) or pyarrow.table(data)"
-    return InputError(f"a {type(data).__name__} is no table", hint=hint)
+    from cleave.table.lazy import hint_of_no_table  # noqa: PLC0415 - DuckDB
+
+    return InputError(f"a {type(data).__name__} is no table", hint=hint_of_no_table(data))
 
 
 def open_session(

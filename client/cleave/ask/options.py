@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 G = TypeVar("G")
-ADVANCED = "Advanced"  # section of help for options that few need
+# Sections of help: options that few need, and those of jobs
+ADVANCED, LARGE = "Advanced", "Very large tables"
 PASSPHRASE_VARIABLE = "CLEAVE_PASSPHRASE"  # noqa: S105 - its name
 IDENTITY_VARIABLE = "CLEAVE_IDENTITY"
 LONGEST_TIMEOUT = 7 * 86_400  # seconds
@@ -152,6 +153,7 @@ class Pulling(Place, total=False):
     contributor: Annotated[
         str | None, Flag(None, "--contributor NAME", "Only the rows of this contributor, or of `owner`.", advanced=True)
     ]
+    force: Annotated[bool, Flag(False, "--force", "Replace the output file if it exists.", bool)]
 
 
 class Releasing(Place, total=False):

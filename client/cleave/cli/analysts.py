@@ -123,4 +123,5 @@ def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
             f"left out: {', '.join(done.left_out)}: their totals would be as many as the rows of a cell; a larger "
             "--min-cell at the first release has room for them"
         )
-    ctx.obj.say(f"owner's fingerprint {done.fingerprint}: analysts compare it over another channel")
+    ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
+    console.out(f"fingerprint {done.fingerprint}")

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cleave.ask.config import require_text
-from cleave.ask.options import ADVANCED
+from cleave.ask.options import ADVANCED, LARGE
 from cleave.cli import console
 from cleave.cli.process import Signals
 from cleave.table.progress import Progress
@@ -104,7 +104,7 @@ class Command(TyperCommand):
             formatter.write_text(text.strip())
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: []}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: [], LARGE: []}
         for each in self.get_params(ctx):
             if (record := each.get_help_record(ctx)) is None:
                 continue

@@ -125,7 +125,7 @@ def export(
     exported = public_side(secret, invitation)
     export_public(secret, exported, output)
     ctx.obj.say(f"wrote {output}")
-    ctx.obj.say(f"fingerprint {exported.fingerprint}")
+    console.out(f"fingerprint {exported.fingerprint}")
 
 
 def copy(ctx: typer.Context, output: Output, place: Place) -> None:

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from cleave.table.progress import Bars
 
 
-def flag(words: str, help_: str, *, default: Any = None, advanced: bool = False, **more: Any) -> Any:
-    """An option of a command, spelled as in `Flag.words`."""
+def flag(
+    words: str, help_: str, *, default: Any = None, advanced: bool = False, section: str | None = None, **more: Any
+) -> Any:
+    """An option of a command, spelled as in `Flag.words`. `section`: of the command's help."""
     names = [word.strip(",") for word in words.split() if word.startswith("-")]
     metavar = " ".join(word for word in words.split() if not word.startswith("-")) or None
     if default is True:
         names = [f" /{name}" for name in names]
-    panel = ADVANCED if advanced else None
+    panel = ADVANCED if advanced else section
     return typer.Option(*names, metavar=metavar, help=help_, show_default=False, rich_help_panel=panel, **more)
 
 

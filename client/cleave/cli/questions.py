@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.options import Asking, question_options
+from cleave.ask.options import LARGE, Asking, question_options
 from cleave.cli import console
 from cleave.cli.answer import (
     Force,
@@ -70,9 +70,9 @@ def query(
     force: Force = False,
     verbose: Annotated[bool, flag("--verbose", "Show each request: path, bytes, seconds.", advanced=True)] = False,
     job: Annotated[
-        str | None, flag("--job ARN", "State machine that makes the calls of a scan.", advanced=True)
+        str | None, flag("--job ARN", "State machine that makes the calls of a scan.", section=LARGE)
     ] = None,
-    stop_job: Annotated[bool, flag("--stop-job", "End the job that answers this query.", advanced=True)] = False,
+    stop_job: Annotated[bool, flag("--stop-job", "End the job that answers this query.", section=LARGE)] = False,
 ) -> None:
     """Run a query over a table.
 

@@ -32,13 +32,14 @@ from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.table.constraints import broken_by, figures_of
-from cleave.table.derived import Derived, checked
+from cleave.table.derived import Derived, UnknownColumn, checked
 from cleave.table.duck import identifier, literal
 from cleave.table.progress import Progress
 from cleave.table.running import fetched
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -192,7 +193,8 @@ def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) 
     try:
         return checked(f"the {what}", sql, schema.find, constant=constant)
     except ValueError as error:
-        raise InputError(f"the {what} {error}", hint=_ONE) from None
+        near = did_you_mean(error.name, schema.names) if isinstance(error, UnknownColumn) else ""
+        raise InputError(f"the {what} {error}", hint=near or _ONE) from None
 
 
 def _matching(

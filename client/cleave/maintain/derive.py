@@ -18,11 +18,12 @@ from cleave.store.schemas import arguments_of, load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.sums import Summing, extent_of
 from cleave.store.tables import Tables
-from cleave.table.derived import checked
+from cleave.table.derived import UnknownColumn, checked
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import dump_schema
 from cleave.table.types import is_number
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
 
@@ -39,7 +40,8 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     try:
         derived = checked(name, expression, schema.find)
     except ValueError as error:
-        raise InputError(f"the expression {error}") from None
+        hint = did_you_mean(error.name, schema.names) if isinstance(error, UnknownColumn) else ""
+        raise InputError(f"the expression {error}", hint=hint or f"`cleave show {table}` lists its columns") from None
     if not (is_number(derived.type) or derived.type == "BOOLEAN"):
         raise InputError(f"the expression is {derived.type}, and only numbers have totals")
     schema = replace(schema, derived=(*schema.derived, derived))

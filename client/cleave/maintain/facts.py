@@ -187,7 +187,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
     order = f"sorted by {by}, then in the order they were put" if by else "in the order they were put"
     analysts = manifest.release.analysts if manifest.release else ()
     return [
-        f"What {sensitive} holds\n"
+        f"What the sensitive place, {sensitive}, holds\n"
         f"  - {counted(columns, 'object')} of sealed columns: their sizes show the number of rows, the width of the\n"
         "    declared bounds, and about how long texts are together\n"
         f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
@@ -202,7 +202,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
             else ""
         )
         + "  - when it was changed, which objects are read when, and under whose credentials",
-        f"What {plain} holds\n"
+        f"What the plain place, {plain}, holds\n"
         + (
             f"  - the plain columns, with names and values, row by row, {order}\n"
             "  - nothing of any other column, nor which row is which among the ciphertexts"

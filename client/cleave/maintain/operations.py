@@ -162,7 +162,8 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     """Decrypt all rows of a stored table, in the order they were put.
 
     They are written to a new file `output` (.csv or .parquet), a segment at a time. Without one, the table is returned,
-    all of it in memory. `contributor`: only the rows of that contributor; "owner": those of none.
+    all of it in memory. `contributor`: only the rows of that contributor; "owner": those of none. `force`: replace
+    `output` if it exists.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "pulled", store="tables", by=["ward"])
@@ -177,7 +178,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
     if output is not None:
-        check_output(Path(output))
+        check_output(Path(output), force=options["force"])
     elif find_spec("pyarrow") is None:
         from cleave_shared.installed import install_command  # noqa: PLC0415 - only here
 
@@ -198,7 +199,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
         )
     if output is None:
         return Pulled(pull_arrow(stored, task.progress))
-    pull_into(stored, Path(output), task.progress)
+    pull_into(stored, Path(output), task.progress, force=options["force"])
     return None
 
 

@@ -35,18 +35,18 @@ _MEMORY = "512MB"
 _NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits after milliseconds, in DuckDB's text of an interval
 
 
-def check_output(output: Path) -> None:
-    """Raises InputError for what cannot be written, or already exists."""
+def check_output(output: Path, *, force: bool = False) -> None:
+    """Raises InputError for what cannot be written, or already exists unless `force`."""
     if output.suffix.lower() not in _ENDINGS:
         raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
-    if names_file(output):
-        raise InputError(f"{output}: already exists", hint="name another file, or move this one away first")
+    if names_file(output) and not force:
+        raise InputError(f"{output}: already exists", hint="name another file, or replace this one with --force")
 
 
-def pull_into(stored: Stored, output: Path, progress: Progress) -> None:
-    """Write `output`, which is there at the end or not at all. Raises InputError, CheckFailed, StoreError."""
-    check_output(output)
-    with atomically(output, error=InputError) as file, closing(_tables(stored, progress)) as tables:
+def pull_into(stored: Stored, output: Path, progress: Progress, *, force: bool = False) -> None:
+    """Write `output`, which is there at the end or as it was. Raises InputError, CheckFailed, StoreError."""
+    check_output(output, force=force)
+    with atomically(output, error=InputError, overwrite=force) as file, closing(_tables(stored, progress)) as tables:
         if output.suffix.lower() == ".csv":
             for number, table in enumerate(tables):
                 table.append_csv(file, header=number == 0)

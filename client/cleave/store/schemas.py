@@ -48,7 +48,7 @@ def schema_of_rows(manifest: Manifest) -> Schema:
 def read_stored_schema(toml: str, table: str) -> Schema:
     schema = read_schema(tomllib.loads(toml, parse_float=Decimal), f"stored table {table!r}")
     _refuse_reserved(schema.columns)
-    return schema
+    return replace(schema, stored=table)
 
 
 def _refuse_reserved(columns: Sequence[Column]) -> None:

@@ -50,12 +50,19 @@ class Derived:
     reason: str = ""
 
 
+class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
+    """An expression cannot be read, and names something that is no column: `name`."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bool = False) -> Derived:
     """`typed` as a derived column. `find`: the schema's column of a name. `constant`: it may name none of them.
 
     Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
     """
-
     if find(name) is not None:
         raise ValueError("there is a column of that name")
     if (read := read_expression(typed)) is None:
@@ -69,10 +76,12 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
             raise ValueError(f"{unsteady[0]}() does not follow from the row")
         if other := sorted(names - FUNCTIONS):
             raise ValueError(f"there is no function {other[0].upper()}")
-        words = (str(node["column_names"][-1]) for node in parts_of(tree) if node.get("class") == "COLUMN_REF")
+        words = [str(node["column_names"][-1]) for node in parts_of(tree) if node.get("class") == "COLUMN_REF"]
         used = {each.name: each.type for each in map(find, words) if each is not None}
+        unknown = [word for word in words if find(word) is None]
         if not used and not constant:
-            raise ValueError("names no column of the schema")
+            message = "names no column of the schema"
+            raise UnknownColumn(message, unknown[0]) if unknown else ValueError(message)
         # DuckDB has no table of generated columns alone
         described = [f"{identifier(each)} {type_}" for each, type_ in used.items()] or ['" " BOOLEAN']
         try:
@@ -80,7 +89,8 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
             rows = connection.execute(f"DESCRIBE SELECT {identifier(name)} FROM t").fetchall()
         except duckdb.Error as error:
             first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
-            raise ValueError(f"DuckDB refuses it as a column ({first or type(error).__name__})") from None
+            message = f"DuckDB refuses it as a column ({first or type(error).__name__})"
+            raise (UnknownColumn(message, unknown[0]) if unknown else ValueError(message)) from None
     return Derived(name, typed, sql, str(rows[0][1]), tuple(used), reason)
 
 

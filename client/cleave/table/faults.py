@@ -77,15 +77,17 @@ def mixed_ends(place: str, end: str, usual: str) -> InputError:
     )
 
 
-def ruled_out(place: str, broken: Violation) -> InputError:
-    """The error for a value, or a NULL, that the schema rules out."""
-    return InputError(
-        f"{place}, column {broken.column.name!r}: {broken.problem}",
-        hint="fill the field, or set nullable = true in the schema"
-        if broken.null
-        else "correct the value, or widen the bound: in the schema, or with `cleave alter NAME --widen` for a table "
-        "that is stored",
-    )
+def ruled_out(place: str, broken: Violation, stored: str = "") -> InputError:
+    """The error for a value, or a NULL, that the schema rules out. `stored`: the stored table whose schema it is."""
+    if broken.null:
+        hint = "fill the field, or set nullable = true in the schema"
+        if stored:
+            hint = "fill the field: a stored column without NULL stays so until the table is put again with --replace"
+    else:
+        alter = f"`cleave alter {stored or 'NAME'} --widen`"
+        where = alter if stored else f"in the schema, or with {alter} for a table that is stored"
+        hint = f"correct the value, or widen the bound{': ' if not stored else ' with '}{where}"
+    return InputError(f"{place}, column {broken.column.name!r}: {broken.problem}", hint=hint)
 
 
 def not_the_type(place: str, column: Column, stated: str) -> InputError:

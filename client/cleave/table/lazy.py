@@ -123,6 +123,15 @@ class ArrowStream(Protocol):
 Described = Mapping[str, str | Mapping[str, Any]]
 
 
+def hint_of_no_table(data: object) -> str:
+    """Return a hint for data of a kind that is no table."""
+    if hasattr(data, "collect"):  # of polars, DuckDB's relations and others
+        return "it has no rows yet: pass what its .collect() returns"
+    if isinstance(data, Mapping) or (isinstance(data, Sequence) and data and isinstance(data[0], Mapping)):
+        return "make a frame of it: pandas.DataFrame(data) or pyarrow.table(data)"
+    return "a DataFrame, an Arrow table, a path or several paths are tables"
+
+
 def is_frame(data: object) -> TypeGuard[ArrowStream]:
     return hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
 
@@ -183,7 +192,7 @@ def as_arrow(data: ArrowStream) -> Frame:
         try:
             table = pa.table(data)
         except (pa.ArrowException, duckdb.Error, OSError, TypeError, ValueError):
-            raise InputError(f"{shown}: cannot be read as an Arrow table") from None
+            raise InputError(f"{shown}: cannot be read as an Arrow table", hint=hint_of_no_table(data)) from None
     _check_names(table.column_names, shown)
     return Frame(readable(table, shown), shown)
 

@@ -92,15 +92,20 @@ def places_of(header: str, names: Sequence[str], schema: Schema) -> list[int]:
     if unknown := [name for name in names if name.lower() not in declared_names]:
         raise InputError(
             f"{header}, column {unknown[0]!r}: is not named in the schema{_and_others(unknown)}",
-            hint=_twice(unknown[0], places)
-            or 'add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes',
+            hint=_twice(unknown[0], places) or (_NEW_IN_STORED if schema.stored else _NEW).format(schema.stored),
         )
     if missing := [column.name for column in schema.columns if column.name.lower() not in places]:
         raise InputError(
             f"{header}, column {missing[0]!r}: is in the schema and not in the file{_and_others(missing)}",
-            hint="remove it from the schema, or check delimiter and header under [csv]",
+            hint=(_GONE_IN_STORED if schema.stored else _GONE).format(schema.stored),
         )
     return [places[column.name.lower()] for column in schema.columns]
+
+
+_NEW = 'add it to the schema, with kind = "local" if it must not leave; `cleave schema` proposes'
+_NEW_IN_STORED = "`cleave alter {} --add` adds it to the stored table; --schema names a file in which it is local"
+_GONE = "remove it from the schema, or check delimiter and header under [csv]"
+_GONE_IN_STORED = "add it to the file, empty for NULL; `cleave alter {} --drop` deletes it from the table"
 
 
 def _twice(name: str, places: Mapping[str, int]) -> str:

@@ -23,7 +23,7 @@ import json
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -135,13 +135,14 @@ class CsvDialect:
 
 @dataclass(frozen=True)
 class Schema:
-    """`table`: what queries call it; None: like its file."""
+    """`table`: what queries call it; None: like its file. `stored`: name of the stored table that has it, or ""."""
 
     columns: tuple[Column, ...]
     dialect: CsvDialect
     table: str | None = None
     derived: tuple[Derived, ...] = ()
     privacy: Privacy = NO_PRIVACY
+    stored: str = field(default="", compare=False)
 
     def column(self, name: str) -> Column:
         """Find a column, whatever the case of its letters: DuckDB ignores that of ASCII's alone.
@@ -177,7 +178,7 @@ class Schema:
         wanted = set(names)
         columns = tuple(column for column in self.columns if column.name in wanted)
         derived = tuple(each for each in self.derived if wanted.issuperset(each.columns))
-        return Schema(columns, self.dialect, self.table, derived)
+        return Schema(columns, self.dialect, self.table, derived, stored=self.stored)
 
     def hash(self) -> str:
         """32 hex digits over names (in lower case), kinds, types and decimals, whatever the order of the columns."""

@@ -109,7 +109,7 @@ class Stream:
             for broken in violations(stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)]):
                 find = lambda sql, broken=broken: broken.row_in(self.connection, f"({sql})")  # noqa: E731
                 row = self._run(reading, [broken.column], find)
-                raise faults.ruled_out(reading.place(row), broken)
+                raise faults.ruled_out(reading.place(row), broken, self.schema.stored)
             rows += figures_row[0]
             size += figures_row[1]
             rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
@@ -137,7 +137,7 @@ class Stream:
                 row = broken.row_in(connection, Table.relation)
                 for reading, count in zip(self._readings, counts, strict=True):
                     if row < count:
-                        raise faults.ruled_out(reading.place(row), broken)
+                        raise faults.ruled_out(reading.place(row), broken, self.schema.stored)
                     row -= count
         return rows
 
