@@ -1,0 +1,513 @@
+"""Lives of a released table: random changes by its owner and contributors, and all numbers that analysts ever read.
+
+Only the public API is used. Each version of a row has its own power of two in the column `mark`, so that a released
+SUM(mark) says over which versions it is: nothing here assumes what a release shows.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cleave
+from cleave_shared.errors import CleaveError
+from tests.cli.runner import Cli
+from tests.solver import Number, revealed
+
+LEAST = 3
+PEOPLE = 12
+CELLS = [("A", "f"), ("A", "m"), ("B", "f"), ("B", "m")]
+PARTIES = ("ann", "bob")
+MOST_VERSIONS = 61  # bits of a mark
+VALUES = ("age", "lab")
+EXPRESSIONS = {"twice": "2 * age + 1", "both": "age + lab", "product": "age * lab"}
+Cell = tuple[str, str]
+Unknown = tuple[Any, ...]
+SCHEMA = """
+[privacy]
+entity = ["patient"]
+[columns]
+id = { kind = "sealed", type = "VARCHAR", nullable = false }
+patient = { kind = "sealed", type = "VARCHAR" }
+ward = { kind = "plain", type = "VARCHAR" }
+sex = { kind = "sealed", type = "VARCHAR" }
+mark = { kind = "encrypted", type = "BIGINT", lower = 0, upper = 4611686018427387903, nullable = false }
+age = { kind = "encrypted", type = "BIGINT", lower = 0, upper = 127 }
+lab = { kind = "encrypted", type = "BIGINT", lower = -1000, upper = 1000 }
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """`number` names a row for good, `version` its present values. `patient`: None, or whom it is about."""
+
+    number: int
+    patient: int | None
+    cell: Cell
+    age: int | None
+    lab: int | None
+    party: str = ""
+    version: int = -1
+
+    @property
+    def line(self) -> str:
+        values = [f"r{self.number}", "" if self.patient is None else f"p{self.patient}", *self.cell, 1 << self.version]
+        return ",".join(str(each) for each in [*values, *("" if v is None else v for v in (self.age, self.lab))]) + "\n"
+
+    def terms(self, measure: str) -> dict[Unknown, int] | None:
+        """A value as a sum of unknowns; None: it is NULL. The same value of the same row is the same unknown."""
+        age, lab = (("age", self.number, self.age), self.age), (("lab", self.number, self.lab), self.lab)
+        one = ("row", self.number)
+        if (self.age is None and measure != "lab") or (self.lab is None and measure not in ("age", "twice")):
+            return None
+        return {
+            "age": {age[0]: 1},
+            "lab": {lab[0]: 1},
+            "twice": {age[0]: 2, one: 1},
+            "both": {age[0]: 1, lab[0]: 1},
+        }[measure]
+
+    def value(self, measure: str) -> int:
+        assert self.age is not None or measure == "lab"
+        age, lab = self.age or 0, self.lab or 0
+        return {"age": age, "lab": lab, "twice": 2 * age + 1, "both": age + lab}[measure]
+
+
+def squared(terms: dict[Unknown, int]) -> dict[Unknown, int]:
+    """The square of a sum: "row" is its own square, as a row is there or is not."""
+    found: dict[Unknown, int] = {}
+    for first, one in terms.items():
+        for second, two in terms.items():
+            pair = [each for each in (first, second) if each[0] != "row"]
+            product: Unknown = ("product", first[1], *sorted(pair, key=repr)) if pair else first
+            if len(pair) == 1:
+                product = pair[0]
+            found[product] = found.get(product, 0) + one * two
+    return found
+
+
+def added(all_terms: Iterable[dict[Unknown, int]]) -> Number[Unknown]:
+    found: dict[Unknown, int] = {}
+    for terms in all_terms:
+        for unknown, factor in terms.items():
+            found[unknown] = found.get(unknown, 0) + factor
+    return found
+
+
+class Life:
+    """A table, its mirror `rows`, and `numbers`: every number that an analyst ever read, by what it is a sum of.
+
+    `did` has the changes that took place, and `refused` those that were refused.
+    """
+
+    def __init__(self, folder: Path, rng: random.Random, *, keyed: bool) -> None:
+        self.folder, self.rng, self.keyed = folder, rng, keyed
+        self.cli = Cli()
+        self.rows: dict[int, Row] = {}
+        self.versions: list[Row] = []
+        self.away: dict[int, Row] = {}
+        self.made = 0
+        self.numbers: dict[frozenset[tuple[Unknown, int]], str] = {}
+        self.derived: list[str] = []
+        self.did: list[str] = []
+        self.refused: list[str] = []
+        self.analysts: list[str] = []
+        self.fingerprint = ""
+        self.keys = 1
+        self.shown: set[Cell] = set()
+        self.nulls = rng.choice([0, 0.05, 0.2])
+
+    # the table
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"store": self.folder / "store", "key": self.folder / f"key{self.keys}.json"}
+
+    def run(self, *words: object) -> str:
+        ended = self.cli.run(*words, "--store", self.folder / "store", "--key", self.place["key"])
+        if ended.exit_code:
+            raise CleaveError(ended.stderr)
+        return ended.stderr
+
+    def begin(self, rows: Sequence[Row] = ()) -> None:
+        (self.folder / "schema.toml").write_text(SCHEMA)
+        for name in ("carol", "dave"):
+            assert self.cli.run("analyst", "new", "-o", self.folder / f"{name}.pem").exit_code == 0
+        for name in PARTIES:
+            assert self.cli.run("key", "contributor", "-o", self.folder / f"{name}.pem").exit_code == 0
+        self.new_key()
+        rows = rows or [self.row(cell=CELLS[n % 3], patient=n % 10) for n in range(12)]
+        cleave.put(self.file(rows), "t", schema=self.folder / "schema.toml", **self.keyed_by(), **self.place)
+        self.take(rows)
+        for name in PARTIES:
+            self.register(name)
+
+    def new_key(self) -> None:
+        path = self.folder / f"key{self.keys}.json"
+        assert self.cli.run("key", "new", "--key", path, "--no-passphrase").exit_code == 0
+
+    def keyed_by(self) -> dict[str, Any]:
+        return {"by": ["ward", "sex"]} | ({"key_columns": ["id"]} if self.keyed else {})
+
+    def register(self, name: str) -> None:
+        self.run("contributor", "add", "t", name, "--contributor-key", self.folder / f"{name}.pem.pub")
+
+    def file(self, rows: Iterable[Row]) -> Path:
+        (path := self.folder / "rows.csv").write_text(
+            "id,patient,ward,sex,mark,age,lab\n" + "".join(each.line for each in rows)
+        )
+        return path
+
+    # the mirror
+
+    def row(self, cell: Cell | None = None, patient: int | None = None, party: str = "") -> Row:
+        number, self.made = self.made, self.made + 1
+        if patient is None and self.rng.random() > 0.1:
+            patient = self.rng.randrange(PEOPLE)
+        age = None if self.rng.random() < self.nulls else self.rng.randrange(1, 100)
+        lab = None if self.rng.random() < self.nulls else self.rng.randrange(-900, 900)
+        return self.version(Row(number, patient, cell or self.rng.choice(CELLS), age, lab, party))
+
+    def version(self, row: Row) -> Row:
+        new = replace(row, version=len(self.versions))
+        self.versions.append(new)
+        return new
+
+    def made_as(self, row: Row, **values: int | None) -> Row:
+        """A row that was just made, with other values."""
+        self.versions[row.version] = new = replace(row, **values)  # type: ignore[arg-type]
+        return new
+
+    def take(self, rows: Iterable[Row]) -> None:
+        for each in rows:
+            self.rows[each.number] = each
+            self.away.pop(each.number, None)
+
+    def lose(self, rows: Iterable[Row]) -> None:
+        for each in rows:
+            self.away[each.number] = self.rows.pop(each.number)
+
+    def of(self, party: str | None = None) -> list[Row]:
+        return [each for each in self.rows.values() if party is None or each.party == party]
+
+    def some(self, most: int, party: str | None = None) -> list[Row]:
+        rows = self.of(party)
+        return self.rng.sample(rows, min(len(rows), self.rng.randint(1, most)))
+
+    def full(self, more: int) -> bool:
+        return len(self.versions) + more > MOST_VERSIONS
+
+    def back(self, party: str = "") -> list[Row]:
+        """Rows that were deleted, as they were or in another cell, and perhaps new ones."""
+        back = [each for each in self.away.values() if each.party == party]
+        back = self.rng.sample(back, min(self.rng.randint(0, 4), len(back)))
+        cell = self.rng.choice([None, None, *CELLS])
+        rows = [self.version(replace(each, cell=cell or each.cell)) for each in back]
+        return rows + [self.row(cell, party=party) for _ in range(self.rng.randint(0 if rows else 1, 3))]
+
+    # changes
+
+    def append(self) -> None:
+        cell = self.rng.choice([None, *CELLS])
+        self.add([self.row(cell) for _ in range(self.rng.choice([1, 1, 3, 4]))])
+
+    def come_back(self) -> None:
+        self.add(self.back())
+
+    def add(self, rows: Sequence[Row]) -> None:
+        cleave.append(self.file(rows), "t", again=True, **self.place)
+        self.take(rows)
+
+    def delete(self) -> None:
+        self.remove(self.rng.choice([self.some(2), self.some(5), self.of_person(), self.of_cell()]))
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        cleave.delete("t", chosen(rows), yes=True, **self.place)
+        self.lose(rows)
+
+    def of_person(self) -> list[Row]:
+        patient = self.rng.choice([each.patient for each in self.rows.values()])
+        return [each for each in self.rows.values() if each.patient == patient]
+
+    def of_cell(self) -> list[Row]:
+        return self.rows_of(self.rng.choice([each.cell for each in self.rows.values()]))
+
+    def rows_of(self, cell: Cell) -> list[Row]:
+        return [each for each in self.rows.values() if each.cell == cell]
+
+    def update(self) -> None:
+        """Correct values of a few rows."""
+        self.correct([self.version(replace(each, **self.corrected(each))) for each in self.some(3)])
+
+    def correct(self, rows: Sequence[Row]) -> None:
+        self.change(rows, {name: case(rows, name) for name in VALUES})
+
+    def corrected(self, row: Row) -> dict[str, Any]:
+        name = self.rng.choice(VALUES)
+        old = getattr(row, name)
+        return {name: self.rng.choice([None, 7] if old is None else [None, old + 1, self.rng.randrange(100)])}
+
+    def move(self) -> None:
+        """Give all of a ward, or a few rows, another ward."""
+        start, to = self.rng.sample(["A", "B", "C"], 2)
+        of = [each for each in self.rows.values() if each.cell[0] == start][:8]
+        of = of if self.rng.random() < 0.6 else of[:2]
+        if not of or self.full(len(of)):
+            raise NotImplementedError
+        self.rename(of, to)
+
+    def rename(self, rows: Sequence[Row], ward: str) -> None:
+        new = [self.version(replace(each, cell=(ward, each.cell[1]))) for each in rows]
+        self.change(new, {"ward": f"'{ward}'"})
+
+    def change(self, new: Sequence[Row], sets: dict[str, str]) -> None:
+        marks = " ".join(f"WHEN 'r{each.number}' THEN {1 << each.version}" for each in new)
+        sets = sets | {"mark": f"CASE id {marks} ELSE mark END"}
+        cleave.update("t", sets, chosen(new), yes=True, **self.place)
+        self.take(new)
+
+    def upsert(self) -> None:
+        if not self.keyed:
+            raise NotImplementedError
+        cell = self.rng.choice([None, *CELLS])
+        old = [replace(each, cell=cell or each.cell, **self.corrected(each)) for each in self.some(3, "")]
+        rows = [*map(self.version, old), self.row(cell)]
+        cleave.append(self.file(rows), "t", upsert=True, yes=True, **self.place)
+        self.take(rows)
+
+    def compact(self) -> None:
+        cleave.compact("t", **self.place)
+
+    def derive(self) -> None:
+        self.derive_as(self.rng.choice([*EXPRESSIONS]))
+
+    def derive_as(self, name: str) -> None:
+        cleave.derive("t", EXPRESSIONS[name], name, **self.place)
+        self.derived.append(name)
+
+    def alter(self) -> None:
+        """Widen bounds, or add a column that analysts are not asked about."""
+        choice = self.rng.randrange(2)
+        if choice:
+            cleave.alter("t", widen=[f"age=0..{200 + len(self.did)}"], **self.place)
+        else:
+            cleave.alter("t", add=[f"note{len(self.did)} VARCHAR sealed"], **self.place)
+
+    def contribute(self) -> None:
+        """A contributor adds rows, or puts all of its rows again with some left out and others back."""
+        name = self.rng.choice(PARTIES)
+        again = self.rng.random() < 0.4
+        mine = [*self.of(name)]
+        stay = [each for each in mine if self.rng.random() < 0.7] if again else []
+        self.put_by(name, [*stay, *self.back(name)], again=again)
+
+    def put_by(self, name: str, rows: Sequence[Row], *, again: bool = False) -> None:
+        """A contributor puts rows, `again`: in the place of all that it has, and they are collected."""
+        mine = self.of(name)
+        self.export()
+        given = {"public_key": self.folder / "pub.json", "identity": self.folder / f"{name}.pem"}
+        known = {"fingerprint": self.fingerprint, "store": self.place["store"]}
+        cleave.contribute(self.file(rows), "t", replace=again, again=True, **given, **known)
+        cleave.collect("t", **self.place)
+        if again:
+            self.lose(mine)
+        self.take(rows)
+
+    def expel(self) -> None:
+        name = self.rng.choice(PARTIES)
+        self.run("contributor", "remove", "t", name)
+        self.lose(self.of(name))
+        self.register(name)
+
+    def replace_all(self) -> None:
+        """Put the table again: most rows that it has, some that it had, and new ones. Contributors go."""
+        rows = [each for each in self.of("") if self.rng.random() < 0.8]
+        rows += self.back()
+        old = [*self.rows.values()]
+        given = {"schema": self.folder / "schema.toml", "drop_contributors": True, "replace": True}
+        cleave.put(self.file(rows), "t", **given, **self.keyed_by(), **self.place)
+        self.derived.clear()
+        self.lose(old)
+        self.take(rows)
+        for name in PARTIES:
+            self.register(name)
+
+    def rotate(self) -> None:
+        old = self.place
+        self.keys += 1
+        try:
+            self.new_key()
+            cleave.rotate("t", new_key=self.place["key"], **old)
+        except CleaveError:
+            self.keys -= 1
+            raise
+
+    def revoke(self) -> None:
+        if len(self.analysts) < 2:
+            raise NotImplementedError
+        self.revoke_from(self.rng.choice(self.analysts))
+
+    def revoke_from(self, name: str) -> None:
+        cleave.revoke("t", name, **self.place)
+        self.analysts.remove(name)
+
+    def export(self) -> None:
+        """Export the public key, with the owner's fingerprint."""
+        (self.folder / "pub.json").unlink(missing_ok=True)
+        said = self.run("key", "export", "--table", "t", "-o", self.folder / "pub.json")
+        found = re.search(r"SHA256:[\w+/]+", said)
+        assert found
+        self.fingerprint = found[0]
+
+    # releases
+
+    def release(self) -> None:
+        to = self.rng.choice([(), (), ("carol",), ("dave",)]) if self.analysts else ("carol",)
+        new = [each for each in to if each not in self.analysts]
+        least = {} if "release" in self.did else {"min_cell": LEAST}
+        cleave.release("t", to=[self.folder / f"{each}.pem.pub" for each in new], **least, **self.place)
+        self.analysts += new
+        self.did.append("release")
+        self.read()
+
+    def read(self) -> None:
+        """Read every number that every analyst is shown, as they may add up what they know."""
+        self.shown.clear()
+        self.export()
+        place = self.place["store"]
+        for name in self.analysts:
+            where = {"store": place, "analyst": self.folder / f"{name}.pem", "fingerprint": self.fingerprint}
+            with cleave.connect("t", **where) as connection:
+                for keys in ("ward, sex", "ward", ""):
+                    self.ask(connection, keys)
+
+    def ask(self, connection: cleave.Connection, keys: str) -> None:
+        """All figures of stored numbers and of those derived columns that are released."""
+        released = [each for each in self.derived if self.is_released(connection, each)]
+        assert "product" not in released, "no sum of products is released"
+        measures = [*VALUES, *released]
+        figures = ", ".join(f"COUNT({each}), SUM({each}), VAR_POP({each})" for each in measures)
+        behind, first = (f"GROUP BY {keys}", f"{keys}, ") if keys else ("", "")
+        for row in connection.execute(f"SELECT {first}COUNT(*), SUM(mark), {figures} FROM t {behind}").fetchall():
+            width = len(keys.split(", ")) if keys else 0
+            key, (count, mark), found = row[:width], row[width : width + 2], row[width + 2 :]
+            if not count and not mark:
+                continue  # no rows at all
+            assert mark is not None, "`mark` is never NULL, so the rows of each group are known"
+            rows = self.versions_of(int(mark))
+            assert count == len(rows), f"{count} rows, and the marks of {len(rows)}"
+            if width == 2:
+                self.shown.add((key[0], key[1]))
+            self.know(added({("row", each.number): 1} for each in rows), f"COUNT(*) of {key}")
+            for place, measure in enumerate(measures):
+                self.figures(f"{measure} of {key}", measure, rows, *found[3 * place : 3 * place + 3])
+
+    def is_released(self, connection: cleave.Connection, name: str) -> bool:
+        try:
+            connection.execute(f"SELECT COUNT({name}) FROM t").fetchall()
+        except CleaveError:
+            return False
+        return True
+
+    def figures(
+        self, name: str, measure: str, rows: list[Row], count: int | None, total: Any, variance: float | None
+    ) -> None:
+        terms = [(each, found) for each in rows if (found := each.terms(measure)) is not None]
+        values = [each.value(measure) for each, _ in terms]
+        if count is not None:
+            assert count == len(values), f"COUNT({name}) is {count}, and {len(values)} rows have a value"
+            self.know(added({("row", each.number): 1} for each, _ in terms), f"COUNT({name})")
+        if total is not None:
+            assert int(total) == sum(values), f"SUM({name}) is not over the rows of its marks"
+            self.know(added(found for _, found in terms), f"SUM({name})")
+        if variance is not None:
+            mean = sum(values) / len(values)
+            assert variance == pytest.approx(sum((each - mean) ** 2 for each in values) / len(values), abs=1e-6)
+            self.know(added(squared(found) for _, found in terms), f"VAR_POP({name})")
+
+    def versions_of(self, mark: int) -> list[Row]:
+        assert mark >> len(self.versions) == 0, "marks of rows that never were"
+        return [each for each in self.versions if mark >> each.version & 1]
+
+    def know(self, number: Number[Unknown], name: str) -> None:
+        self.numbers.setdefault(frozenset(number.items()), f"{name} after {len(self.did)} changes")
+
+    # the attack
+
+    def check(self) -> None:
+        """Find a combination of all numbers about fewer than `LEAST` people, as an analyst and as each party."""
+        few = self.revealed()
+        assert few is None, few
+
+    def revealed(self) -> str | None:
+        """Say who learns of whom, if some combination of all numbers is about fewer than `LEAST` people."""
+        party_of = {each.number: each.party for each in self.versions}
+        patient_of = {each.number: each.patient for each in self.versions}
+        unknowns = {unknown for number in self.numbers for unknown, _ in number}
+        numbers = [dict(each) for each in self.numbers]
+        for party in (None, "", *PARTIES):
+            person_of = {each: patient_of[each[1]] for each in unknowns if party_of[each[1]] != party}
+            few = revealed(numbers, person_of, LEAST)
+            if few is not None:
+                who = {None: "an analyst", "": "an analyst who is the owner"}.get(party, f"an analyst who is {party}")
+                did = f"{', '.join(self.did)} (key columns: {self.keyed})"
+                return f"{who} learns of patients {sorted(few, key=str)} after {did}"
+        return None
+
+    # a life
+
+    @property
+    def changes(self) -> list[Callable[[], None]]:
+        often = [self.append, self.come_back, self.delete, self.update, self.move, self.contribute]
+        rare = [self.upsert, self.upsert, self.compact, self.derive, self.alter, self.expel, self.replace_all]
+        return [*often, *often, *rare, self.rotate, self.revoke]
+
+    def do(self, change: Callable[[], None]) -> bool:
+        """Check whether a change takes place. What is refused changes nothing."""
+        if self.full(8) and change not in (self.delete, self.compact, self.derive, self.alter, self.rotate):
+            return False
+        try:
+            change()
+        except NotImplementedError:
+            return False
+        except CleaveError as error:
+            self.refused.append(f"{change.__name__}: {error}")
+            return False
+        self.did.append(change.__name__)
+        if change == self.revoke:
+            self.read()
+        return True
+
+    def live(self, steps: int) -> None:
+        """Make so many changes, most of them followed by a release."""
+        self.release()
+        tries = 5 * steps
+        while steps and tries:
+            steps, tries = steps - self.do(self.rng.choice(self.changes)), tries - 1
+            if self.rng.random() < 0.7:
+                self.release()
+        self.release()
+        self.compare()
+
+    def compare(self) -> None:
+        """Compare the mirror with the table's rows."""
+        answer = cleave.query("t", "SELECT id, mark FROM t", min_group=1, **self.place)
+        assert {(id_, mark) for id_, mark in answer} == {(f"r{n}", 1 << e.version) for n, e in self.rows.items()}
+
+
+def chosen(rows: Iterable[Row]) -> str:
+    return f"id IN ({', '.join(repr(f'r{each.number}') for each in rows)})"
+
+
+def case(rows: Iterable[Row], name: str) -> str:
+    def text(value: int | None) -> str:
+        return "NULL" if value is None else str(value)
+
+    branches = " ".join(f"WHEN 'r{each.number}' THEN {text(getattr(each, name))}" for each in rows)
+    return f"CASE id {branches} ELSE {name} END"

@@ -1,0 +1,163 @@
+"""No combination of all numbers ever released is about fewer people than --min-cell, whatever happens to the table.
+
+`tests.store.lives` makes lives of tables and reads all numbers, `tests.solver` looks for combinations; neither knows a
+rule of releases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import cleave
+from cleave.ask.options import Releasing
+from tests.campaign import FACTOR, sampled
+from tests.store.lives import EXPRESSIONS, PARTIES, Cell, Life, Row
+
+A, B, C = ("A", "f"), ("A", "m"), ("B", "f")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::cleave.CleaveWarning", "ignore::cleave.UndecidedWarning"),
+    pytest.mark.xfail("new_lineage" not in Releasing.__annotations__, reason="releases are of rows", strict=False),
+]
+
+
+@pytest.fixture
+def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = Life(tmp_path, random.Random(0), keyed=True)
+    found.nulls = 0
+    yield found
+    assert found.numbers, "an analyst read something"
+    found.check()
+
+
+@pytest.mark.parametrize("seed", range(2 * FACTOR))
+@pytest.mark.parametrize("steps", sampled(4, 9, 12))
+def test_no_numbers_of_any_releases_are_about_few_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, steps: int
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    life = Life(tmp_path, random.Random(1000 * steps + seed), keyed=seed % 2 == 1)
+    life.begin()
+    life.live(steps)
+    assert len(life.did) > steps
+    life.check()
+
+
+def people(life: Life, cell: Cell, patients: range, party: str = "") -> list[Row]:
+    """A row of each."""
+    return [life.row(cell, each, party) for each in patients]
+
+
+# each has a life that once gave something away
+
+
+def test_rows_of_one_person_are_one_person(life: Life) -> None:
+    life.begin([*people(life, A, range(3)), *(life.row(B, 1) for _ in range(5))])
+    life.release()
+    assert life.shown == {A}
+
+
+def test_rows_about_nobody_are_nobody(life: Life) -> None:
+    of_none = [life.made_as(each, patient=None) for each in people(life, B, range(5))]
+    life.begin([*people(life, A, range(3)), *of_none, *people(life, B, range(2))])
+    life.release()
+    assert life.shown == {A}
+
+
+def test_a_person_is_counted_once_beside_rows_about_nobody(life: Life) -> None:
+    """Three people and one row about nobody: the row alone must not follow from a count of values."""
+    of_none = life.made_as(life.row(A, 0), patient=None, lab=None)
+    life.begin([*people(life, A, range(4)), of_none])
+    life.release()
+    assert life.shown == {A}
+
+
+def test_patterns_of_null_of_two_columns(life: Life) -> None:
+    """Each column alone has enough values and enough NULLs; one person alone has both."""
+    rows = people(life, A, range(11))
+    life.begin([life.made_as(each, age=None if n < 4 else n, lab=None if n > 4 else n) for n, each in enumerate(rows)])
+    life.release()
+    assert life.shown == {A}
+
+
+def test_an_expression_of_columns_that_were_corrected(life: Life) -> None:
+    life.begin(people(life, A, range(6)))
+    life.release()
+    life.correct([life.version(replace(life.rows[0], age=90))])
+    life.derive_as("twice")
+    life.release()
+    assert life.shown == {A}
+
+
+def test_a_ward_with_another_name_and_one_person_more(life: Life) -> None:
+    life.begin([*people(life, A, range(4)), *people(life, C, range(4, 8))])
+    life.release()
+    life.do(lambda: life.rename(life.rows_of(A), "C"))
+    life.add([life.row(("C", "f"), 9)])
+    life.release()
+    assert life.shown >= {A, C}
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_rows_that_come_back_elsewhere_with_one_person_more(life: Life, *, keyed: bool) -> None:
+    life.keyed = keyed
+    life.begin([*people(life, A, range(4)), *people(life, C, range(4, 8))])
+    life.release()
+    went = life.rows_of(A)
+    life.remove(went)
+    life.release()
+    life.add([*(life.version(replace(each, cell=B)) for each in went), life.row(B, 9)])
+    life.release()
+
+
+def test_people_of_others_are_few_for_a_contributor(life: Life) -> None:
+    """Two people of the owner and three of ann's: ann knows three of the five."""
+    life.begin([*people(life, A, range(3)), *people(life, B, range(2))])
+    life.put_by(PARTIES[0], people(life, B, range(5, 8), PARTIES[0]))
+    life.release()
+    assert life.shown == {A}
+
+
+def test_squares_of_few_people_are_not_released(life: Life) -> None:
+    life.begin([*people(life, A, range(8)), *people(life, B, range(10))])
+    life.release()
+    squares = [name for name in life.numbers.values() if name.startswith("VAR_POP")]
+    assert squares
+    assert not [name for name in squares if str([*A]) in name]
+
+
+def test_no_sum_of_products_is_released(life: Life) -> None:
+    life.begin(people(life, A, range(10)))
+    for each in EXPRESSIONS:
+        life.derive_as(each)
+    life.release()
+    assert any(name.startswith("SUM(both") for name in life.numbers.values())
+
+
+def test_revoking_publishes_nothing(life: Life) -> None:
+    life.begin([*people(life, A, range(4)), *people(life, B, range(2))])
+    life.release()
+    cleave.release("t", to=[life.folder / "dave.pem.pub"], **life.place)
+    life.analysts.append("dave")
+    life.add([*people(life, A, range(4, 8)), *people(life, B, range(2, 8))])
+    before = set(life.numbers)
+    life.revoke_from("carol")
+    life.read()
+    assert life.numbers.keys() == before
+
+
+def test_a_rotation_publishes_nothing_twice(life: Life) -> None:
+    life.begin([*people(life, A, range(4)), *people(life, C, range(2))])
+    life.release()
+    life.rotate()
+    life.release()
+    assert life.shown == {A}
+    life.add(people(life, C, range(2, 4)))
+    life.release()
+    assert life.shown == {A, C}
