@@ -15,7 +15,7 @@ from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakag
 from cleave.ask.plan import Considered
 from cleave.ask.question import Result, Usage
 from cleave.ask.ways.base import Cost
-from cleave.cli.answer_text import answer_json, answer_text, footer
+from cleave.cli.answer_text import answer_json, answer_text, footer, terminal_text
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.finish import ResultTable
 from cleave.sql.plan import Output
@@ -108,6 +108,41 @@ def test_one_row_that_is_too_wide_is_shown_downwards() -> None:
     ]
     two = answer([["x" * 120, 3, 2.5]] * 2, [[None, None, 0.25]] * 2, [[None, None, False]] * 2)
     assert answer_text(two).splitlines()[0].startswith("group ")
+
+
+def long(rows: int) -> Result:
+    return answer(
+        [[f"g{row}", row, 2.0] for row in range(rows)], [[None, None, 0.0]] * rows, [[None, None, True]] * rows
+    )
+
+
+def test_a_terminal_gets_as_much_as_it_shows_and_is_told_how_to_see_all() -> None:
+    def shown(given: Result, width: int) -> list[str]:
+        return terminal_text(given, width, 40, "Do so.").splitlines()
+
+    assert shown(long(40), 80) == answer_text(long(40)).splitlines()
+    many = shown(long(41), 80)
+    assert many[:43] == answer_text(long(41)).splitlines()[:43]
+    assert many[43:] == ["Not shown: 1 of 41 rows. Do so."]
+    narrow = shown(long(2), 14)
+    assert narrow == [
+        "group  n\\x1b",
+        "key    plain",
+        "-----  -----",
+        "g0         0",
+        "g1         1",
+        "Not shown: 1 of 3 columns (sum). Do so.",
+    ]
+    assert shown(long(41), 1)[-1] == "Not shown: 1 of 41 rows and 2 of 3 columns (n\\x1b, sum). Do so."
+    assert shown(long(1), 14)[0] == "column  from           value"
+    assert shown(undecided(), 36)[:5] == [
+        "group  row",
+        "key",
+        "-----  ------------------------",
+        "a",
+        "b      undecided: HAVING, LIMIT",
+    ]
+    assert shown(answer([], [], []), 80) == answer_text(answer([], [], [])).splitlines()
 
 
 def test_no_rows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import Result
 from cleave.ask.files import FileSource
 from cleave.ask.options import Access, Asking, complete
 from cleave.ask.session import Session
+from cleave.cli import console
 from cleave.cli.shell.shell import Shell, run_lines
 from cleave.local.embedded import embedded_services
 from cleave.table.lazy import of_files
@@ -62,6 +64,7 @@ def test_the_first_error_ends_it_with_its_own_code(ready: Cli, table: Path) -> N
         (".plan\n", 3, ".plan needs an argument"),
         (".tables of\n", 3, ".tables takes no argument"),
         (".schema of\n", 3, "there is no table 'of'"),
+        (".rows 40\n", 3, ".rows 40: it is all or few"),
         (".format parquet\n", 3, "there is no format parquet"),
         (".report page.html\n", 3, "there is no answer yet"),
         ("SELECT 'open", 4, "error"),
@@ -160,6 +163,25 @@ def test_options_are_those_of_query(ready: Cli, table: Path) -> None:
     ):
         assert option in help_of["query"]
         assert option in help_of["shell"]
+
+
+def test_a_terminal_gets_all_rows_only_if_they_are_wanted(
+    ready: Cli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ages = "SELECT age FROM patients ORDER BY age"
+    assert len(ready.run("--quiet", "query", table, ages).stdout.splitlines()) == 603
+    assert len(asked(ready, table, f"{ages};").stdout.splitlines()) == 603
+    monkeypatch.setattr(console, "is_terminal", lambda stream: stream is sys.stdout)
+    cut = ready.run("--quiet", "query", table, ages).stdout.splitlines()
+    assert (len(cut), cut[-1]) == (
+        44,
+        "Not shown: 560 of 600 rows. Write all to a file with -o, or append `| less -S`.",
+    )
+    lines = asked(ready, table, f".rows\n{ages};\n.rows all\n.rows\n{ages};\n.rows few\n{ages};\n").stdout.splitlines()
+    assert lines[0] == "few"
+    assert lines[44:46] == ["Not shown: 560 of 600 rows. `.rows all` shows all from the next query on.", "all"]
+    assert lines[46 + 603 + 43].startswith("Not shown: 560 of 600 rows.")
+    assert len(asked(ready, table, f".format csv\n{ages};").stdout.splitlines()) == 601
 
 
 def test_a_table_on_standard_input_leaves_no_room_for_questions(ready: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -93,6 +94,26 @@ class Terminal:
         except pexpect.ExceptionPexpect:
             return False
         return True
+
+
+@pytest.mark.parametrize(("columns", "fitting"), [(40, 3), (200, 6)])
+def test_an_answer_fits_on_the_terminal(folder: Path, key_file: Path, columns: int, fitting: int) -> None:
+    sql = "SELECT ward, age, bill, weight, admitted, insured FROM patients ORDER BY age"
+    shown, status = pexpect.run(
+        shlex.join([CLEAVE, "--quiet", "query", str(folder / "patients.csv"), sql, "--key", str(key_file)]),
+        withexitstatus=True,
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        | {"XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm"},
+        dimensions=(24, columns),
+        timeout=HANGS,
+        encoding="utf-8",
+    )
+    assert status == 0, shown
+    *lines, last = shown.splitlines()
+    assert len(lines) == 3 + 40
+    assert max(map(len, lines)) <= columns
+    assert len(lines[0].split()) == fitting
+    assert last.startswith("Not shown: 560 of 600 rows" + (" and 3 of 6 columns (weight, " if fitting < 6 else ". "))
 
 
 @pytest.fixture

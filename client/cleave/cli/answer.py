@@ -101,6 +101,16 @@ def print_content(content: bytes, written: Format) -> None:
     console.out(text)
 
 
+def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
+    """Print an answer. A terminal gets a table cut to its size, with `how` to see all; None: all of it."""
+    if chosen is not Format.TABLE or how is None or not console.is_terminal(sys.stdout):
+        print_content(answer_bytes(answer, chosen), chosen)
+        return
+    from cleave.cli.answer_text import MOST_ROWS, terminal_text  # noqa: PLC0415 - as below
+
+    console.out(terminal_text(answer, console.width(), MOST_ROWS, how))
+
+
 def write_page(
     path: Path, answer: Result, description: Description | None, facts: PageFacts, *, force: bool = False
 ) -> None:

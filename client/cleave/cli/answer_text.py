@@ -16,35 +16,74 @@ from cleave.table.types import is_shown_as_it_is
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
-from cleave.text.tabular import Heading, table
+from cleave.text.tabular import GAP, Heading, table, widths_of
 
 if TYPE_CHECKING:
     from cleave.ask.question import Result, Usage
     from cleave.finish import ResultTable
 
 _WIDE = 120  # characters; about what a terminal shows in one line
+MOST_ROWS = 40  # on a terminal, unless all are wanted
+_MOST_NAMED = 8  # columns that are not shown
 _FAR = 40  # digits before a decimal is written with an exponent
 
 
 def answer_text(answer: Result) -> str:
     """The rejoined table."""
     headings, rows = cells(answer.result)
-    shown = table(headings, rows)
-    if len(rows) == 1 and max(map(len, shown.splitlines())) > _WIDE:  # one row of many figures reads better downwards
-        figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
-        return table(
-            figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)]
-        )
-    return shown
+    return _downwards(headings, rows, _WIDE) or table(headings, rows)
 
 
-def cells(result: ResultTable) -> tuple[list[Heading], list[list[str]]]:
-    """Headings and cells as people read them, undecided ones marked."""
+def terminal_text(answer: Result, width: int, most: int, how: str) -> str:
+    """The rejoined table, cut to `most` rows and to the columns that fit in `width` characters.
+
+    Where it is cut, the last line says by how much, and `how` to see all.
+    """
+    headings, rows = cells(answer.result, most)
+    if downwards := _downwards(headings, rows, min(width, _WIDE)):
+        return downwards
+    fit = _fitting(headings, rows, width, keeps_last=any(answer.result.doubts))
+    shown = table([headings[place] for place in fit], [[row[place] for place in fit] for row in rows])
+    cut = []
+    if len(rows) < len(answer.result.rows):
+        cut.append(f"{len(answer.result.rows) - len(rows):,} of {counted(len(answer.result.rows), 'row')}")
+    if dropped := [heading.name for place, heading in enumerate(headings) if place not in fit]:
+        more = ", ..." if len(dropped) > _MOST_NAMED else ""
+        names = f"{', '.join(map(printable, dropped[:_MOST_NAMED]))}{more}"
+        cut.append(f"{len(dropped):,} of {counted(len(headings), 'column')} ({names})")
+    return f"{shown}\nNot shown: {' and '.join(cut)}. {how}" if cut else shown
+
+
+def _downwards(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int) -> str:
+    """One row of many figures, which reads better downwards; "" for any other table."""
+    if len(rows) != 1 or max(map(len, table(headings, rows).splitlines())) <= width:
+        return ""
+    figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
+    return table(figure, [[heading.name, heading.note, cell] for heading, cell in zip(headings, rows[0], strict=True)])
+
+
+def _fitting(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int, *, keeps_last: bool) -> list[int]:
+    """Places of the columns that fit beside each other: the first ones, and the last one if `keeps_last`."""
+    widths = widths_of(headings, rows)
+    last = [len(widths) - 1] if keeps_last else []
+    room = width - sum(widths[place] + GAP for place in last)
+    fit: list[int] = []
+    for place in range(len(widths) - len(last)):
+        room -= widths[place] + (GAP if fit else 0)
+        if room < 0 and fit:
+            break
+        fit.append(place)
+    return [*fit, *last]
+
+
+def cells(result: ResultTable, most: int | None = None) -> tuple[list[Heading], list[list[str]]]:
+    """Headings and cells as people read them, undecided ones marked; of the first `most` rows."""
     headings = [
         Heading(column.name, _origin(result, place), "left" if _is_text(column, type_) else "right")
         for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
     ]
-    rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(len(result.rows))]
+    count = len(result.rows) if most is None else min(most, len(result.rows))
+    rows = [[_cell(result, row, place) for place in range(len(result.columns))] for row in range(count)]
     if any(result.doubts):
         headings.append(Heading("row"))
         rows = [[*shown, _doubt(result.doubts_of(row))] for row, shown in enumerate(rows)]

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import sys
 import threading
 import time
@@ -78,6 +79,11 @@ def report_error(message: str, hint: str | None = None, excerpt: str = "") -> No
 def is_terminal(stream: object) -> bool:
     """Check whether a person sees this stream."""
     return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def width() -> int:
+    """Characters in a line of the terminal."""
+    return shutil.get_terminal_size().columns
 
 
 def confirm(question: str) -> bool:

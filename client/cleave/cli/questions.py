@@ -17,7 +17,7 @@ from cleave.cli.answer import (
     ReportOption,
     answer_bytes,
     chosen_format,
-    print_content,
+    print_answer,
     say_trust,
     write_page,
 )
@@ -101,7 +101,7 @@ def query(
         answer = session.ask(question, options, asking["timeout"], strict=asking["strict"])
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None
-    content = answer_bytes(answer, chosen)
+    content = answer_bytes(answer, chosen) if output is not None else b""
     if report is not None:
         from cleave.report.page import PageFacts  # noqa: PLC0415 - templates
 
@@ -110,7 +110,7 @@ def query(
     if output is not None:
         write_atomically(output, content, error=InputError, overwrite=force)
     else:
-        print_content(content, chosen)
+        print_answer(answer, chosen, "Write all to a file with -o, or append `| less -S`.")
     say_trust(answer, chosen, seconds, settings.say)
     for path in (output, report):
         if path is not None:

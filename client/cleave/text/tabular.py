@@ -9,6 +9,7 @@ from typing import Literal
 
 from cleave.text.printable import printable
 
+GAP = 2  # blanks between two columns
 Justify = Literal["left", "right"]
 
 
@@ -27,15 +28,21 @@ def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
     notes = [printable(heading.note) for heading in headings]
     cells = [[printable(cell) for cell in row] for row in rows]
     head = [names, notes] if any(notes) else [names]
-    widths = [max(_width(line[place]) for line in [*head, *cells]) for place in range(len(headings))]
+    widths = widths_of(headings, rows)
     rule = ["-" * width for width in widths]
     lines = []
     for line in [*head, rule, *cells]:
         padded = [
             _pad(cell, width, heading.justify) for cell, width, heading in zip(line, widths, headings, strict=True)
         ]
-        lines.append("  ".join(padded).rstrip())
+        lines.append((" " * GAP).join(padded).rstrip())
     return "\n".join(lines)
+
+
+def widths_of(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Width of each column in characters of a terminal."""
+    names = [max(_width(printable(heading.name)), _width(printable(heading.note))) for heading in headings]
+    return [max([name, *(_width(printable(row[place])) for row in rows)]) for place, name in enumerate(names)]
 
 
 def _width(text: str) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from cleave.ask.options import Asking, question_options
 from cleave.cli import console
-from cleave.cli.answer import PRINTED, Format, answer_bytes, print_content, say_trust, write_page
+from cleave.cli.answer import PRINTED, Format, print_answer, say_trust, write_page
 from cleave.sql.read import split_statements
 from cleave.table.progress import BarProgress, Bars, Progress
 from cleave.text.nearest import did_you_mean
@@ -41,6 +41,7 @@ _ABOUT_TABLES = re.compile(r"SHOW\s+TABLES|(?:DESCRIBE|DESC)\s+(\w+|\"(?:[^\"]|\
 
 
 _STATES = ("on", "off")
+_ROWS = ("all", "few")
 
 
 class Left(Exception):  # noqa: N818 - named for what happened
@@ -71,6 +72,7 @@ class Shell:
         self._say = say
         self._run = run
         self._format = Format.TABLE
+        self._shows_all = False
         self._last: Last | None = None
         self._snapshot = contextlib.ExitStack()
         self._has_snapshot = False
@@ -85,7 +87,7 @@ class Shell:
         plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
         answer = self._do(lambda: session.ask(plan, self._options, asking["timeout"], strict=asking["strict"]))
         seconds = time.perf_counter() - started
-        print_content(answer_bytes(answer, self._format), self._format)
+        print_answer(answer, self._format, None if self._shows_all else "`.rows all` shows all from the next query on.")
         say_trust(answer, self._format, seconds, self._say)
         self._last = Last(sql, plan, answer, seconds)
 
@@ -99,6 +101,8 @@ class Shell:
                 self._report(Path(argument))
             case ".format":
                 self._choose(argument)
+            case ".rows":
+                self._choose_rows(argument)
             case ".snapshot":
                 self._fix(argument)
             case ".tables":
@@ -140,6 +144,14 @@ class Shell:
             self._format = Format(name)
         else:
             console.out(str(self._format))
+
+    def _choose_rows(self, state: str) -> None:
+        if state and state not in _ROWS:
+            raise InputError(f".rows {state}: it is all or few")
+        if state:
+            self._shows_all = state == "all"
+        else:
+            console.out("all" if self._shows_all else "few")
 
     def _fix(self, state: str) -> None:
         if state and state not in _STATES:
@@ -194,6 +206,7 @@ COMMANDS = {
     ".plan": ("show what a query would send where; sends nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
+    ".rows": ("all: cut no table; few: cut it to 40 rows and the terminal's width", "[all|few]"),
     ".snapshot": ("on: query the stored tables' versions of now, until off", "[on|off]"),
     ".tables": ("list the tables, as SHOW TABLES", ""),
     ".schema": ("list the columns of a table, as DESCRIBE", "[TABLE]"),
