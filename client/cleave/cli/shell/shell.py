@@ -206,7 +206,10 @@ COMMANDS = {
     ".plan": ("show what a query would send where; sends nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
-    ".rows": ("all: cut no table; few: cut it to 40 rows and the terminal's width", "[all|few]"),
+    ".rows": (
+        "few (default): a terminal shows 40 rows of a table and the columns that fit; all: everything",
+        "[all|few]",
+    ),
     ".snapshot": ("on: query the stored tables' versions of now, until off", "[on|off]"),
     ".tables": ("list the tables, as SHOW TABLES", ""),
     ".schema": ("list the columns of a table, as DESCRIBE", "[TABLE]"),
