@@ -213,7 +213,13 @@ def test_the_plan_sends_nothing_and_needs_no_key(cli: Cli, table: Path) -> None:
     assert fates["ward"] == "plain"
     assert fates["age"] == fates["bill"] == fates["weight"] == "sensitive"
     assert fates["patient_name"] == fates["notes"] == "none"
-    assert len(cli.run("plan", table, QUESTION).stdout.splitlines()) == 6
+    shown = cli.run("plan", table, QUESTION).stdout.splitlines()
+    assert [line[:10].strip() for line in shown if line[0] != " "] == [
+        *("leaves", "to", "how much", "learned", "way", "in short")
+    ]
+    learned = [line[10:] for line in shown[3:-2]]
+    assert [line[:19].strip() for line in learned if line[0] != " "] == ["plain service", "sensitive service"]
+    assert all(len(line[19:].split()) <= 12 for line in learned)
     text = cli.run("plan", table, QUESTION, "--verbose").stdout
     for section in ("Columns", "Profile sum60-pack", "Requests", "What the plain service will see"):
         assert section in text

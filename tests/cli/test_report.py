@@ -14,7 +14,7 @@ import pytest
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.ask.plan import Considered
 from cleave.ask.question import Result, Usage
-from cleave.ask.ways.base import Cost
+from cleave.ask.ways.base import Cost, Lesson
 from cleave.cli.answer_text import answer_json, answer_text, footer, terminal_text
 from cleave.cli.plan import plan_json, plan_lines, plan_text
 from cleave.finish import ResultTable
@@ -185,7 +185,7 @@ DESCRIPTION = Description(
     profile=Parameters("p", 8192, 60, 128, 59, 1, 0),
     plain=Requests(0, 0),
     sensitive=Requests(1, 66_000, 131_000),
-    leakage=Leakage(("nothing: it gets no request",), ("sizes",)),
+    leakage=Leakage(("nothing: it gets no request",), (Lesson("many words", "few words of many"), "sizes")),
 )
 
 
@@ -193,7 +193,10 @@ def test_a_plan_as_json_keeps_its_shape_and_a_bound_without_end() -> None:
     plan = json.loads(plan_json(DESCRIPTION))
     assert plan["encrypted"][0]["bound"] == "Infinity"
     assert plan["requests"]["sensitive"] == {"count": 1, "bytes_up": 66_000, "bytes_down": 131_000}
-    assert plan["leakage"] == {"plain service": ["nothing: it gets no request"], "sensitive service": ["sizes"]}
+    assert plan["leakage"] == {
+        "plain service": ["nothing: it gets no request"],
+        "sensitive service": ["many words", "sizes"],
+    }
     assert plan["columns"][0]["destination"] == "sensitive"
 
 
@@ -204,27 +207,30 @@ def test_a_plan_as_text() -> None:
     assert "sensitive service  1 request, 66 kB up, about 131 kB down" in text
 
 
-def test_a_plan_in_six_lines() -> None:
+def test_a_plan_in_short() -> None:
     assert plan_lines(dataclasses.replace(DESCRIPTION, dollars=1.55e-5)).splitlines() == [
         "leaves    encrypted: age",
         "to        the sensitive service",
         "how much  1 request, 66 kB up, about 131 kB of sums down; $1.6e-05 at list price with both services on "
         "Lambda, without the functions' time",
-        "learned   The plain service: nothing: it gets no request. The sensitive service: sizes",
+        "learned   plain service      nothing: it gets no request",
+        "          sensitive service  few words of many",
+        "                             sizes",
         "way       sums of ciphertexts that are made for this query",
         "in short  No value of age leaves this machine unencrypted; no column is sent in the clear.",
     ]
 
 
-def test_a_stored_plan_in_six_lines() -> None:
+def test_a_stored_plan_in_short() -> None:
     way = Considered("rows", Cost(131_000, 1, 0.0), True, "totals do not answer it")
     stored = dataclasses.replace(DESCRIPTION, places=("s3://a/b", "pla\x1bce"), ways=(way,))
     lines = plan_lines(stored).splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 8
     assert lines[0].startswith("leaves    no value of the table: its rows were stored before; requests leave")
     assert lines[1].startswith("to        s3://a/b and pla\\x1bce: ")
     assert lines[2] == "how much  reads 0 objects, 0 bytes plain and 1 object, 131 kB sensitive"
-    assert lines[4] == "way       rows: totals do not answer it"
+    assert lines[3] == "learned   plain store      nothing: it gets no request"
+    assert lines[6] == "way       rows: totals do not answer it"
     whole = dataclasses.replace(DESCRIPTION, profile=None, columns=(), sensitive=Requests(0, 0))
     assert plan_lines(whole).splitlines()[-1] == "in short  Nothing leaves this machine."
 

@@ -14,6 +14,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.sums import scan as scanning
 from cleave_shared.errors import QueryRefused
+from tests.lessons import too_long
 from tests.store.trial import World, check
 
 ROWS = 40_000
@@ -108,6 +109,7 @@ def test_the_plan_tells_what_a_scan_tells(days: Days) -> None:
     description = session.describe(session.plan(BY_DAY, cloud_only=True))
     assert any("--no-scan" in lesson for lesson in description.leakage.sensitive)
     assert any("which of its rows are in which group" in lesson for lesson in description.leakage.plain)
+    assert not too_long(description.leakage)
     fetched = days.opened(scan=False)
     told = fetched.describe(fetched.plan(BY_DAY)).leakage
     assert not any("--no-scan" in lesson for lesson in told.sensitive)

@@ -24,6 +24,7 @@ from cleave_services.plain import calls as plain_calls
 from cleave_services.sensitive import calls as sensitive_calls
 from cleave_shared.errors import CheckFailed, ServiceError
 from tests.conftest import no_passphrase
+from tests.lessons import too_long
 from tests.store.asking import session_of
 from tests.store.trial import World, check, truth
 
@@ -165,6 +166,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
     assert "fetched" in str(mixed.sensitive)
     assert local.plain == ("nothing: it gets no request",)
     assert "SQL" not in str([each.sensitive for each in told.values()])
+    assert not [text for each in told.values() for text in too_long(each)]
 
 
 def test_over_http_as_in_this_process(session: Callable[..., Session], remote: tuple[Path, Target]) -> None:

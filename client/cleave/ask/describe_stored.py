@@ -7,10 +7,13 @@ from dataclasses import replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.plan import Considered, Plan
-from cleave.ask.ways.base import Site
+from cleave.ask.ways.base import Lesson, Site
 from cleave.finish.result import FAULTS_ONLY
 
-_SILENT = "neither the query nor any name or value; when it was read, and under whose credentials"
+_SILENT = Lesson(
+    "neither the query nor any name or value; when it was read, and under whose credentials",
+    "no query, name or value; when, and under whose credentials",
+)
 _WHEN = "when the query ran, and under whose credentials"
 
 

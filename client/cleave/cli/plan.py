@@ -1,4 +1,4 @@
-"""Plan of a query as text, in six lines or in full, and as JSON."""
+"""Plan of a query as text, in short or in full, and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cleave.cli.answer_text import dump
 from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
-from cleave.text.tabular import Heading, table
+from cleave.text.tabular import GAP, Heading, table
 
 if TYPE_CHECKING:
     from cleave.ask.describe import ColumnFate, Description, EncryptedColumn
@@ -21,16 +21,16 @@ _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "no
 
 
 def plan_lines(plan: Description) -> str:
-    """Six lines: what leaves, to whom, how much, what each party learns, which way and why, and a sentence to sign."""
-    lines = {
-        "leaves": _leaves(plan),
-        "to": _to(plan),
-        "how much": _how_much(plan),
-        "learned": _learned(plan),
-        "way": _way_taken(plan),
-        "in short": _in_short(plan),
-    }
-    return "\n".join(f"{name:<10}{printable(line)}" for name, line in lines.items())
+    """Return in short what leaves, its receivers, its size, what each learns, the way taken, and a sentence to sign."""
+    lines = [
+        ("leaves", _leaves(plan)),
+        ("to", _to(plan)),
+        ("how much", _how_much(plan)),
+        *_learned(plan),
+        ("way", _way_taken(plan)),
+        ("in short", _in_short(plan)),
+    ]
+    return "\n".join(f"{name:<10}{printable(line)}" for name, line in lines)
 
 
 def _sent(plan: Description, destination: str) -> list[str]:
@@ -73,10 +73,17 @@ def _how_much(plan: Description) -> str:
     return f"{counted(requests, 'request')}, {sized(sent)} up, about {sized(down)} of sums down{dollars}"
 
 
-def _learned(plan: Description) -> str:
+def _learned(plan: Description) -> list[tuple[str, str]]:
+    """A line for each thing that a party learns, its name before the first one."""
     party = "store" if plan.places else "service"
-    lessons = ((service, getattr(plan.leakage, service)) for service in _SERVICES)
-    return ". ".join(f"The {service} {party}: {'; '.join(each)}" for service, each in lessons)
+    names = [f"{service} {party}" for service in _SERVICES]
+    lines = [
+        (name if number == 0 else "", getattr(lesson, "short", lesson))
+        for name, service in zip(names, _SERVICES, strict=True)
+        for number, lesson in enumerate(getattr(plan.leakage, service))
+    ]
+    width = max(map(len, names)) + GAP
+    return [("" if number else "learned", f"{name:<{width}}{text}") for number, (name, text) in enumerate(lines)]
 
 
 def _way_taken(plan: Description) -> str:

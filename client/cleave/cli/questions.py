@@ -39,8 +39,8 @@ def plan(
 ) -> None:
     """Show what a query would send to which service.
 
-    Prints six lines: the data that leaves this machine, its receivers, its size, what each party learns, how the answer
-    is computed, and a sentence to sign. Nothing is sent. Only stored tables need a key.
+    Prints the data that leaves this machine, its receivers, its size, what each party learns, how the answer is
+    computed, and a sentence to sign; --verbose has all of it. Nothing is sent. Only stored tables need a key.
 
     Examples:
       cleave plan visits.csv "SELECT ward, AVG(age) FROM visits GROUP BY ward"

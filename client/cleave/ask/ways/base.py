@@ -35,9 +35,20 @@ class Use:
 Uses = Mapping[tuple[str, str], Use]  # by table, as it is spelled, and column
 
 
+class Lesson(str):
+    """A sentence on what a party learns; `short` says it in at most 12 words."""
+
+    short: str
+
+    def __new__(cls, text: str, short: str = "") -> Lesson:  # a copy is made without `short`, which is then set
+        lesson = super().__new__(cls, text)
+        lesson.short = short
+        return lesson
+
+
 @dataclass(frozen=True, slots=True)
 class Disclosures:
-    """Sentences on what each party learns. `queried`: the plain service is given the query."""
+    """Sentences on what each party learns, as Lesson if they are long. `queried`: the plain service gets the query."""
 
     plain: Sequence[str] = ()
     sensitive: Sequence[str] = ()

@@ -10,7 +10,8 @@ from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ask.describe import UNASKED, EncryptedColumn
 from cleave.ask.question import Options
-from cleave.ask.ways.base import READ_HERE, Disclosures, Use, Uses, Work
+from cleave.ask.ways.base import READ_HERE, Disclosures, Lesson, Use, Uses, Work
+from cleave.ask.ways.plain import AS_SQL, values_of
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane, fields_of
@@ -112,16 +113,22 @@ class Packed:
         if self.cut.asks_plain:
             columns = ", ".join(self.cut.plain_columns) or "none"
             plain = [
-                f"the plain columns the query reads, with names and values: {columns}",
+                Lesson(
+                    f"the plain columns the query reads, with names and values: {columns}",
+                    values_of(self.cut.plain_columns),
+                ),
                 "the number of rows" + ("" if self._rows is None else f": {self._rows}"),
-                "WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group",
+                AS_SQL,
             ]
         if packing.chunks:
             sensitive = [
-                f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are added "
-                "up; it follows from the number of selected rows, from the query and the schema and, where groups "
-                f"outnumber the places in a ciphertext ({packing.placement.capacity:,}), from the number and sizes of "
-                "the groups",
+                Lesson(
+                    f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are "
+                    "added up; it follows from the number of selected rows, from the query and the schema and, where "
+                    f"groups outnumber the places in a ciphertext ({packing.placement.capacity:,}), from the number "
+                    "and sizes of the groups",
+                    f"the number of ciphertexts: {packing.chunks}; it grows with the selected rows",
+                ),
                 "neither the groups nor their sizes, nor any name, nor the SQL",
                 "the key's id, the profile, Cleave's release, sizes and times of requests",
             ]

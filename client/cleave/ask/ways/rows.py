@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Question
 from cleave.ask.session import within
-from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -131,9 +131,10 @@ class Rows(StoredWay):
         if all(each.cells is None for each in fetched):
             text += ", all of their rows"
         else:
-            text += (
-                ", and which of their blocks of 65,536 rows: those that the condition on plain by columns leaves "
-                "(--pad reads all)"
+            text = Lesson(
+                f"{text}, and which of their blocks of 65,536 rows: those that the condition on plain by columns "
+                "leaves (--pad reads all)",
+                "which columns and blocks of rows are fetched (--pad: all blocks)",
             )
         return Disclosures(["that its plain columns are fetched"] if reads_plain else [], [text] if fetched else [])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.ask.ways.plain import SELECTED, linked, plain_uses, plain_work
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -21,10 +21,11 @@ from cleave.table.duck import identifier
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import QueryRefused
 
-SCANNED = (
+SCANNED = Lesson(
     "which measures are added up, and which positions of the rows' ciphertexts, whose order is secret and random, are "
     "in one group together, of this query and of others: sets of positions intersect (--no-scan has rows fetched "
-    "instead)"
+    "instead)",
+    "which measures are added up, and which shuffled rows belong together",
 )
 
 

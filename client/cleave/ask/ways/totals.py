@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
@@ -89,15 +89,17 @@ class Totals(StoredWay):
         return {(table, name): Use("answered from its totals") for name in sorted(used)}
 
     def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
-        texts = []
+        texts: list[str] = []
         if not self.is_idle:
-            texts.append("that totals are read, and which of the expressions that are kept they are of")
+            text = "that totals are read, and which of the expressions that are kept they are of"
+            texts.append(Lesson(text, "which of the stored totals are read"))
         if sums := self._sums(site):
             segments = counted(len(site.table(self.needs.cut.table).manifest.segments), "segment")
-            texts.append(
+            text = (
                 f"links to the totals of {segments}, of whose ciphertexts it makes {sums}: about how many cells there "
                 "are; the key's id, the profile"
             )
+            texts.append(Lesson(text, "which totals the service adds up; about how many cells there are"))
         if len(self._cells(site).contributors) > 1:
             texts.append("which segments are one contributor's")
         return Disclosures(sensitive=texts)

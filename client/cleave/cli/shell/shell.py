@@ -207,7 +207,7 @@ COMMANDS = {
     ".report": ("write the last answer as one HTML page", "FILE"),
     ".format": ("how answers are written: table, csv, json, ndjson or markdown", "[FORMAT]"),
     ".rows": (
-        "few (default): a terminal shows 40 rows of a table and the columns that fit; all: everything",
+        "few (default): a terminal shows 40 rows, and the columns that fit; all: everything",
         "[all|few]",
     ),
     ".snapshot": ("on: query the stored tables' versions of now, until off", "[on|off]"),
