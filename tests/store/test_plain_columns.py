@@ -226,9 +226,13 @@ def test_rows_that_stay_hold_no_file(world: Segments) -> None:
     rows, before = world.rows(), held_files()
     reading = rows.reading(["p"])
     with rows.new_table(reading.schema) as table:
-        reading.expose(table, now=True)
+        file = reading.write(table, 1 << 20)
         assert held_files() == before
+        table.select(file)
+        assert len(held_files() - before) == 1, "for DuckDB, while the table is open"
         assert select(table, "SELECT sum(p) FROM t", "HUGEINT") == [[sum(world.left)]]
+    file.close()
+    assert held_files() == before
 
 
 def held_files() -> set[str]:

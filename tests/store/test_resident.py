@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import cleave
@@ -15,7 +16,8 @@ from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
 from cleave.store import sealed
 from cleave.store.rows import ResidentTables, Rows
-from cleave.table.table import Table
+from cleave.table import table as of_table
+from cleave.table.table import Table, no_table
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.trial import World
 
@@ -25,13 +27,14 @@ VALUES = {
     "BOOLEAN": "i % 2 = 0",
     **dict.fromkeys(WHOLE, "i % 100"),
     **{f"DECIMAL({digits},2)": "(i * 7 % 99) / 4" for digits in (4, 9, 18, 38)},
-    "FLOAT": "i / 7",
-    "DOUBLE": "sqrt(i)",
-    "DATE": "DATE '2024-02-27' + i::INT",
+    "FLOAT": "CASE i % 7 WHEN 0 THEN 'nan' WHEN 1 THEN '-inf' WHEN 2 THEN '-0' ELSE (i / 7)::VARCHAR END",
+    "DOUBLE": "CASE i % 7 WHEN 0 THEN 'nan' WHEN 1 THEN 'inf' WHEN 2 THEN '-0' ELSE sqrt(i)::VARCHAR END",
+    "DATE": "CASE WHEN i % 9 = 1 THEN '-infinity' ELSE DATE '2024-02-27' + i::INT END",
     "TIME": "TIME '00:00:01' + to_seconds(i)",
-    "TIMESTAMP": "TIMESTAMP '2024-02-27 01:02:03.000004' + to_minutes(i)",
+    "TIMESTAMP": "CASE WHEN i % 9 = 1 THEN 'infinity' ELSE TIMESTAMP '2024-02-27 01:02:03.000004' + to_minutes(i) END",
     "TIMESTAMP WITH TIME ZONE": "TIMESTAMP WITH TIME ZONE '2024-02-27 01:02:03+01' + to_hours(i)",
     "VARCHAR": "'text ' || repeat('é', i % 9)",
+    "INTERVAL": "to_months(i) + to_milliseconds(7 * i)",
 }
 NAMES = [f"c{place}" for place in range(len(VALUES))]
 ALL = [*NAMES, "s"]
@@ -50,7 +53,10 @@ class EveryType(World):
             for place, (type_, value) in enumerate(VALUES.items())
         ]
         kinds = [
-            *((name, "plain", type_) for name, type_ in zip(NAMES, VALUES, strict=True)),
+            *(
+                (name, "sealed" if type_ == "INTERVAL" else "plain", type_)
+                for name, type_ in zip(NAMES, VALUES, strict=True)
+            ),
             ("s", "sealed", "BIGINT"),
         ]
         text = "".join(f'[columns.{name}]\nkind = "{kind}"\ntype = "{type_}"\n' for name, kind, type_ in kinds)
@@ -134,6 +140,17 @@ def test_there_is_no_more_than_there_is_room_for(world: EveryType, most: int) ->
     session.close()
 
 
+def test_texts_that_unpack_to_more_than_was_reckoned_with_are_streamed(world: EveryType) -> None:
+    session = Session(world, 60_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rows, "_opened_bytes", lambda *_: 60_000)
+        for _ in range(3):
+            assert session.read(ALL) > 0
+            assert session.kept.bytes == 0
+    assert session.read(["s"]) > 0
+    session.close()
+
+
 def test_what_does_not_fit_although_it_should_is_streamed(world: EveryType) -> None:
     """Texts that unpack to more than was reckoned with: the memory is DuckDB's to limit."""
     session = Session(world, 1 << 28)
@@ -143,7 +160,7 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: EveryType) -> N
         raise QueryRefused("too much")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "fill", refused)
+        patch.setattr(Table, "write", refused)
         assert session.read(ALL) > 0
     assert session.kept.bytes == 0
     assert session.read(ALL) > 0
@@ -151,44 +168,61 @@ def test_what_does_not_fit_although_it_should_is_streamed(world: EveryType) -> N
     session.close()
 
 
-def test_what_is_kept_stays_while_all_questions_of_tpch_are_asked(world: EveryType) -> None:
-    session = Session(world, 1 << 28)
+def test_what_is_kept_is_there_once_for_every_set_of_tables(world: EveryType) -> None:
+    """Read alone, and beside another table, whose DuckDB is another one."""
+    session, other = Session(world, 1 << 28), Rows(world.tables, world.opened)
     for _ in range(2):
-        session.read(["s"])
-    for number in range(21):
-        session.kept.home([str(number)])
+        session.read(["s", "c1"])
+    kept, before = session.kept.bytes, world.tables.objects_read
+    for number in range(25):
+        with other.new_table(other.schema.only(["c0"])) as table:
+            reading = session.rows.reading(["s"], deadline=Deadline(600), once=True)
+            joined = session.rows.open(reading, f"t{number}", table)
+            assert table.connection.execute(summed(["s"], joined.relation)).fetchall() == world.wanted(["s"])
+            reading.finish()
+    assert world.tables.objects_read == before
+    assert session.kept.bytes == kept > 0
     assert session.read(["s"]) == 0
     session.close()
+    other.close()
 
 
-def test_each_set_of_tables_has_a_duckdb_and_the_least_used_one_is_given_up(
-    world: EveryType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(of_rows, "_MOST_HOMES", 4)
-    session = Session(world, 1 << 28)
+def test_a_duckdb_reads_what_is_kept_of_its_table_alone(session: Session) -> None:
     for _ in range(2):
         session.read(["s"])
-    (first, kept) = session.kept.home(["t"]), session.kept.bytes
-    assert first.resident(session.rows)[1] == kept > 0
-    others = [session.kept.home(["t", str(number)]) for number in range(3)]
-    assert len({id(each.engine) for each in (first, *others)}) == 4
-    assert session.kept.home(["t"]) is first
-    session.kept.home(["t", "another"])
-    assert session.kept.home(["t"]) is first
-    assert session.kept.bytes == kept
-    for number in range(4):
-        session.kept.home([str(number)])
-    assert session.kept.bytes == 0
-    assert first.resident(session.rows) == (None, 0)  # nor does DuckDB have them
-    assert session.read(["s"]) > 0
+    resident = session.kept.get(session.rows)
+    assert resident is not None
+    with no_table("other", session.rows.schema.only(["s"])) as other:
+        reading = session.rows.reading(["s"], deadline=Deadline(600), once=True)
+        with session.rows.open(reading) as table:
+            held = [
+                f"/proc/self/fd/{number}" for number in table.engine.held if Path(f"/proc/self/fd/{number}").exists()
+            ]
+            assert len(held) == 1
+            count = f"SELECT count(*) FROM read_parquet('{held[0]}')"
+            assert table.connection.execute(count).fetchall() == [(SEGMENTS * ROWS,)]
+            for each in (*held, f"/proc/self/fd/{resident.file.number}"):
+                with pytest.raises(duckdb.PermissionException):
+                    other.connection.execute(f"SELECT count(*) FROM read_parquet('{each}')")
+            with pytest.raises(duckdb.PermissionException):
+                table.connection.execute(f"FROM read_parquet('/proc/self/fd/{resident.file.number}')")
+        reading.finish()
+        assert not Path(held[0]).exists()
+
+
+def test_rows_that_may_not_be_held_are_streamed(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        session.read(["s"])
+    with monkeypatch.context() as patch:
+        patch.setattr(of_table, "_MOST_HELD", 0)
+        assert session.read(["s"]) > 0
     assert session.read(["s"]) == 0
-    session.close()
 
 
 def test_damage_is_told_and_nothing_of_it_kept(world: EveryType) -> None:
     session = Session(world, 1 << 28)
     session.read(["s"])
-    path = world.root / "store" / world.opened.manifest.segments[-1].columns[0].object.name
+    path = world.root / "store" / world.opened.manifest.segments[-1].columns[-1].object.name
     content = path.read_bytes()
     try:
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

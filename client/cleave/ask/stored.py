@@ -334,12 +334,11 @@ class StoredSource(VersionedSource[Stored]):
             inner = zip(plan.cut.inner.items(), totals, strict=True)
             answers = {name: self._exact(replace(plan, cut=cut, ways=(way,)), question) for (name, cut), way in inner}
             with question.clock.stage("rows"):
-                home = self._resident.home(site.tables)
-                table = stack.enter_context(first.stored.rows.open(own, home=home))
+                table = stack.enter_context(first.stored.rows.open(own))
                 stack.callback(self._at_work, None)
                 self._at_work(table)
                 for each, reading in joined:
-                    each.stored.rows.open(reading, each.name, table, home=home)
+                    each.stored.rows.open(reading, each.name, table)
                 for file in self._others:
                     if file.name in plan.cut.reads:
                         with file.read(question.progress) as other:

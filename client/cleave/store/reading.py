@@ -34,7 +34,7 @@ from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
-from cleave.table.table import HeldFile, Table, View, no_rows, read_parquet
+from cleave.table.table import Engine, HeldFile, MemoryFile, Table, View, no_rows, read_parquet
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 
 if TYPE_CHECKING:
@@ -134,40 +134,43 @@ class Reading:
     def rows(self) -> int:
         return sum(each.rows for each in self._runs)
 
-    def expose(self, table: Table, *, now: bool = False) -> None:
-        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered, or to
-        be read `now`.
-        """
+    def expose(self, table: Table) -> None:
+        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered."""
         table.rows = self.rows
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
-        if (files := self._files()) is not None:
-            if now:
-                try:
-                    table.fill({}, self._view_of(files).ordered)
-                finally:
-                    for file in files.values():
-                        file.close()
-            else:
-                for file in files.values():
-                    table.at_end(file.close)
-                table.expose(self._view_of(files))
+        if (files := self._files(table.engine)) is not None:
+            for file in files.values():
+                table.at_end(file.close)
+            table.expose(self._view_of(files))
             return
-        contributor = [plain_column(table.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
-        opened = Batches([*self._plain, *contributor, *self._sealed()], table.connection, partial(self._batches, table))
+        opened = self._stream(table)
         by_name = {each.name: each for each in opened.columns}
         values = [(by_name[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
         stream = f"opened_{table.relation}"
-        if self._needed.ordered or now:
-            order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
-            table.fill({stream: opened}, f"{selected} FROM {stream}{order}")
+        if self._needed.ordered:
+            table.fill({stream: opened}, f"{selected} FROM {stream} ORDER BY {identifier(ROW)}")
         else:
             sql = f"{selected} FROM temp.main.{stream}"
             table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
 
-    def _files(self) -> dict[str, HeldFile] | None:
+    def write(self, table: Table, most: int) -> MemoryFile:
+        """Return a file of the rows, by the DuckDB of `table`, of at most `most` bytes; intervals as their text.
+
+        Raises CheckFailed, StoreError when `table` is closed, and what writing raises.
+        """
+        order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
+        selected = ", ".join(identifier(each.name) for each in table.schema.columns)
+        return table.write({"opened": self._stream(table)}, f"SELECT {selected} FROM opened{order}", most)
+
+    def _stream(self, table: Table) -> Batches:
+        contributor = [plain_column(self.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
+        columns = [*self._plain, *contributor, *self._sealed()]
+        return Batches(columns, table.connection, partial(self._batches, table))
+
+    def _files(self, engine: Engine) -> dict[str, HeldFile] | None:
         """The plain columns' files by segment, all of which are fetched. None if other columns are read, or more files
         than DuckDB may read now. Raises CheckFailed, StoreError.
         """
@@ -177,7 +180,7 @@ class Reading:
         if others or not 0 < len(segments) <= _MOST_FILES or size > _FETCHED_BYTES:
             return None
         try:  # before the requests, which are made once
-            files = {id_: HeldFile() for id_ in segments}
+            files = {id_: HeldFile(engine) for id_ in segments}
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise

@@ -7,10 +7,9 @@ row meets row without a join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+import errno
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +26,10 @@ from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema
-from cleave.table.table import Engine, Table
+from cleave.table.table import Engine, MemoryFile, Table, no_table
 from cleave_shared.errors import QueryRefused
 
-_MOST_HOMES = 24  # sets of tables that a session asks in turn; the bytes that stay in all of them have their own limit
-_UNPACKED = 4  # bytes of texts for each that is stored, at most, as a rule
+_UNPACKED = 4  # bytes of plain columns for each that is stored, at most, as a rule
 PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
 
 
@@ -65,79 +63,56 @@ def whole(which: Object) -> Read:
     return Read(which, which.bytes)
 
 
-class Home:
-    """DuckDB for the queries over one set of tables, and the rows of these that stay in it."""
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """All rows of some columns of one version of a table, in memory as Parquet."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._resident: dict[Rows, tuple[Table, int]] = {}  # with their bytes
-
-    def resident(self, rows: Rows) -> tuple[Table | None, int]:
-        return self._resident.get(rows, (None, 0))
-
-    def keep(self, rows: Rows, size: int, read: Callable[[Engine], Table]) -> Table:
-        """Keep what is read in place of what was kept of `rows`; it takes `size` bytes."""
-        self.drop(rows)
-        self.engine.resident += size
-        try:
-            table = read(self.engine)
-        except BaseException:
-            self.engine.resident -= size
-            raise
-        self._resident[rows] = table, size
-        return table
-
-    def drop(self, rows: Rows) -> None:
-        table, size = self._resident.pop(rows, (None, 0))
-        if table is not None:
-            self.engine.resident -= size
-            table.__exit__(None, None, None)
-
-    def close(self) -> None:
-        for each in list(self._resident):
-            self.drop(each)
-        self.engine.end()
+    names: frozenset[str]
+    file: MemoryFile
+    bytes: int  # what it was reckoned to take, which its values do not change, unless it takes more
 
 
 class ResidentTables:
-    """DuckDB for all queries of a session, and the tables that stay in it. Close it after them.
+    """Rows that stay in memory from one query of a session to the next, once for all queries. Close it after them.
 
-    A query runs in a DuckDB that has no tables but those that it names: whatever it may be able to ask DuckDB, it finds
-    nothing of another query or user. DuckDB knows how many rows a table of its own has, and so in which order to join;
-    of a stream it knows nothing.
+    They are files that no DuckDB may read but that of a query which names their table, and which has no other tables:
+    whatever a query may be able to ask DuckDB, it finds nothing of another query or user. A file tells DuckDB how many
+    rows a table has, and so in which order to join; of a stream it knows nothing.
     """
 
     def __init__(self, memory: int, most: int) -> None:
         """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
-        self._memory = memory
+        self.memory = memory
         self._most = most
-        self._homes: dict[frozenset[str], Home] = {}  # the one used last comes last
+        self._tables: dict[Rows, Resident] = {}
 
-    def home(self, names: Iterable[str]) -> Home:
-        """The home of queries over the tables `names`, in lower case. Raises InputError for too little memory."""
-        key = frozenset(names)
-        home = self._homes.pop(key) if key in self._homes else Home(Engine.idle(self._memory))
-        self._homes[key] = home
-        while len(self._homes) > _MOST_HOMES:
-            self._homes.pop(next(iter(self._homes))).close()
-        return home
+    def get(self, rows: Rows) -> Resident | None:
+        return self._tables.get(rows)
 
     @property
     def bytes(self) -> int:
         """Bytes of the rows that stay."""
-        return sum(each.engine.resident for each in self._homes.values())
+        return sum(each.bytes for each in self._tables.values())
 
-    def has_room(self, size: int) -> bool:
-        return self.bytes + size <= self._most
+    def room(self, rows: Rows) -> int:
+        """Bytes of `rows` that may stay, in place of those that do."""
+        resident = self._tables.get(rows)
+        return self._most - self.bytes + (resident.bytes if resident else 0)
+
+    def keep(self, rows: Rows, resident: Resident) -> Resident:
+        """Keep `resident` of `rows`, of which nothing is kept."""
+        self._tables[rows] = resident
+        return resident
 
     def drop(self, rows: Rows) -> None:
         """Give up what is kept of `rows`."""
-        for each in self._homes.values():
-            each.drop(rows)
+        resident = self._tables.pop(rows, None)
+        if resident is not None:
+            resident.file.close()
 
     def close(self) -> None:
-        while self._homes:
-            self._homes.popitem()[1].close()
+        for each in list(self._tables):
+            self.drop(each)
 
 
 class Rows:
@@ -203,79 +178,96 @@ class Rows:
         schema = self._whole_schema.only(names)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
-    def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, home: Home | None = None) -> Table:
-        """The rows of `reading`, in a database of their own, or called `name` in that of `beside`, which closes them.
+    def open(self, reading: Reading, name: str = "", beside: Table | None = None) -> Table:
+        """The rows of `reading`, in a DuckDB of the session's memory or in a database of their own; or called `name` in
+        that of `beside`, which closes them.
 
-        `home`: of the query's tables; None: of this one alone.
         They are read when DuckDB reads the relation, at once if they are ordered; what is wrong with them is raised
-        when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory.
+        when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory;
+        InputError for too little memory.
         """
-        if home is None and self._session is not None:
-            home = self._session.home([self._manifest.table.lower()])
-        resident = self._resident_for(reading, home)
-        table = self.new_table(reading.schema, home) if beside is None else beside.join(name, reading.schema)
+        resident = self._resident_for(reading)
+        if beside is not None:
+            table = beside.join(name, reading.schema)
+        elif self._session is not None:
+            table = no_table(self._manifest.table, reading.schema, memory=self._session.memory)
+        else:
+            table = self.new_table(reading.schema)
         try:
-            if resident is None:
+            if resident is None or not self._selected(table, resident):
                 reading.expose(table)
             else:
                 reading.skip()
-                table.rows = resident.rows
-                table.select(resident)
         except BaseException:
             if beside is None:
                 table.__exit__(None, None, None)
             raise
         return table
 
-    def _resident_for(self, reading: Reading, home: Home | None) -> Table | None:
+    def _selected(self, table: Table, resident: Resident) -> bool:
+        """Make `table` one of the rows that stay, unless too many files are held."""
+        try:
+            table.select(resident.file)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return False
+        table.rows = self._manifest.rows
+        return True
+
+    def _resident_for(self, reading: Reading) -> Resident | None:
         """Return all rows of the columns of `reading`, if they stay in memory from here on, or did before.
 
         That follows from earlier queries and from sizes. Raises as `open` does.
         """
         names = {each.name for each in reading.schema.columns}
-        if home is None or not reading.once or not names:
+        if self._session is None or not reading.once or not names:
             return None
-        resident, resident_bytes = home.resident(self)
-        present = {each.name for each in resident.schema.columns} if resident is not None else set()
+        resident = self._session.get(self)
+        present = resident.names if resident is not None else frozenset[str]()
         if names <= present:
             return resident
         if reading.rows < self._manifest.rows:
             return None
         earlier, self._read_before = self._read_before, self._read_before | names
-        if self._session is None or not self._may_stay or not names <= earlier:
+        if not self._may_stay or not names <= earlier:
             return None
         for wanted in (earlier, names | present):
             size = self._opened_bytes(wanted)
-            if self._session.has_room(size - resident_bytes):
-                with suppress(QueryRefused):  # its texts take more than was reckoned with
-                    return home.keep(self, size, partial(self._read_whole, reading, wanted))
-                return None
+            if size <= self._session.room(self):
+                self._session.drop(self)
+                return self._keep(reading, wanted, size, self._session)
         return None
 
-    def _read_whole(self, reading: Reading, names: Collection[str], engine: Engine) -> Table:
-        """Read all rows of columns, in the time of `reading`."""
-        table = engine.table(self._manifest.table, self._whole_schema.only(names))
+    def _keep(self, reading: Reading, names: Collection[str], size: int, session: ResidentTables) -> Resident | None:
+        """Read all rows of columns, about `size` bytes, in the time of `reading`, and keep them. None if they take more
+        than there is room for, or too many files are open.
+        """
+        schema, most = self._whole_schema.only(names), session.room(self)
+        whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
         try:
-            whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
-            whole.expose(table, now=True)
-        except BaseException:
+            with no_table(self._manifest.table, schema, memory=session.memory) as table:
+                file = whole.write(table, most)
+        except BaseException as error:
             self._may_stay = False  # streaming takes less time and memory
-            table.__exit__(None, None, None)
+            if isinstance(error, QueryRefused) or (isinstance(error, OSError) and error.errno == errno.EMFILE):
+                return None
             raise
-        return table
+        return session.keep(self, Resident(frozenset(names), file, max(size, file.bytes)))
 
     def _opened_bytes(self, names: Collection[str]) -> int:
-        """About how many bytes all rows of columns take in DuckDB."""
+        """About how many bytes all rows of columns take: what the store knows says that, no value."""
         columns = [each for each in self._whole_schema.columns if each.name in names]
-        size = sum(opened_width(each.type) for each in columns) * self._manifest.rows
-        texts = [each.name for each in columns if is_text(each.type)]
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
-        for segment in self._manifest.segments:
-            plain = segment.plain.bytes if segment.plain else 0
-            size += _UNPACKED * sum(
-                segment.columns[places[name]].object.bytes if name in places else plain for name in texts
-            )
-        return size
+        sealed = [places[each.name] for each in columns if each.name in places and is_text(each.type)]
+        size = sum(each.columns[place].object.bytes for each in self._manifest.segments for place in sealed)
+        plain = [each for each in columns if each.name not in places]
+        wide = [each for each in columns if each.name in places]
+        if any(is_text(each.type) for each in plain):  # widths say nothing of them
+            size += _UNPACKED * sum(each.plain.bytes for each in self._manifest.segments if each.plain)
+        else:
+            wide += plain
+        return size + sum(opened_width(each.type) for each in wide if not is_text(each.type)) * self._manifest.rows
 
     def table(
         self,
@@ -288,15 +280,13 @@ class Rows:
         """A table of its own of one reading, as `reading` and `open` say."""
         return self.open(self.reading(names, ordered=ordered, progress=progress, segments=segments))
 
-    def new_table(self, schema: Schema, home: Home | None = None) -> Table:
+    def new_table(self, schema: Schema) -> Table:
         """A table beside those that are read, whose relation is still to be made."""
-        if home is not None:
-            return home.engine.table(self._manifest.table, schema)
         self._engine = self._engine or Engine.idle()
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
-        """Close the databases of tables, those that stay in memory included."""
+        """Close the databases of tables, and give up what stays in memory."""
         if self._session is not None:
             self._session.drop(self)
         if self._engine is not None:

@@ -18,6 +18,7 @@ import duckdb
 
 from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, create_of_texts, identifier
+from cleave.table.progress import watched
 from cleave.table.schema import Column, Schema
 from cleave_shared.errors import InputError, QueryRefused
 
@@ -26,13 +27,15 @@ LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
 _CHANGED = (
     "arrow_large_buffer_size",
     "arrow_output_version",
-    "memory_limit",
     "allocator_bulk_deallocation_flush_threshold",
 )
 _DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
-_FIRST_HELD, _MOST_HELD = 512, 128  # numbers of files that hold Parquet for DuckDB: it may read no others but two
+_FIRST_HELD, _MOST_HELD = 512, 64  # numbers of files that hold Parquet for an engine: it may read no others but two
+_SECONDS = 0.02  # between two looks at the size of a file that is written
 _MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
 _idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
+_ranges: set[int] = set()  # of those numbers, in use by engines: 0 is the first
+_dividing = threading.Lock()
 
 
 class ArrowRows:
@@ -49,22 +52,37 @@ class ArrowRows:
         """End scans that are under way."""
 
 
-class HeldFile:
-    """A Parquet file in memory, empty at first, which nobody else can change."""
+class MemoryFile:
+    """A Parquet file in memory that no engine may read, unless it is held for one."""
 
-    def __init__(self) -> None:
-        """Raises OSError (EMFILE) where too many are held, or the process may not have so many files."""
-        with open(os.memfd_create("parquet"), "wb") as file:
-            try:
-                number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_HELD)
-            except OSError:  # EINVAL, if the limit is below
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
-        self._number = number
-        self._close = weakref.finalize(self, os.close, number)
-        if number >= _FIRST_HELD + _MOST_HELD:
+    def __init__(self, number: int) -> None:
+        """`number`: an open file, which this one closes."""
+        self.number = number
+        self.bytes = os.fstat(number).st_size
+        self.close = weakref.finalize(self, os.close, number)
+
+
+class HeldFile:
+    """A Parquet file in memory that one engine may read until it is closed. Nobody else can change it."""
+
+    def __init__(self, engine: Engine, content: MemoryFile | None = None) -> None:
+        """`content`: the file; None: a new, empty one.
+
+        Raises OSError (EMFILE) where too many are held, or the process may not have so many files.
+        """
+        number = os.memfd_create("parquet") if content is None else content.number
+        try:
+            self._number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, engine.held.start)
+        except OSError:  # EINVAL, if the limit is below
+            raise _too_many_files() from None
+        finally:
+            if content is None:
+                os.close(number)
+        self._close = weakref.finalize(self, os.close, self._number)
+        if self._number not in engine.held[:_MOST_HELD]:
             self.close()
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        self.path = _path(number)
+            raise _too_many_files()
+        self.path = _path(self._number)
 
     def write(self, content: bytes) -> None:
         with open(self._number, "wb", closefd=False) as file:
@@ -72,6 +90,10 @@ class HeldFile:
 
     def close(self) -> None:
         self._close()
+
+
+def _too_many_files() -> OSError:
+    return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +118,27 @@ class Engine:
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         self.connection = connection or connect_reading()
         self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
-        self.close = weakref.finalize(self, _close, self.connection, self.taken, self.written)
+        with _dividing:
+            place = next(each for each in itertools.count() if each not in _ranges)
+            _ranges.add(place)
+        self.held = range(_FIRST_HELD + place * _MOST_HELD, _FIRST_HELD + (place + 1) * _MOST_HELD)
+        self.close = weakref.finalize(self, _close, self.connection, place, self.taken, self.written)
         self.close.atexit = False
-        self.resident = 0  # bytes of tables that stay from one question to the next
         self.taking = threading.Lock()  # one Parquet file at a time
         self._numbers = itertools.count()
         self._ordering = threading.Lock()
+        self._limit: int | None = None  # bytes; None: DuckDB's own limit
         self._in_order = 0  # blocks of `in_order` under way
-        held = range(_FIRST_HELD, _FIRST_HELD + _MOST_HELD)
-        paths = [_path(each) for each in (self.taken, self.written, *held)]
+        paths = [_path(each) for each in (self.taken, self.written, *self.held)]
         self.connection.execute("SET allowed_paths = $paths", {"paths": paths})
         self.connection.execute("SET enable_external_file_cache = false")  # a number is of one file after another
         self.connection.execute("SET enable_external_access = false")
 
     def limit(self, memory: int) -> None:
-        """Let DuckDB take at most `memory` bytes, what it has included, and those that are kept besides."""
-        self.connection.execute(f"SET memory_limit = '{memory + self.resident} bytes'")
+        """Let DuckDB take at most `memory` bytes, what it has included."""
+        if memory != self._limit:  # else DuckDB would return memory that it has free, in up to 10 ms
+            self.connection.execute(f"SET memory_limit = '{memory} bytes'")
+            self._limit = memory
 
     @contextmanager
     def in_order(self) -> Iterator[None]:
@@ -145,6 +172,9 @@ class Engine:
         if memory is not None:
             engine.limit(memory)
         else:
+            if engine._limit is not None:
+                engine.connection.execute("RESET memory_limit")
+                engine._limit = None
             engine.connection.execute(f"SET allocator_bulk_deallocation_flush_threshold = '{FLUSHED}'")
         return engine
 
@@ -158,7 +188,6 @@ class Engine:
                     self.connection.execute(f"RESET {setting}")
                 for each in (self.taken, self.written):
                     os.ftruncate(each, 0)
-                self.resident = 0
                 others.append(self)
                 return
         self.close()
@@ -172,6 +201,20 @@ class Engine:
         connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}; SET enable_progress_bar = false")
         return Table(name, schema, connection, rows, self, home, alone=alone)
 
+    def take_written(self) -> MemoryFile:
+        """Return the file that was written last, and write the next one elsewhere.
+
+        Raises OSError (EMFILE) where its number would be one that engines may read.
+        """
+        file = MemoryFile(fcntl.fcntl(self.written, fcntl.F_DUPFD_CLOEXEC, 0))
+        empty = os.memfd_create("parquet")
+        os.dup2(empty, self.written, inheritable=False)
+        os.close(empty)
+        if file.number >= _FIRST_HELD:
+            file.close()
+            raise _too_many_files()
+        return file
+
     def refusal(self) -> InputError | QueryRefused:
         """The error for a question that needs more memory than it may take."""
         if self.memory is None:
@@ -182,9 +225,11 @@ class Engine:
         )
 
 
-def _close(connection: duckdb.DuckDBPyConnection, *files: int) -> None:
+def _close(connection: duckdb.DuckDBPyConnection, place: int, *files: int) -> None:
     with suppress(duckdb.Error):  # something left to end by itself is still at work
         connection.close()
+    with _dividing:
+        _ranges.discard(place)
     for each in files:
         os.close(each)
 
@@ -262,20 +307,51 @@ class Table:
         """Call `work` when the table is closed."""
         self._closing.callback(work)
 
-    def select(self, other: Table) -> None:
-        """Make the relation a view of the same columns of `other`, a table of the same engine that is open longer."""
-        columns = ", ".join(identifier(each.name) for each in self.schema.columns)
-        self.connection.execute(
-            f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {other.qualified(other.relation)}"
-        )
+    def select(self, file: MemoryFile) -> None:
+        """Make the relation a view of the schema's columns of a file, which holds intervals as their text.
+
+        Raises OSError (EMFILE) as holding it does.
+        """
+        held = HeldFile(self.engine, file)
+        self.at_end(held.close)
+        typed = [(identifier(each.name), each.type) for each in self.schema.columns]
+        columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
+        self.connection.execute(f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {read_parquet([held])}")
 
     def fill(self, streams: Mapping[str, ArrowRows], select: str) -> None:
         """Make the relation of what `select` reads of streams, by name. Raises QueryRefused."""
+        with self._registered(streams):
+            self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
+
+    def write(self, streams: Mapping[str, ArrowRows], select: str, most: int) -> MemoryFile:
+        """Return a file of what `select` reads of streams, by name, in its order, of at most `most` bytes.
+
+        Raises QueryRefused where it has more, or DuckDB needs more memory; OSError (EMFILE).
+        """
+
+        def look() -> None:
+            if os.fstat(self.engine.written).st_size > most:
+                self.connection.interrupt()
+
+        with self._registered(streams), watched(look, lambda: _SECONDS):
+            try:
+                # plain pages: DuckDB reads them in less time than compressed ones
+                self._copy(select, "FORMAT parquet, COMPRESSION uncompressed")
+            except duckdb.InterruptException:
+                raise self.engine.refusal() from None
+        file = self.engine.take_written()
+        if file.bytes > most:
+            file.close()
+            raise self.engine.refusal()
+        return file
+
+    @contextmanager
+    def _registered(self, streams: Mapping[str, ArrowRows]) -> Iterator[None]:
         self._streams |= streams
         for name, stream in streams.items():
             self.connection.register(name, stream)
         try:
-            self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
+            yield
         except duckdb.OutOfMemoryException:
             raise self.engine.refusal() from None
         finally:
