@@ -110,7 +110,7 @@ def test_no_cell_no_key_and_no_unread_name_is_in_it(
     written = page.read_bytes()
     hidden = [name for name in canaries().cells if name.startswith("hidden")]
     shown = result.stdout.encode()  # an average has the leading digits of what it is of
-    forms = {form for form in canaries().forms(hidden) if form not in shown}
+    forms = {form for form in canaries().forms(hidden) if form not in shown and form.replace(b",", b"") not in shown}
     assert len(forms) > 200
     assert traces(written, forms | {PASSPHRASE.encode()}) == []
     assert len(keys.ckks) == 1

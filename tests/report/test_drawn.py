@@ -160,6 +160,36 @@ def test_null_and_infinite_figures_have_no_bar_and_undecided_ones_are_hollow(tab
     assert len(tab.value(RECTANGLES % (0, "bar"))) == 1
 
 
+def test_charts_have_a_role_and_a_name(tab: Page, folder: Path) -> None:
+    show(tab, folder, "few")
+    tab.send("Accessibility.enable")
+    nodes = tab.send("Accessibility.getFullAXTree")["nodes"]
+    shown = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
+    names = [name for role, name in shown if role == "figure"]
+    assert names == ["COUNT(*) plain", "AVG(age) encrypted", "SUM(bill) encrypted"]
+    pictures = [name for role, name in shown if role in ("image", "img")]
+    assert [name.partition(":")[0] for name in pictures] == [
+        f"Bar chart of {name} by ward" for name in ("COUNT(*)", "AVG(age)", "SUM(bill)")
+    ]
+    assert "SvgRoot" not in [role for role, _ in shown]
+
+
+def test_all_digits_are_reached_by_the_keyboard_and_on_a_phone(tab: Page, folder: Path) -> None:
+    show(tab, folder, "few", width=400)
+    text = "document.querySelector('table.answer').innerText"
+    assert "11250.50 exact" not in tab.value(text)
+    tab.value("document.getElementById('digits').focus()")
+    for kind in ("keyDown", "keyUp"):
+        tab.send("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", windowsVirtualKeyCode=32, text=" ")
+    shown = tab.value(text)
+    for digits in ("11250.50 exact", "9120.25 exact", "15800 exact", "2210.75 exact", "47 ± 5e0"):
+        assert digits in shown.replace("\u00a0", " ")
+    assert "11,250" not in shown
+    tab.value("document.querySelector('label[for=digits]').click()")
+    assert "11,250" in tab.value(text)
+    assert tab.value(TOO_WIDE) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_everything_can_be_seen_in_light_and_dark(tab: Page, folder: Path, dark: bool) -> None:

@@ -152,7 +152,12 @@ def test_the_csv_is_the_one_that_query_writes() -> None:
     ("value", "shown"),
     [
         (999_999, "999,999"),
-        (1_234_567, "1,235,000"),
+        (1_234_567, "1,234,567"),
+        (Decimal("2097012.40"), "2,097,012"),
+        (999_999_999_999.5, "1e12"),
+        (123_456_789_012, "123,456,789,012"),
+        (1_234_567_890_123, "1.235e12"),
+        (0.0000012345, "0.000001234"),
         (10**38, "1e38"),
         (63.28125, "63.28"),
         (Decimal("11250.50"), "11,250"),
@@ -165,7 +170,7 @@ def test_the_csv_is_the_one_that_query_writes() -> None:
         (None, "NULL"),
     ],
 )
-def test_a_figure_has_four_digits_and_small_whole_numbers_all(value: Any, shown: str) -> None:
+def test_a_figure_has_four_digits_or_all_before_the_point(value: Any, shown: str) -> None:
     assert brief(value) == shown
 
 
@@ -223,6 +228,27 @@ def test_suppressed_groups_leave_no_trace_but_their_number() -> None:
     assert "3 groups of fewer than 20 rows not shown." in text
     for hidden in ("6,000", "6000", "5,912", "12.4 kB</td>", "Rows selected", '<th scope="row">Groups'):
         assert hidden not in text.replace("the number of rows: 6000", ""), hidden  # made by hand; see tests/cli
+
+
+def test_a_page_does_not_say_that_no_group_was_suppressed() -> None:
+    answered, about, described = CASES["suppressed"]
+    none = replace(answered, usage=replace(answered.usage, suppressed_groups=0, withheld_groups=0))
+    text = page(none, about, described)
+    assert "not shown" not in text
+    assert "<aside" not in text
+
+
+def test_all_digits_are_in_the_text_and_not_only_in_a_title() -> None:
+    reader = Reader(made("few"))
+    titles = [each["title"] for each in reader.all("span") if "title" in each]
+    kinds = zip([each.get("class") for each in reader.all("span")], reader.texts["span"], strict=True)
+    assert [text for kind, text in kinds if kind == "full"] == titles != []
+    (switch,) = reader.all("input")
+    assert (switch["type"], switch["id"]) == ("checkbox", "digits")
+    assert [each["for"] for each in reader.all("label")] == ["digits"]
+    answered, about, described = CASES["few"]
+    whole = replace(answered, result=table((("n", "plain", "BIGINT"),), [[certain(7)]]))
+    assert Reader(page(whole, about, described)).all("input") == []
 
 
 def test_a_page_without_anything_sent_says_so() -> None:

@@ -146,6 +146,8 @@
       drawn = width;
       const plot = Plot.plot({ className: "plot", ...kinds[chart.kind](chart, width) });
       plot.querySelectorAll("style").forEach((style) => style.remove()); // style.css has it: the policy admits no other
+      plot.setAttribute("role", "img");
+      plot.setAttribute("aria-label", chart.summary);
       into.replaceChildren(plot);
     };
     at(Math.floor(into.clientWidth));

@@ -67,6 +67,7 @@ def page(answer: Result, facts: PageFacts, description: Description | None) -> s
     charts = charts_of(answer.result)
     scripts = [asset(name) for name in DRAWING] if charts else []
     style = asset("style.css")
+    rows = cells_of(answer.result)
     return template("cleave.report", "page.html").render(
         policy=policy(scripts, style),
         style=Markup(style),  # noqa: S704 - these three are files of this package, none of their text comes from data
@@ -81,10 +82,11 @@ def page(answer: Result, facts: PageFacts, description: Description | None) -> s
         version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
-        suppressed=answer.usage.suppression,
+        suppressed=answer.usage.suppression if answer.usage.suppressed_groups else "",
         trust=printable(answer.result.trust),
         headings=headings_of(answer.result),
-        rows=cells_of(answer.result),
+        rows=rows,
+        shortened=any(cell.full for row in rows for cell in row.cells),
         downwards=len(answer.result.rows) == 1 and len(answer.result.columns) > 1,
         doubtful=any(answer.result.doubts),
         charts=charts,
@@ -217,7 +219,8 @@ def _hash(text: str) -> str:
 
 
 _DIGITS = 4
-_WHOLE = 6  # digits before the point that are never rounded to zeros
+_WHOLE = 12  # digits before the point that are never rounded to zeros; of more, a power of ten is shown
+_SMALL = -6  # least power of ten that is not shown as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,12 +291,12 @@ def _cell(result: ResultTable, row: int, place: int, *, month: bool) -> PageCell
 
 
 def brief(value: Any) -> str:
-    """`value` with four significant digits; the digits of a whole number below a million are all there."""
+    """`value` with four significant digits, or with all before the point where these are at most 12."""
     unit = shown_unit(value)
     if unit is None:
         return figures.plain(value)
     shown = Decimal(round(Fraction(value) / unit)) * (Decimal(unit.numerator) / Decimal(unit.denominator))
-    if shown and not -_WHOLE <= shown.adjusted() < 2 * _WHOLE:
+    if shown and not _SMALL <= shown.adjusted() < _WHOLE:
         return f"{shown.scaleb(-shown.adjusted()).normalize():f}e{shown.adjusted()}"
     return f"{shown:,f}"
 
