@@ -7,7 +7,7 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-appends bench-columns bench-tpch bench-scan bench-planner bench-ring bench-load scale
+.PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -62,6 +62,10 @@ bench-columns: setup
 bench-tpch: setup
 	$(BIN)/python -m benchmarks.tpch $(if $(SCALES),--scales $(SCALES)) $(if $(REPEATS),--repeats $(REPEATS)) \
 		$(if $(DATA),--data $(DATA))
+
+# Thresholds over people beside those over rows, and releases, of TPC-H's lineitem: three minutes at SCALE=1.
+bench-disclosure: setup
+	$(BIN)/python -m benchmarks.disclosure $(if $(SCALE),--scale $(SCALE))
 
 # A scan of such a table beside them: one minute.
 bench-scan: setup
