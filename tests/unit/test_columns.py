@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from cleave.table.schema import Column, Kind
 COLUMNS = Path(__file__).parents[1] / "samples" / "columns"
 HALVES = ("known", "held_out")
 LABELS = ("sensitive", "either", "harmless")
-OVER_PROTECTED = {"known": 1 / 4, "held_out": 1 / 2, "fresh": 1 / 4}  # of the harmless columns, at most
+OVER_PROTECTED = {"known": 1 / 4, "held_out": 1 / 2, "fresh": 1 / 2}  # of the harmless columns, at most
+OVER_PROTECTED_VALUES = 1 / 8
 ROWS = 120
 
 
@@ -86,3 +87,26 @@ def test_no_sensitive_column_is_proposed_plain(half: str, tmp_path: Path, printe
     assert not leaked
     assert all(each.unsure for each in of["either"])
     assert over_protected <= len(of["harmless"]) * OVER_PROTECTED[half]
+
+
+def test_one_telling_value_is_enough(tmp_path: Path, printed_figures: list[str]) -> None:
+    """Every name is harmless. Of equal names each has a file of its own."""
+    files: dict[int, list[Sample]] = defaultdict(list)
+    seen: Counter[tuple[str, str]] = Counter()
+    for sample in read("values"):
+        name = (sample.language, sample.name.lower())
+        files[seen[name]].append(sample)
+        seen[name] += 1
+    found: dict[Sample, Column] = {}
+    for samples in files.values():
+        found |= proposed(tmp_path, samples)
+    telling, harmless = ([each for sample, each in found.items() if sample.label == label] for label in LABELS[::2])
+    leaked = [each.name for each in telling if each.kind is Kind.PLAIN]
+    over_protected = sum(each.kind is not Kind.PLAIN for each in harmless)
+    printed_figures.append(
+        f"detector, values: {len(telling)} columns with a telling value, {len(leaked)} of them plain; "
+        f"{over_protected} of {len(harmless)} harmless ones over-protected"
+    )
+    assert (len(telling), len(harmless)) == (242, 156)
+    assert not leaked
+    assert over_protected <= len(harmless) * OVER_PROTECTED_VALUES

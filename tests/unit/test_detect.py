@@ -191,7 +191,39 @@ def test_by_name(name: str, type_: str, kind: Kind) -> None:
         ("department", "VARCHAR", ["Sales", "Stroke unit"] * 50, S),
         ("clinic", "VARCHAR", ["North", "HIV and hepatitis"] * 50, S),
         ("product", "VARCHAR", ["Soap", "Insulin pen"] * 50, S),
-        ("product", "VARCHAR", ["Radio", "Cardigan", "Orthodox icon", "Saids"] * 25, P),
+        ("product", "VARCHAR", ["Radio", "Jackets", "Blue shirt", "Home & Garden"] * 25, P),
+        ("product", "VARCHAR", ["Radio", "Jackets", "Orthodox icon"] * 33, S),
+        ("product", "VARCHAR", ["Chair", "Plan B"] * 50, S),
+        ("product", "VARCHAR", ["Chair", "B 12"] * 50, S),
+        ("product", "VARCHAR", ["Chair", "T4"] * 50, S),
+        ("product", "VARCHAR", ["Chair", "Back belt"] * 50, S),
+        ("product code", "VARCHAR", ["SKU-1001", "SKU-1002"] * 50, P),
+        ("product code", "VARCHAR", ["SKU-1001", "HPV-0016"] * 50, S),
+        ("product code", "VARCHAR", ["75622-1", "12345-6"] * 50, S),
+        ("product", "VARCHAR", [f"P{number // 6}" for number in range(900)], S),
+        ("product", "VARCHAR", [f"P-{1000 + number // 6}" for number in range(900)], P),
+        ("ward", "VARCHAR", ["Ward 3", "3B", "East wing", "Block A"] * 25, P),
+        ("ward", "VARCHAR", ["C50", "C61"] * 50, S),
+        ("ward", "VARCHAR", ["North", "MI"] * 50, S),
+        ("state region", "VARCHAR", ["WY", "MI"] * 50, S),
+        ("region", "VARCHAR", ["WY", "MI"] * 50, P),
+        ("country", "VARCHAR", ["Germany", "France"] * 50, S),
+        ("ship country", "VARCHAR", ["Germany", "France"] * 50, P),
+        ("shift", "VARCHAR", ["day", "night"] * 50, P),
+        ("shift", "VARCHAR", ["day", "sick"] * 50, S),
+        ("hours of shift", "VARCHAR", ["day", "night"] * 50, S),
+        ("batch", "VARCHAR", ["B-0001", "B-0002"] * 50, P),
+        ("batch", "VARCHAR", ["B-0001", "placebo"] * 50, S),
+        ("colour", "VARCHAR", ["red", "blue", "green", "white"] * 25, P),
+        ("colour", "VARCHAR", ["red", "orange", "yellow", "green", "blue"] * 25, S),  # of triage
+        ("colour", "VARCHAR", ["brown", "white"] * 50, S),  # of skin
+        ("hair colour", "VARCHAR", ["red", "blue", "green", "white"] * 25, S),
+        ("model", "VARCHAR", ["MX1001", "MX1002"] * 50, P),
+        ("source_system", "VARCHAR", ["SAP", "legacy"] * 50, P),
+        ("source_system", "VARCHAR", ["SAP", "HIV register"] * 50, S),
+        ("gp_practice_code", "VARCHAR", ["A81001", "B82003"] * 50, P),
+        ("loinc_code", "VARCHAR", ["2951-2", "718-7"] * 50, P),
+        ("loinc_code", "VARCHAR", ["2951-2", "75622-1"] * 50, S),  # of HIV
         ("\u79d1 ward", "VARCHAR", ["\u5916\u79d1", "\u7b2c\u4e00\u5916\u79d1"] * 50, S),
         ("ward id", "BIGINT", ["1", "2"] * 50, P),
         ("department_id", "BIGINT", ["10", "20", "30", "40"] * 25, P),
@@ -244,6 +276,19 @@ def test_only_what_may_be_of_more_use_is_unsure(name: str, type_: str, values: l
     proposal = propose_kind(facts(name, type_, values))
     assert proposal.unsure is unsure, proposal.reason
     assert proposal.kind is not P
+
+
+@pytest.mark.parametrize("value", ["Radio", "Cardigan", "Orthodox icon", "Saids"])
+def test_a_reason_names_a_condition_only_where_a_word_begins_with_one(value: str) -> None:
+    assert "condition" not in propose_kind(facts("product", "VARCHAR", [value, "Chair"] * 50)).reason
+
+
+def test_values_too_many_to_check_are_unsure() -> None:
+    many = facts("product", "VARCHAR", [f"P-{1000 + number // 6}" for number in range(900)])
+    many.values = ()
+    proposal = propose_kind(many)
+    assert (proposal.kind, proposal.unsure) == (S, True)
+    assert "its 150 different values are too many to check" in proposal.reason
 
 
 def test_a_reason_claims_no_more_than_it_was_judged_by() -> None:

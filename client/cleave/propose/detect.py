@@ -1,7 +1,7 @@
 """Proposal of sensitive columns with reasons, for a person to review, never a decision.
 
-Fails closed: a column is plain only if every word of its name is harmless (see `harmless`) and its values do not
-contradict that. Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
+Fails closed: a column is plain only if every word of its name (see `harmless`) and every value (see `values`) is
+harmless. Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
 that it is harmless: text, dates and whole numbers of few values, by which people group and filter. What has many
 values, and what is measured, has its kind for good. Names of people are sealed, so that `cleave pull` can give them
 back. Free text stays local: it may hold anything, is of no use to a sum, and its length survives encryption. No reason
@@ -25,13 +25,14 @@ from itertools import pairwise
 import stdnum.iban
 import stdnum.luhn
 
-from cleave.propose import harmless
+from cleave.propose import harmless, values
 from cleave.propose.harmless import LISTS, parts, runs, words
 from cleave.table.schema import Kind
 from cleave.table.types import TIMES, ZONED, is_number
 
 _LONG = 40  # characters on average, above which text is not a category
 MANY = 100  # different values, above which text or a code is not a category
+CHECKED = 10_000  # different values of a column with a harmless name, up to which each is checked
 _FEW = 20  # different whole numbers, up to which they may be codes of a category
 _LEAST = 20  # rows, below which values do not show how a column repeats
 _GROUP = 5  # rows a category has on average, below which it may single people out
@@ -47,7 +48,7 @@ Shape = tuple[int, int, bool]  # how many fields, the first row, any with leadin
 class Facts:
     """Facts of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
-    `sample`: fields as written, without NULLs. `values`: every different one, where they are at most MANY. `note`: what
+    `sample`: fields as written, without NULLs. `values`: every different one, where they are few. `note`: what
     reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written. `tokens`: the
     spellings of NULL among its fields. `shapes`: its fields with every digit turned to 9, without their unit.
     """
@@ -125,7 +126,7 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
             return Proposal(kind, f"name says: {topic.label}")
     if is_free_text:
         return Proposal(Kind.LOCAL, "long text that differs from row to row: it may say anything")
-    if is_text and (reason := names_of_people(facts.sample)):
+    if is_text and (reason := names_of_people(facts.sample)) and not _is_known(facts):
         return Proposal(Kind.SEALED, reason)
     if is_text and said & FREE_TEXT:
         return Proposal(Kind.LOCAL, "name says: free text")
@@ -146,9 +147,14 @@ def _harmless(facts: Facts) -> Proposal | None:
             kind = Kind.ENCRYPTED if is_number(facts.type) or facts.type == "BOOLEAN" else Kind.SEALED
             return Proposal(kind, f"name says: {label}, but {doubt}: unsure, so {kind}", unsure=True)
         return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
-    if facts.type == "VARCHAR" and (label := harmless.harmless_values(facts.name, facts.values)):
+    if facts.type == "VARCHAR" and (label := _listed(facts)):
         return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
     return None
+
+
+def _listed(facts: Facts) -> str | None:
+    """Return what the values are, where every one is of a list or a form that says nothing about a person."""
+    return harmless.harmless_values(facts.name, facts.values) or values.of_named_list(facts.name, facts.values)
 
 
 def _doubt(facts: Facts) -> str:
@@ -161,7 +167,28 @@ def _doubt(facts: Facts) -> str:
         return "not of what: it may be of a birth or a diagnosis"
     if facts.type == "VARCHAR" and harmless.name_a_condition(facts.values or facts.sample):
         return "some of its values name a medical unit, a condition or a drug"
+    if facts.type == "VARCHAR" and not _listed(facts):
+        return _strange(facts)
     return ""
+
+
+def _is_known(facts: Facts) -> bool:
+    """Check whether all words of the name and all values are harmless: `Brand A` is written like a person's name."""
+    if _listed(facts):
+        return True
+    named = harmless.harmless_name(facts.name, facts.distinct)
+    return bool(named and facts.values and not values.strange(facts.name, facts.values))
+
+
+def _strange(facts: Facts) -> str:
+    if not facts.values:
+        return f"its {facts.distinct} different values are too many to check"
+    count = values.strange(facts.name, facts.values)
+    return (
+        f"{count} of its {len(facts.values)} values {'is' if count == 1 else 'are'} on no list of harmless ones"
+        if count
+        else ""
+    )
 
 
 def _may_be_plain(facts: Facts) -> bool:

@@ -1,8 +1,8 @@
 """Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
 A name is harmless if *all* of its words are listed and one at least names something harmless: `ward_name` is, while
-`ward_reason` and `birth month` are not, since their other words may say anything. Values can only make a column less
-harmless, except values of a closed list that says nothing about a person (currencies, units, states of an order).
+`ward_reason` and `birth month` are not, since their other words may say anything. Every value must be harmless, too
+(`values`). A name that says less is harmless if its values are of a closed list (currencies, units, shifts).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
 systems that load tables. Words of other languages come from published translations. Unicode's CLDR (dateFields, keys)
@@ -137,7 +137,7 @@ _FIGURE = re.compile(r"[<>≤≥~±]\s*[\d.,]+.*|.*\d\s*[%‰°]|(?:[€$£¥₹
 
 def harmless_name(name: str, different: int) -> str | None:
     """Return the subject of a name, where all of its words are harmless; its column has `different` values."""
-    own = _words(name)
+    own = words_of(name)
     if not own or not is_legible(name) or _is_numbered_itself(name):
         return None
     if not _LISTS["quarters_or_trimesters"].isdisjoint(own) and different != _QUARTERS:
@@ -158,7 +158,7 @@ def numbered(name: str) -> bool:
 
     `hospital` 0 or 1 is about someone.
     """
-    return of_system(name) or not (CODE | CALENDAR | QUANTITY).isdisjoint(_words(name))
+    return of_system(name) or not (CODE | CALENDAR | QUANTITY).isdisjoint(words_of(name))
 
 
 def of_system(name: str) -> bool:
@@ -167,13 +167,13 @@ def of_system(name: str) -> bool:
 
     One word does not make a system: `api` and `cpu` are short for other things, too.
     """
-    said = _words(name)
+    said = words_of(name)
     return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
 
 
 def is_bare_date(name: str) -> bool:
     """Check whether a harmless name is a part of a date and does not say of what date, as `fiscal year` does."""
-    said = set(_words(name))
+    said = set(words_of(name))
     return not said.isdisjoint(CALENDAR) and said.isdisjoint(PLACE | TRADE | STOCK | SYSTEM)
 
 
@@ -184,7 +184,7 @@ def name_a_condition(values: Sequence[str]) -> bool:
 
 def of_people_too(name: str) -> bool:
     """Return whether many different values under a harmless name may single out rows: the few in a small town."""
-    return not PLACE.isdisjoint(_words(name))
+    return not PLACE.isdisjoint(words_of(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
@@ -196,7 +196,7 @@ def harmless_values(name: str, values: Sequence[str]) -> str | None:
         return _CURRENCIES.label
     if all(_MEDIA_TYPE.fullmatch(value) for value in folded):
         return "media types"
-    said = set(_words(name))
+    said = set(words_of(name))
     if not is_legible(name) or not said <= _UNDER_VALUES | _HARMLESS | COMPANIONS:
         return None
     return next((each.label for each in _NAMED if not each.names.isdisjoint(said) and each.cover(folded)), None)
@@ -220,7 +220,7 @@ def _is_numbered_itself(name: str) -> bool:
     return any(part.isdecimal() and before != "iso" for before, part in pairwise(["", *parts(name)]))
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
     """Words of a name without its digits; a word made of listed words is cut, and parts of a listed word are joined."""
     pieces = [part for part in parts(name) if not part.isdecimal()]
     whole = "".join(pieces)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cleave.propose.detect import MANY, Facts, Shape
+from cleave.propose.detect import CHECKED, MANY, Facts, Shape
+from cleave.propose.harmless import harmless_name
 from cleave.table.cast import (
     CENSORED,
     DATE,
@@ -100,7 +101,9 @@ def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> No
                 f"SELECT {name} FROM {text.relation} WHERE {_solid(name, tokens)} LIMIT {_SAMPLE}"
             ).fetchall()
             draft.sample = tuple(one for (one,) in solid)
-    few = [draft for draft in drafts if draft.distinct <= MANY]
+    few = [
+        draft for draft in drafts if draft.distinct <= (CHECKED if harmless_name(draft.name, draft.distinct) else MANY)
+    ]
     for batch in (few[start : start + _BATCH] for start in range(0, len(few), _BATCH)):
         names = [identifier(draft.name) for draft in batch]
         lists = ", ".join(f"list(DISTINCT {name}) FILTER (WHERE {_solid(name, tokens)})" for name in names)
