@@ -182,7 +182,7 @@ def test_errors_of_use(connection: cleave.Connection, tmp_path: Path) -> None:
         cleave.connect(tmp_path / "nothing.csv")
     with pytest.raises(cleave.OperationalError, match="no such key"):
         cleave.connect("patients", store=tmp_path, key=tmp_path / "missing.json").execute(WARDS)
-    with pytest.raises(cleave.DataError, match="number of rows"):
+    with pytest.raises(cleave.DataError, match="number of people or rows"):
         cleave.connect(PATIENTS, min_group=-1)
     with pytest.raises(cleave.ProgrammingError, match="has 1 placeholders, and 2 parameters"):
         connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", ["a", "b"])

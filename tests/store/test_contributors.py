@@ -297,26 +297,40 @@ def test_a_file_of_which_no_row_is_read_is_refused(world: World, monkeypatch: py
 
 
 def test_small_groups_are_left_out_by_default(world: World) -> None:
-    world.contribute("north", NORTH * 3)
+    """A has two rows of the owner, whom north knows, beside north's."""
+    world.contribute("north", NORTH * 6)
     world.collect()
     sql = "SELECT ward, COUNT(*), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
     with world.session(services=False) as asked:
         plan = asked.plan(sql)
-        assert [row[0] for row in asked.ask(plan).result.rows] == ["A"]
+        assert [row[0] for row in asked.ask(plan).result.rows] == ["C"]
         assert asked.ask(plan).usage.min_group == 5
-        assert [row[0] for row in asked.ask(plan, Options(min_group=4)).result.rows] == ["A"]
+        assert [row[0] for row in asked.ask(plan, Options(min_group=3)).result.rows] == ["C"]
         assert [row[0] for row in asked.ask(plan, Options(min_group=1)).result.rows] == ["A", "B", "C"]
-        assert [row[0] for row in asked.ask(plan, Options(min_group=3)).result.rows] == ["A", "C"]
+        assert [row[0] for row in asked.ask(plan, Options(min_group=2)).result.rows] == ["A", "C"]
 
 
 def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
     """ROLLUP would give all wards' total: less the wards that are shown it is that of a ward that is not."""
     world.contribute("north", NORTH * 3 + "D,f,1,1.00,1.0,Ivy\n" * 9)
+    world.contribute("south", "A,f,2,1.00,1.0,Jo\n" * 6 + "D,f,1,1.00,1.0,Kim\n" * 6)
     world.collect()
     with world.session(services=False) as asked:
         plan = asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ROLLUP (ward)")
         shown = {ward for ward, _ in asked.ask(plan).result.rows}
     assert shown in ({"A", "D"}, {"D", None}, {"A", None})
+
+
+def test_a_group_of_few_rows_besides_a_partys_own_is_left_out(world: World) -> None:
+    """Totals by contributor tell it, rows where people are counted as well."""
+    world.contribute("north", "A,f,2,1.00,1.0,Jo\n" * 9 + "D,f,1,1.00,1.0,Ivy\n" * 9)
+    world.contribute("south", "A,f,2,1.00,1.0,Jo\n" * 2 + "D,f,1,1.00,1.0,Kim\n" * 5)
+    world.collect()
+    with world.session(services=False) as asked:
+        for sql, name in (("SELECT ward, COUNT(*)", "totals"), ("SELECT ward, COUNT(*), MAX(age)", "rows")):
+            plan = asked.plan(f"{sql} FROM trial GROUP BY ward ORDER BY ward")
+            assert [row[0] for row in asked.ask(plan, Options(min_group=5)).result.rows] == ["D"]
+            assert asked.describe(plan).ways[0].name == name
 
 
 def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file: Path) -> None:

@@ -9,21 +9,24 @@ from collections.abc import Sequence
 import pytest
 from flint import fmpz_mat
 
-from cleave.aggregates.base import Figure
+from cleave.disclosure.crowds import Crowd
 from cleave.disclosure.suppress import suppress_small
 from cleave.sql.rejoin import Groups, Members
+from cleave.sql.tally import tally_of_rows
 
 
 def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[Members]:
     """The rows that are shown, by the finest groups they are made of."""
     counts = [sum(sizes[place] for place in each) for each in members]
-    groups = Groups(("BIGINT",), [(str(row),) for row in range(len(members))], counts, [()] * len(members), (), counts)
-    figures = [[Figure(count, 0.0, exact=True)] for count in counts]
-    kept, kept_figures, small, withheld = suppress_small(groups, members, figures, sizes, min_group)
-    places = [int(keys[0] or 0) for keys in kept.keys]
-    assert [each[0].value for each in kept_figures] == kept.counts == kept.sets == [counts[place] for place in places]
-    assert small == sum(count < min_group for count in counts)
-    assert small + withheld == len(members) - len(places)
+    rows = range(len(members))  # each of a set of its own
+    groups = Groups(("BIGINT",), [(str(row),) for row in rows], counts, [()] * len(members), (), list(rows))
+    kept = suppress_small(groups, members, Crowd(tally_of_rows(sizes), min_group))
+    places = [int(keys[0] or 0) for keys in kept.groups.keys]
+    assert kept.groups.counts == [counts[place] for place in places]
+    assert kept.groups.sets == places
+    assert kept.of == [members[place] for place in places]
+    assert kept.small == sum(count < min_group for count in counts)
+    assert kept.small + kept.withheld == len(members) - len(places)
     return [members[place] for place in places]
 
 

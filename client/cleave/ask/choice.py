@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cleave.ask.plan import Considered, Plan
 from cleave.ask.ways.base import Site
@@ -18,10 +18,12 @@ from cleave.ask.ways.plain import Plain
 from cleave.ask.ways.rows import Rows
 from cleave.ask.ways.scan import Scan
 from cleave.ask.ways.totals import Totals
-from cleave.sql.plan import LocalPlan
+from cleave.disclosure.counting import why_rows
+from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
+from cleave.sums.needs import NoSums
 from cleave.text.quantities import sized
 from cleave_shared.errors import QueryRefused
 
@@ -87,6 +89,25 @@ class Chooser:
                 raise self._refused(choosing, barred)
             return best.plan
 
+    def counted(self, plan: Plan, counting: Counting) -> Plan:
+        """The plan that answers the question of `plan` under a threshold, which counts by `counting`.
+
+        Raises QueryRefused, and what reading the indexes may.
+        """
+        by_cells = [way for way in plan.ways if isinstance(way, Totals)]
+        if not counting.entity and not plan.cut_up.maybe_null and len(by_cells) == len(plan.ways):
+            ways = tuple(way.counted_by(counting) for way in by_cells)
+            return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
+        why = why_rows(counting)
+        if plan.cloud_only:
+            raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
+        with closing(self._planner(plan.statement)) as planner:
+            cut = planner.cut(NoSums(why), cloud_only=False).counted_by(counting)
+        rows = replace(plan, cut=cut, ways=(Rows(cut),))
+        if self._candidate(rows, pad=False).barrier:
+            raise over_limit(rows.fetched(self.site), self.site.fetch_limit, "ask without a minimum group size")
+        return rows
+
     def plans(self, statement: Statement) -> list[Plan]:
         """All that answer `statement`, what reveals least first, whatever they read. Raises QueryRefused."""
         with closing(self._planner(statement)) as planner:
@@ -95,6 +116,8 @@ class Chooser:
 
     def considered(self, plan: Plan, *, pad: bool) -> list[Considered]:
         """The ways of the question that `plan` answers, `plan` first, and why each is taken or not."""
+        if isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None:
+            return self._counting(plan, plan.cut.counting, pad=pad)
         with closing(self._planner(plan.statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, plan.cloud_only)
             every = [each for kind in WAYS for each in self._candidates(kind, choosing, pad=pad)]
@@ -106,6 +129,13 @@ class Chooser:
         if not any(each.name.startswith(Totals.name) for each in considered):
             considered.append(Considered(Totals.name, None, False, _no_totals(plan)))
         return considered
+
+    def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
+        """Under a threshold there is no choice."""
+        why = why_rows(counting)
+        taken = replace(self._considered(self._candidate(plan, pad=pad), None, pad=pad, taken=True), reason=why)
+        others = [] if plan.name == Totals.name else [Considered(Totals.name, None, False, why)]
+        return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
         bucket = self.site.stored.tables.places[0].startswith("s3://")

@@ -28,6 +28,13 @@ class Plan:
     cloud_only: bool = False
 
     @property
+    def cut_up(self) -> QueryPlan:
+        """The cut question of a plan that DuckDB does not answer as a whole."""
+        if not isinstance(self.cut, QueryPlan):
+            raise TypeError("a question that was not cut")
+        return self.cut
+
+    @property
     def name(self) -> str:
         names = dict.fromkeys(each.name for each in self.ways if not each.is_idle)
         return " and ".join(names) or self.ways[0].name

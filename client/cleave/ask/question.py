@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cleave.finish import ResultTable
     from cleave.sql.plan import QueryPlan
     from cleave.sql.rejoin import Members, Texts
+    from cleave.sql.tally import Tally
     from cleave.table.progress import Progress
     from cleave.table.table import Table
     from cleave_shared.requests import PlainResponse
@@ -35,8 +36,8 @@ class Question:
 class Options:
     """`pad` rounds the number of chunks up to a power of two.
 
-    Groups of fewer than `min_group` rows are left out of the answer; 0: as the table has it, which is none but for a
-    stored one with contributors.
+    Groups of fewer than `min_group` people (rows, where the schema names no entity) are left out of the answer; 0: as
+    the table has it, which is none but for a stored one with contributors.
     """
 
     pad: bool = False
@@ -45,7 +46,7 @@ class Options:
     def __post_init__(self) -> None:
         """Raises UsageError."""
         if self.min_group < 0:
-            raise UsageError("--min-group takes a number of rows, 0 or more")
+            raise UsageError("--min-group takes a number of people or rows, 0 or more")
 
 
 DEFAULTS = Options()
@@ -56,9 +57,10 @@ class Usage:
     """Counts of one query's work.
 
     None where a minimum group size hides it, since with the counts that are shown it could tell the size of a
-    suppressed group. `min_group` and the two below it: None where no least size was asked for. `withheld_groups` are
-    large enough, but a suppressed one would follow from them. `objects_read`, `bytes_read`: of what rests in stores;
-    None where rows came from files.
+    suppressed group. `min_group` and the four below it: None where no least size was asked for. `withheld_groups` are
+    large enough, but a suppressed one would follow from them. `hidden_figures`: of groups that are shown. `counted`:
+    "people" or "rows". `printing`: aggregates that show values of single rows. `objects_read`, `bytes_read`: of what
+    rests in stores; None where rows came from files.
     """
 
     profile: str | None = None  # None where nothing was sent: no key was needed
@@ -76,18 +78,29 @@ class Usage:
     min_group: int | None = None
     suppressed_groups: int | None = None
     withheld_groups: int | None = None
+    hidden_figures: int | None = None
+    counted: str | None = None
+    printing: tuple[str, ...] | None = None
     objects_read: int | None = None
     bytes_read: int | None = None
 
     @property
     def suppression(self) -> str:
-        """A sentence on what a minimum group size left out, "" where none was asked for."""
+        """Sentences on what a minimum group size left out and cannot hide, "" where none was asked for."""
         if self.suppressed_groups is None:
             return ""
-        small = f"{counted(self.suppressed_groups, 'group')} of fewer than {self.min_group} rows"
-        if not self.withheld_groups:
-            return f"{small} not shown."
-        return f"{small} and {counted(self.withheld_groups, 'group')} from which one of them would follow not shown."
+        few = f"fewer than {self.min_group} {self.counted or 'rows'}"
+        small = f"{counted(self.suppressed_groups, 'group')} of {few}"
+        if self.withheld_groups:
+            small += f" and {counted(self.withheld_groups, 'group')} from which one of them would follow"
+        sentences = [f"{small} not shown."]
+        if self.hidden_figures:
+            figures = counted(self.hidden_figures, "figure")
+            sentences.append(f"{figures} hidden: {few} have a value there, or have none.")
+        if self.printing:
+            shows = "shows" if len(self.printing) == 1 else "show"
+            sentences.append(f"Warning: {', '.join(self.printing)} {shows} values of single rows.")
+        return " ".join(sentences)
 
 
 COUNTS = ("sensitive_requests", "requests", "bytes_sent", "bytes_received")
@@ -108,7 +121,8 @@ class GroupSums:
     `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
     service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
     encrypted aggregates of groups that are put together, by the finest groups they are made of and their rows. `usage`
-    counts what was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it.
+    counts what was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it. `tally`:
+    the rows as a threshold counts them; None: by their number, and no argument is NULL.
     """
 
     cut: QueryPlan
@@ -122,6 +136,7 @@ class GroupSums:
     scanned: bool = False
     warnings: Sequence[str] = ()
     note: str = ""
+    tally: Tally | None = None
     release: Callable[[], None] = field(default=lambda: None)  # gives up what is not needed once groups are rejoined
 
 

@@ -23,7 +23,6 @@ from cleave.ask.options import LONGEST_TIMEOUT
 from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
 from cleave.ask.source import Source
-from cleave.disclosure.suppress import suppress_small
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
@@ -121,7 +120,7 @@ class Session:
         QueryRefused.
         """
         with self._bars() as progress:
-            return self._run(lambda _: self.source.describe(plan, self._guarded(plan, options), progress))
+            return self._run(lambda _: self.source.describe(*self._guarded(plan, options), progress))
 
     def ask(
         self,
@@ -148,7 +147,7 @@ class Session:
         return answer
 
     def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
-        guarded = self._guarded(plan, options)
+        plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
             question = Question(guarded, progress, deadline, Clock())
             if isinstance(plan.cut, QueryPlan):
@@ -156,11 +155,13 @@ class Session:
                     return finished(sums, question)
             return finished_whole(self.source, plan, plan.cut, question)
 
-    def _guarded(self, plan: Plan, options: Options | None) -> Options:
-        """With the source's own least size of groups where none is asked for."""
+    def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
+        """With the source's own least size of groups where none is asked for, and the plan that counts for it."""
         chosen = options or DEFAULTS
         least = chosen.min_group or self.source.min_group(plan)
-        return replace(chosen, min_group=least if least > 1 else 0)  # 1 hides no one, but would hide a COUNT(*) of 0
+        if least <= 1:  # 1 hides no one, but would hide a COUNT(*) of 0
+            return plan, replace(chosen, min_group=0)
+        return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)
@@ -208,13 +209,30 @@ def finished(sums: GroupSums, question: Question) -> Result:
         sums.release()
         every, of = regroup(cut, groups, sums.responses)
         every = replace(every, local=sums.local)
-        shown, members, small, withheld = suppress_small(every, of, of, groups.counts, least)
-        result = finish(cut, shown, sums.figures(members, groups.counts))
+        shown = None
+        if least:
+            from cleave.disclosure.crowds import Crowd  # noqa: PLC0415 - numpy takes 60 ms
+            from cleave.disclosure.suppress import suppress_small  # noqa: PLC0415
+            from cleave.sql.tally import tally_of_rows  # noqa: PLC0415
+
+            crowd = Crowd(sums.tally or tally_of_rows(groups.counts), least)
+            shown = suppress_small(every, of, crowd, len(cut.maybe_null) if sums.tally else 0)
+            every, of = shown.groups, shown.of
+        result = finish(cut, every, sums.figures(of, groups.counts), shown.hidden if shown else ())
         warnings = [*sums.warnings, *result.warnings]
         result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
     usage = sums.usage
-    if least:  # with the counts that are shown these could tell the size of a suppressed group
-        usage = replace(usage, rows=None, min_group=least, suppressed_groups=small, withheld_groups=withheld)
+    if shown is not None:  # with the counts that are shown these could tell the size of a suppressed group
+        usage = replace(
+            usage,
+            rows=None,
+            min_group=least,
+            suppressed_groups=shown.small,
+            withheld_groups=shown.withheld,
+            hidden_figures=sum(map(sum, result.hidden)),
+            counted=crowd.counted,
+            printing=cut.printing,
+        )
     else:
         usage = replace(usage, selected_rows=sum(groups.counts), groups=len(groups.keys))
     return Result(result, sums.checks, usage, question.clock.seconds)

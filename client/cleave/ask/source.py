@@ -49,8 +49,12 @@ class Source(Protocol):
         return ()
 
     def min_group(self, plan: Plan) -> int:  # noqa: ARG002 - no group is small
-        """Rows that every group shown has at least, where the caller does not say."""
+        """People, or rows, that every group shown has at least, where the caller does not say."""
         return 0
+
+    def under_threshold(self, plan: Plan) -> Plan:
+        """`plan` as it counts people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
+        return plan
 
     def logged(self, plan: Plan) -> list[str]:  # noqa: ARG002 - files and releases have no log
         """Names of the tables of `plan` that have an audit log."""

@@ -27,12 +27,13 @@ from cleave.ask.versioned import VersionedSource
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.rows import Rows
+from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.plan import LocalPlan
+from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.read import Statement
-from cleave.store.contributors import min_group_of
+from cleave.store.contributors import min_group_of, party_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
@@ -134,6 +135,20 @@ class StoredSource(VersionedSource[Stored]):
     def min_group(self, plan: Plan) -> int:
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
+
+    def under_threshold(self, plan: Plan) -> Plan:
+        """A plan that reads rows, where cells do not tell how many people, or rows with a value, a group has.
+
+        Raises QueryRefused.
+        """
+        if not isinstance(plan.cut, QueryPlan):
+            return plan  # and refused
+        site = self._site_of(plan)
+        stored = site.table(plan.table)
+        counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
+        if counting is None:
+            return plan
+        return replace(Chooser(site).counted(plan, counting), assumed=plan.assumed)
 
     def logged(self, plan: Plan) -> list[str]:
         return [each.manifest.table for each in self._site_of(plan).tables.values()]

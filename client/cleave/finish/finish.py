@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ from cleave.aggregates.balls import precision
 from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
 from cleave.finish import compare
 from cleave.finish.cells import PRECISE, Cell, of_figure, published
+from cleave.finish.concealed import Concealed
 from cleave.finish.groups import GroupTable, failed
 from cleave.finish.result import ResultTable
 from cleave.sql.plan import QueryPlan
@@ -32,30 +33,41 @@ if TYPE_CHECKING:
 _FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
 
 
-def finish(plan: QueryPlan, groups: Groups, answers: Answers | Sequence[Sequence[Figure]]) -> ResultTable:
-    """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`.
+def finish(
+    plan: QueryPlan,
+    groups: Groups,
+    answers: Answers | Sequence[Sequence[Figure]],
+    hidden: Sequence[Collection[int]] = (),
+) -> ResultTable:
+    """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`. `hidden`: by group, arguments
+    by their places in `plan.maybe_null` whose figures are not shown: HAVING, ORDER BY and expressions see NULL.
 
     Raises QueryRefused where a sum overflows its type or the final arithmetic fails on these values, as a division or
     cast may, ServiceError for plain figures that are not of their types.
     """
     with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
+        concealed = Concealed(plan, hidden)
+        groups, columns = concealed.groups(groups), concealed.answers(columns)
         check_sums(plan, columns)
         evaluated = evaluated_in(plan)
         table = GroupTable(connection)
         table.load(plan, groups, {i: map(published, columns.column(i)) for i in evaluated})
         try:
-            return _Finisher(plan, columns, evaluated, table).result()
+            return _Finisher(plan, columns, evaluated, table, concealed).result()
         except duckdb.Error as error:  # its message may quote values
             raise failed(type(error).__name__) from None
 
 
 class _Finisher:
-    def __init__(self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable) -> None:
+    def __init__(
+        self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable, concealed: Concealed
+    ) -> None:
         self._plan = plan
         self._answers = answers
         self._evaluated = evaluated
         self._table = table
+        self._concealed = concealed
 
     @cached_property
     def _expressions(self) -> Expressions:
@@ -74,6 +86,7 @@ class _Finisher:
         chosen, unsure = compare.choose(inside, terms, ties, plan.limit, plan.offset, doubtful)
         plain = self._plain_cells([number for number, each in enumerate(plan.finals) if not each.encrypted], chosen)
         columns = [plain[n] if n in plain else self._cells(n, chosen) for n in range(len(plan.finals))]
+        columns = [self._concealed.cells(n, chosen, column) for n, column in enumerate(columns)]
         cells = [[column[row] for column in columns] for row in range(len(chosen))]
         marks = {"HAVING": doubtful, "ORDER BY": compare.unplaced(chosen, terms), "LIMIT": unsure}
         doubts = [tuple(clause for clause, rows in marks.items() if row in rows) for row in chosen]

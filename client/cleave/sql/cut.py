@@ -12,9 +12,9 @@ from dataclasses import replace
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
-from cleave.sql.functions import APPROXIMATE, ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER
+from cleave.sql.functions import APPROXIMATE, ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
 from cleave.sql.judge import HasSums, Judge, arguments_of
-from cleave.sql.nodes import Call, Column, Constant, GroupColumn, Node, Ordered, write
+from cleave.sql.nodes import NULL, Call, Case, Column, Constant, GroupColumn, Node, Ordered, integer, write
 from cleave.sql.order import ORDERED
 from cleave.sql.parse import Select, conditions_of
 from cleave.sql.plain import is_exact, mean, witnesses
@@ -80,6 +80,9 @@ class Cutter:
         self._mixed: set[str] = set()  # plain aggregates in one expression with encrypted ones
         self._groupings: list[tuple[int, ...]] = []
         self._computed: dict[str, tuple[Node, OnlyLocal]] = {}  # on this machine, by its SQL: of what, and why
+        self._maybe_null: dict[str, bool] = {}  # arguments by their SQL, in their order: whether they may be NULL
+        self._reads: dict[str, tuple[str, ...]] = {}  # those of each column of the table of groups
+        self._printing: dict[str, None] = {}
 
     def plan(self) -> QueryPlan:
         select = self._select
@@ -138,6 +141,12 @@ class Cutter:
             groupings=tuple(self._groupings),
             conditions=tuple(conditions_of(select.where)) if select.where is not None else (),
             local=local,
+            maybe_null=(maybe_null := tuple(sql for sql, is_nullable in self._maybe_null.items() if is_nullable)),
+            reads_null={
+                name: tuple(maybe_null.index(sql) for sql in read if sql in maybe_null)
+                for name, read in self._reads.items()
+            },
+            printing=tuple(self._printing),
         )
         if max(len(plan.keys), sum(len(each.parts) for each in plan.plain)) > limits.MAX_EXPRESSIONS:
             raise QueryRefused(
@@ -191,6 +200,7 @@ class Cutter:
         `text`: the SQL of what is then computed, if not `node` itself.
         """
         of_sums = node.replaced(self._mean_of_times)
+        self._printing |= {each.name.upper(): None for each in self._aggregates(node) if each.name not in OF_ALL_ROWS}
         reason = next(filter(None, map(self._judge.why_local, self._aggregates(of_sums))), None)
         if reason is None:
             cut = of_sums.replaced(self._place)
@@ -202,7 +212,19 @@ class Cutter:
             raise reason
         sql = text or write(node)
         self._computed.setdefault(sql, (node, reason))
-        return GroupColumn((f"l{list(self._computed).index(sql)}",))
+        place = f"l{list(self._computed).index(sql)}"
+        self._reads[place] = tuple(sql for each in self._aggregates(node) for sql in self._arguments_read(each))
+        return GroupColumn((place,))
+
+    def _arguments_read(self, call: Call) -> tuple[str, ...]:
+        """SQL of the arguments of an aggregate whose NULLs keep rows out of it."""
+        given = [each for each in call.arguments if each.has(Column)]
+        if call.filter is not None:
+            given = [Case(((call.filter, each),), NULL) for each in given or [integer(1)]]
+        for each in given:
+            if (sql := write(each)) not in self._maybe_null:
+                self._maybe_null[sql] = self._judge.argument(each).nullable
+        return tuple(map(write, given))
 
     def _aggregates(self, node: Node) -> Iterator[Call]:
         """Aggregates of `node` outside of keys. Raises QueryRefused for a column that is in neither."""
@@ -235,12 +257,16 @@ class Cutter:
         if call == Call("count"):
             return "n"
         if not self._judge.is_summed(call):
-            return f"p{_placed(self._plain, write(call), call)}"
+            place = f"p{_placed(self._plain, write(call), call)}"
+            self._reads[place] = self._arguments_read(call)
+            return place
         arguments = [self._judge.argument(each) for each in arguments_of(call)]
         for each in arguments:
             self._arguments.setdefault(each.sql, each)
         identity = (call.name.upper(), tuple(each.sql for each in arguments))
-        return f"e{self._encrypted.setdefault(identity, len(self._encrypted))}"
+        place = f"e{self._encrypted.setdefault(identity, len(self._encrypted))}"
+        self._reads[place] = self._arguments_read(call)
+        return place
 
     def _mean_of_times(self, call: Node) -> Node | None:
         """Return the sums behind an encrypted AVG of dates or times; None for everything else."""

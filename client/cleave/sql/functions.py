@@ -89,6 +89,16 @@ COMPARES_VALUES = _names(
 COUNTS_EQUAL_VALUES = _names("approx_count_distinct entropy histogram histogram_exact")
 """Aggregates that need to know which values are equal, which encryption hides."""
 
+OF_ALL_ROWS = _names(
+    """
+    approx_count_distinct avg bit_and bit_or bit_xor bool_and bool_or corr count count_if count_star countif covar_pop
+    covar_samp decimal_average entropy favg fsum geomean geometric_mean kahan_sum kurtosis kurtosis_pop mean product
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy sem skewness stddev
+    stddev_pop stddev_samp sum sum_no_overflow sumkahan var_pop var_samp variance wavg weighted_avg
+    """
+)
+"""Aggregates that no single row of a group sets; all others show values of single rows."""
+
 BY_TEXT = "an aggregate is named by something else than a text literal"
 BY_TEXT_HINT = "write list_aggregate(x, 'sum')"
 """The refusal of `list_aggregate` and its synonyms where the statement does not state which function they call."""

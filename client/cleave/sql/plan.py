@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from cleave.aggregates.columns import Domain
@@ -145,6 +145,20 @@ class Final:
         return self.sql in ([f"e{i}" for i in self.encrypted] or [f"p{i}" for i in self.plain])
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Facts of rows that a threshold counts by: `entity`: columns that name whom a row is about, none where rows are
+    counted; `party`: the column that says whose each row is, "" where all are the owner's.
+    """
+
+    entity: tuple[str, ...] = ()
+    party: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.entity, *([self.party] if self.party else []))
+
+
 @dataclass(frozen=True)
 class QueryPlan:
     """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name.
@@ -152,7 +166,10 @@ class QueryPlan:
     `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
     set, of all keys. Rows are always grouped by all keys, and their groups are combined on this machine. `groupings`:
     the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
-    `cleave.sql.parse.conditions_of`.
+    `cleave.sql.parse.conditions_of`. `maybe_null`: SQL of the arguments of aggregates that the schema lets be NULL, in
+    their order; `reads_null`: by column of the table of groups (p0, e0, l0), the places of those that it reads.
+    `printing`: aggregates that show single values of a group. `counting`: how the rows of this machine are counted for
+    a threshold; None: they are not.
     """
 
     statement: Statement
@@ -176,6 +193,15 @@ class QueryPlan:
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[Node, ...] = ()
+    maybe_null: tuple[str, ...] = ()
+    reads_null: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    printing: tuple[str, ...] = ()
+    counting: Counting | None = None
+
+    def counted_by(self, counting: Counting) -> QueryPlan:
+        """Return the plan with its rows counted for a threshold."""
+        otherwise = self.otherwise and self.otherwise.counted_by(counting)
+        return replace(self, counting=counting, otherwise=otherwise)
 
     @property
     def domains(self) -> list[Domain]:

@@ -21,6 +21,7 @@ from cleave.sql.nodes import shown
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.read import expression_of, expressions_of
 from cleave.sql.rejoin import Texts
+from cleave.sql.tally import Tally, tallied
 from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
@@ -54,6 +55,7 @@ class Halves:
     """The rows a query selects and their groups, numbered from 0 in the order of their keys; and the plain half.
 
     `keys` has DuckDB's text of each group's keys, `counts` its rows. Without keys there is one group, even of no rows.
+    `tally`: the rows as a threshold counts them, where the plan does.
     """
 
     def __init__(self, table: Table, plan: QueryPlan) -> None:
@@ -85,6 +87,7 @@ class Halves:
                 rows = int(self._fetch(source)["size"][0])
             self.counts: NDArray[np.int64] = np.array([rows])
             self.keys: list[Texts] = [()]
+            self.tally = self._tally()
             return
         named = ", ".join(self._keys)
         source = f"(SELECT {named}, count(*) AS size FROM ({select}) GROUP BY {named})"
@@ -101,6 +104,12 @@ class Halves:
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
         self.counts = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(np.int64)
         self.keys = self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall()
+        self.tally = self._tally()
+
+    def _tally(self) -> Tally | None:
+        """The rows counted for a threshold, by another scan; None where the plan does not count them."""
+        counting = self._plan.counting
+        return tallied(self._plan, counting, self._selected, self._run, self._fetch) if counting else None
 
     def _compute(self) -> None:
         """Compute the local aggregates of the groups of every set, and of the finest, in one scan of the rows."""
@@ -164,6 +173,8 @@ class Halves:
         expressions |= {
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
         }
+        counted = self._plan.maybe_null if self._plan.counting else ()
+        expressions = {sql: f"({sql}) IS NULL" for sql in counted} | expressions
         relation = self._table.relation
         statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)

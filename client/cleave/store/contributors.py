@@ -9,10 +9,11 @@ from dataclasses import replace
 from cleave.store.cells import Cells
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.reader import Opened
+from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.table.schema import Column, Kind, Schema
 from cleave.text.quantities import counted
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, QueryRefused
 
 OWNER = "owner"  # whose rows are those of no contributor
 CONTRIBUTOR = "contributor"  # a column that a query may name
@@ -70,7 +71,7 @@ def contributed(manifest: Manifest) -> str:
 
 
 def min_group_of(manifest: Manifest) -> int:
-    """Rows that every group shown has at least, where nothing else is said: people of others are in it."""
+    """People, or rows, that every group shown has at least, where nothing else is said: those of others are in it."""
     return MIN_GROUP if _is_shared(manifest) else 0
 
 
@@ -83,6 +84,21 @@ def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
     if not _is_shared(manifest) or CONTRIBUTOR in map(str.lower, schema.names):
         return schema
     return replace(schema, columns=(*schema.columns, Column(CONTRIBUTOR, Kind.PLAIN, "VARCHAR", nullable=False)))
+
+
+def party_of(manifest: Manifest) -> str:
+    """The column that says whose each row is, "" where no row is a contributor's.
+
+    Raises QueryRefused where the table has another column so named.
+    """
+    if not _is_shared(manifest):
+        return ""
+    if CONTRIBUTOR in map(str.lower, load_stored_schema(manifest).names):
+        raise QueryRefused(
+            f"a minimum group size counts the rows of each contributor, and the table has a column {CONTRIBUTOR!r}",
+            hint=f"the owner renames it: cleave alter {manifest.table} --rename {CONTRIBUTOR}=NAME",
+        )
+    return CONTRIBUTOR
 
 
 def contributors_in(manifest: Manifest) -> list[str]:

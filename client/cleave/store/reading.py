@@ -134,8 +134,10 @@ class Reading:
     def rows(self) -> int:
         return sum(each.rows for each in self._runs)
 
-    def expose(self, table: Table) -> None:
-        """Make the relation of `table`: a view that reads the rows when it is read, a table of them if ordered."""
+    def expose(self, table: Table, *, now: bool = False) -> None:
+        """Make the relation of `table`: a view that reads the rows when it is read; if ordered, or to be read `now` and
+        scanned again, a table of them. A view of files may be scanned again.
+        """
         table.rows = self.rows
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
@@ -150,8 +152,9 @@ class Reading:
         values = [(by_name[each.name], identifier(each.name)) for each in table.schema.columns]
         selected = f"SELECT {', '.join(f'{value_of(column, name)} AS {name}' for column, name in values)}"
         stream = f"opened_{table.relation}"
-        if self._needed.ordered:
-            table.fill({stream: opened}, f"{selected} FROM {stream} ORDER BY {identifier(ROW)}")
+        if self._needed.ordered or now:
+            order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
+            table.fill({stream: opened}, f"{selected} FROM {stream}{order}")
         else:
             sql = f"{selected} FROM temp.main.{stream}"
             table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))

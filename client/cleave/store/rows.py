@@ -178,13 +178,13 @@ class Rows:
         schema = self._whole_schema.only(names)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
-    def open(self, reading: Reading, name: str = "", beside: Table | None = None) -> Table:
+    def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, now: bool = False) -> Table:
         """The rows of `reading`, in a DuckDB of the session's memory or in a database of their own; or called `name` in
         that of `beside`, which closes them.
 
-        They are read when DuckDB reads the relation, at once if they are ordered; what is wrong with them is raised
-        when the table is closed. Raises CheckFailed, StoreError; QueryRefused where they do not fit in memory;
-        InputError for too little memory.
+        They are read when DuckDB reads the relation, at once if they are ordered or wanted `now`, which lets DuckDB
+        scan them again; what is wrong with them is raised when the table is closed. Raises CheckFailed, StoreError;
+        QueryRefused where they do not fit in memory; InputError for too little memory.
         """
         resident = self._resident_for(reading)
         if beside is not None:
@@ -195,7 +195,7 @@ class Rows:
             table = self.new_table(reading.schema)
         try:
             if resident is None or not self._selected(table, resident):
-                reading.expose(table)
+                reading.expose(table, now=now)
             else:
                 reading.skip()
         except BaseException:

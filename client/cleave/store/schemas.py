@@ -30,7 +30,13 @@ def stored_schema(schema: Schema, name: str) -> Schema:
             "every column is local: nothing may be stored", hint="make the others plain, encrypted or sealed"
         )
     _refuse_reserved(columns)
-    return replace(schema.only({column.name for column in columns}), table=name)
+    for column in map(schema.find, schema.privacy.entity):
+        if column is not None and column.kind is Kind.LOCAL:
+            raise InputError(
+                f"column {column.name!r} is local, and names whom a row is about: thresholds count its values",
+                hint="make it sealed, which no service sees, or name another column in [privacy] entity",
+            )
+    return replace(schema.only({column.name for column in columns}), table=name, privacy=schema.privacy)
 
 
 def load_stored_schema(manifest: Manifest) -> Schema:

@@ -19,6 +19,7 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.plan import Argument
 from cleave.sql.rejoin import Members, Texts
 from cleave.sql.split import Halves
+from cleave.sql.tally import Tally
 from cleave.store.lanes import Integers
 from cleave.store.manifest import NUMBER
 from cleave.sums.combination import TotalOf
@@ -91,13 +92,21 @@ class Selection:
             Argument(f"(({each}) IS TRUE)", "BOOLEAN", 0, (), lower=0, upper=1, nullable=False)
             for each in needs.filters
         ]
-        halves = Halves(cells, replace(needs.cut, arguments=(number, *flags), plain=(), plain_columns=(), local=()))
+        halves = Halves(
+            cells, replace(needs.cut, arguments=(number, *flags), plain=(), plain_columns=(), local=(), counting=None)
+        )
         numbers, *flagged = halves.values()
         self.cells = numbers.values.astype(np.int64)
         self._flags = {each: flag.values.astype(bool) for each, flag in zip(needs.filters, flagged, strict=True)}
         self._ends = np.concatenate([[0], np.cumsum(halves.counts)])
         self.keys = halves.keys
         halves.close()
+
+    def tally(self, cells_of_a_party: int) -> Tally:
+        """The rows of each group by party, whose cells are one party's after the other's."""
+        groups = np.repeat(np.arange(len(self.keys), dtype=np.int64), np.diff(self._ends))
+        patterns = np.zeros(len(groups), np.uint64)
+        return Tally(groups, patterns, self.cells // max(1, cells_of_a_party), None, self._rows[self.cells])
 
     def sums(
         self,

@@ -88,6 +88,7 @@ def encrypted_sums(
         counts=halves.counts.tolist(),
         responses=responses,
         local=halves.local,
+        tally=halves.tally,
         figures=partial(Figures, columns, job),
         usage=Usage(
             profile=key.profile.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cleave.ask.question import GroupSums, Question, Usage
 from cleave.ask.ways.base import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import LocalPlan, QueryPlan
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ class File(Way[FilePlace]):
     def answer(self, setting: Setting[FilePlace]) -> GroupSums:
         assert isinstance(self.cut, QueryPlan)  # noqa: S101 - DuckDB answers others as a whole
         place, question = setting.place, setting.question
-        cut, halves = split_in_time(place.table, self.cut, question)
+        counted = self.cut
+        if question.options.min_group and (counting := counting_of(counted, place.table.schema)) is not None:
+            counted = counted.counted_by(counting)
+        cut, halves = split_in_time(place.table, counted, question)
         if cut.sends_nothing:
             return local_sums(cut, halves)
         from cleave.ask.ways.encrypted import encrypted_sums  # noqa: PLC0415 - TenSEAL takes 60 ms
@@ -86,6 +90,7 @@ def local_sums(cut: QueryPlan, halves: Halves) -> GroupSums:
         halves.keys,
         halves.counts.tolist(),
         local=halves.local,
+        tally=halves.tally,
         usage=Usage(rows=halves.rows),
         checks=unasked(),
         release=halves.close,

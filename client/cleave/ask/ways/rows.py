@@ -100,6 +100,7 @@ class Rows(StoredWay):
         if isinstance(self.cut, LocalPlan):
             return dict(self.cut.reads)
         names = [*self.cut.selecting, *(name for each in self.cut.local for name in each.columns)]
+        names += self.cut.counting.columns if self.cut.counting else ()
         return {self.cut.table: list(dict.fromkeys(names))}
 
     def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
@@ -145,7 +146,8 @@ class Rows(StoredWay):
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
         (fetch,) = self.fetches(setting.place, pad=question.options.pad)
         reading, deadline = fetch.reading(question), question.deadline
-        with read_whole([reading]), fetch.stored.rows.open(reading) as table:
+        twice = cut.counting is not None  # groups, and what a threshold counts
+        with read_whole([reading]), fetch.stored.rows.open(reading, now=twice) as table:
             setting.at_work(table)
 
             def grouped() -> Halves:
@@ -157,7 +159,7 @@ class Rows(StoredWay):
                 halves = within(deadline, grouped)
             finally:
                 setting.at_work(None)
-        return GroupSums(cut, halves.keys, halves.counts.tolist(), local=halves.local)
+        return GroupSums(cut, halves.keys, halves.counts.tolist(), local=halves.local, tally=halves.tally)
 
 
 def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None:

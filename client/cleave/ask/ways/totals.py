@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
 from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
+from cleave.sql.tally import Tally
+from cleave.store.contributors import CONTRIBUTOR
 from cleave.store.manifest import Measure
 from cleave.store.rows import whole
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.needs import Available, CutSums, KeptTotals
-from cleave.sums.stored import CellTotals
+from cleave.sums.stored import CellTotals, Stored
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted
 from cleave_shared import limits
@@ -61,6 +63,10 @@ class Totals(StoredWay):
     def measures(self) -> Mapping[str, Sequence[Measure]]:
         return {self.needs.cut.table: self.needs.measures}
 
+    def counted_by(self, counting: Counting) -> Totals:
+        """Return this way with the rows of each contributor counted for a threshold."""
+        return Totals(replace(self.needs, cut=self.needs.cut.counted_by(counting)))
+
     def _cells(self, site: Site) -> CellTotals:
         return site.table(self.needs.cut.table).cells_by(self.needs.columns)
 
@@ -71,13 +77,16 @@ class Totals(StoredWay):
         return CELL_BYTES * max((each.cells for each in segments), default=0)
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all totals are read in any case
+        stored = site.table(self.needs.cut.table)
+        indexes = stored.manifest.segments if self.needs.cut.counting else ()
+        counted = Work([whole(each.index) for each in indexes])
         if self.is_idle:
-            return Work()
-        cells, secret = self._cells(site), site.table(self.needs.cut.table).secret_to_read
+            return counted
+        cells, secret = self._cells(site), stored.secret_to_read
         objects, sums = cells.objects(self.needs.totals), self._sums(site)
         if not sums:
-            return Work([whole(each) for each in (*secret, *objects)])
-        return Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
+            return counted + Work([whole(each) for each in (*secret, *objects)])
+        return counted + Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
 
     def _sums(self, site: Site) -> int:
         """Ciphertexts that the sensitive service is asked for."""
@@ -113,7 +122,14 @@ class Totals(StoredWay):
             rows, totals = [stored.manifest.rows], {which: each.sum(keepdims=True) for which, each in totals.items()}
         selection = Selection(rows, cells.table, self.needs)
         figures = figures_of(self.needs, selection.sums(totals))
-        return GroupSums(self.needs.cut, selection.keys, selection.counts, figures=figures)
+        tally = self._tally(stored) if self.needs.cut.counting else None
+        return GroupSums(self.needs.cut, selection.keys, selection.counts, figures=figures, tally=tally)
+
+    def _tally(self, stored: Stored) -> Tally:
+        """The rows of each contributor by group."""
+        each = stored.cells_by((CONTRIBUTOR,))
+        parties = max(1, len(each.contributors))
+        return Selection(each.cells.rows, each.table, self.needs).tally(len(each.cells) // parties)
 
 
 def _inner(plan: Plan, choosing: Choosing) -> Plan | None:

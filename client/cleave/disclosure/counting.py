@@ -1,0 +1,32 @@
+"""Which columns a threshold counts the rows of a question by (rules P2 to P4)."""
+
+from __future__ import annotations
+
+from cleave.sql.plan import Counting, QueryPlan
+from cleave.table.privacy import CONTRIBUTOR
+from cleave.table.schema import Schema
+from cleave_shared.errors import QueryRefused
+
+
+def counting_of(cut: QueryPlan, schema: Schema, party: str = "") -> Counting | None:
+    """None where the numbers of rows of the groups are enough. `party`: the column that says whose a row is.
+
+    Raises QueryRefused where nothing but the contributor names a person, and all rows are the owner's.
+    """
+    named = schema.privacy.entity
+    entity = tuple(name for name in named if schema.find(name) or party)
+    if named and not entity:
+        raise QueryRefused(
+            f"a minimum group size counts people by {CONTRIBUTOR!r}, and this table has no contributors",
+            hint="name the column of the people with --entity",
+        )
+    return Counting(entity, party) if entity or party or cut.maybe_null else None
+
+
+def why_rows(counting: Counting) -> str:
+    """Why rows of a stored table are read for a threshold."""
+    if counting.entity:
+        return f"a minimum group size counts people ({', '.join(counting.entity)}), and only rows tell them apart"
+    if counting.party:
+        return "a minimum group size counts the rows of each contributor"
+    return "a minimum group size counts the rows that have a value, and an argument may be NULL"

@@ -1,0 +1,63 @@
+"""Sizes of classes of rows under a threshold, in people or in rows (rules P2 and P3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.sql.tally import NOBODY, Tally
+
+Labels = NDArray[np.int64]
+NO_CLASS: Final = -1
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The rows that a question selects and its threshold: `least` people, or rows where `tally` names no people.
+
+    Labels give the class of each entry of `tally`, NO_CLASS where it is in none.
+    """
+
+    tally: Tally
+    least: int
+
+    @property
+    def counted(self) -> str:
+        """Name what is counted: "people" or "rows"."""
+        return "rows" if self.tally.people is None else "people"
+
+    @cached_property
+    def _people(self) -> int:
+        """Number of people."""
+        people = self.tally.people
+        return 0 if people is None or not len(people) else int(people.max()) + 1
+
+    def sizes(self, labels: Labels, classes: int) -> Labels:
+        """People, or rows, of each class."""
+        if self.tally.people is None:
+            return self._rows(labels, classes)
+        named = (labels != NO_CLASS) & (self.tally.people != NOBODY)
+        pairs = np.unique(labels[named] * self._people + self.tally.people[named])
+        return np.bincount(pairs // max(1, self._people), minlength=classes)
+
+    def _rows(self, labels: Labels, classes: int) -> Labels:
+        sizes = np.zeros(classes, np.int64)
+        named = labels != NO_CLASS
+        np.add.at(sizes, labels[named], self.tally.rows[named])
+        return sizes
+
+    def large(self, labels: Labels, classes: int) -> NDArray[np.bool_]:
+        """Check for each class whether it is large enough. One without rows is not; that is for the caller to allow.
+
+        For each party the rows of the others are none, or of enough people: it knows its own.
+        """
+        large = self.sizes(labels, classes) >= self.least
+        parties = np.unique(self.tally.parties)
+        for party in parties if len(parties) > 1 else ():
+            others = np.where(self.tally.parties == party, NO_CLASS, labels)
+            large &= (self._rows(others, classes) == 0) | (self.sizes(others, classes) >= self.least)
+        return large

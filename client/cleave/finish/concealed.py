@@ -1,0 +1,75 @@
+"""Figures that a threshold hides: NULL for whatever is computed of them, and marked where an output reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cache
+
+from cleave.aggregates.base import Answers, ExactColumn, Figure, null
+from cleave.finish.cells import HIDDEN, Cell
+from cleave.sql.plan import Final, QueryPlan
+from cleave.sql.rejoin import Groups, Texts
+
+
+class Concealed:
+    """Figures of `plan` that are hidden by group, of which `arguments` are hidden; none: all are shown."""
+
+    def __init__(self, plan: QueryPlan, arguments: Sequence[Collection[int]]) -> None:
+        self._plan = plan
+        rows: dict[int, set[int]] = {}
+        for row, each in enumerate(arguments):
+            for argument in each:
+                rows.setdefault(argument, set()).add(row)
+        self._rows = rows
+
+    @cache  # noqa: B019 - it lives as long as one answer
+    def rows(self, name: str) -> frozenset[int]:
+        """Rows in which the column `name` of the table of groups is hidden."""
+        return frozenset().union(*(self._rows.get(each, ()) for each in self._plan.reads_null.get(name, ())))
+
+    def groups(self, groups: Groups) -> Groups:
+        """`groups` without the hidden figures."""
+        if not self._rows:
+            return groups
+        return replace(groups, plain=self._without("p", groups.plain), local=self._without("l", groups.local))
+
+    def _without(self, letter: str, rows: list[Texts]) -> list[Texts]:
+        return [
+            tuple(None if number in self.rows(f"{letter}{i}") else text for i, text in enumerate(texts))
+            for number, texts in enumerate(rows)
+        ]
+
+    def answers(self, answers: Answers) -> Answers:
+        """`answers` without the hidden figures."""
+        return _Concealed(answers, self) if self._rows else answers
+
+    def cells(self, number: int, rows: Sequence[int], cells: list[Cell]) -> list[Cell]:
+        """The cells of output `number` in the groups `rows`, those marked that read a hidden figure."""
+        hidden = frozenset().union(*map(self.rows, _read(self._plan.finals[number]))) if self._rows else frozenset()
+        return [HIDDEN if row in hidden else cell for row, cell in zip(rows, cells, strict=True)] if hidden else cells
+
+
+class _Concealed:
+    def __init__(self, answers: Answers, concealed: Concealed) -> None:
+        self._answers = answers
+        self._concealed = concealed
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def column(self, number: int) -> Sequence[Figure]:
+        hidden, figures = self._concealed.rows(f"e{number}"), self._answers.column(number)
+        return [null() if row in hidden else each for row, each in enumerate(figures)] if hidden else figures
+
+    def exact(self, number: int) -> ExactColumn | None:
+        hidden, column = self._concealed.rows(f"e{number}"), self._answers.exact(number)
+        if not hidden or column is None:
+            return column
+        return replace(column, values=[None if row in hidden else each for row, each in enumerate(column.values)])
+
+
+def _read(final: Final) -> list[str]:
+    """The columns of the table of groups that hold figures which an output reads."""
+    places = (("e", final.encrypted), ("p", final.plain), ("l", final.local))
+    return [f"{letter}{i}" for letter, of in places for i in of]
