@@ -208,8 +208,8 @@ def test_a_new_password_leaves_rights_and_tokens(cli: Cli, tmp_path: Path) -> No
     path.chmod(0o600)
     cli.environment["CLEAVE_PASSWORD"] = "seventeen quiet herons 41"
     done = cli.run(*add)
-    assert done.stderr.splitlines()[-1] == "the rights are as before: visits; sums only; groups of 10 rows or more"
-    assert cli.run("user", "ls", "--users", path).stdout == "alice: visits; sums only; groups of 10 rows or more\n"
+    assert done.stderr.splitlines()[-1] == "the rights are as before: visits; sums only; groups of 10 or more"
+    assert cli.run("user", "ls", "--users", path).stdout == "alice: visits; sums only; groups of 10 or more\n"
     assert "argon2id" not in path.read_text()
     assert token in path.read_text()
     assert "as before" not in cli.run(*add, "--rows", "--token").stderr

@@ -127,9 +127,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], in
     write_user(users, "counter", secret, **told | {"rows": False})
     write_user(users, "wards_only", secret, **told | {"tables": ["wards"]})
     write_user(users, "grouped", secret, **told | {"rows": False, "min_group": 751})
+    some = {"tables": ["visits"], "columns": ["visits.ward", "VISITS.bill", "visits.id"]}
+    write_user(users, "some", secret, **told | some | {"rows": False})
+    write_user(users, "some_rows", secret, **told | some)
     tokens = {
         name: write_user(users, name, None, **told | more | {"token": True})
-        for name, more in (("owner", {}), ("wards_only", {"tables": ["wards"]}))
+        for name, more in (("owner", {}), ("wards_only", {"tables": ["wards"]}), ("counter", {"rows": False}))
     }
     port = free_port()
     process, (address, http) = started(folder, "--http-port", str(port), "--workers", "2")

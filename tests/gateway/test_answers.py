@@ -282,8 +282,9 @@ def test_bounds_and_notices(gateway: Gateway) -> None:
             assert ward == same
             assert abs(total - exact) <= bound + 1e-9
             assert marks == [None, None]
-        (message,) = told
+        message, note = told
         assert "column s: values are within" in message
+        assert note == "Groups of fewer than 3 rows are left out, if there are any."
         connection.execute("SET cleave_bounds = 0")
         cursor = connection.execute("SELECT SUM(level) AS s FROM visits")
         assert [each.name for each in cursor.description] == ["s"]

@@ -46,6 +46,8 @@ _TOTALS_ALONE = "a release holds only totals, no rows"
 class ReleaseSource(VersionedSource[Released]):
     """The tables of a store that were released to one analyst."""
 
+    has_rows = False
+
     def __init__(
         self,
         name: str | None,
@@ -78,7 +80,7 @@ class ReleaseSource(VersionedSource[Released]):
         """The newest schemas of the tables that questions have named: a store does not show others."""
         names = {each.lower(): each for each in (*self._held, self.name) if each}
         opened = [self._release(name) for name in names.values()]
-        return {self.name or each.totals.table: each.schema for each in opened}
+        return self._shown({self.name or each.totals.table: each.schema for each in opened})
 
     def open(self) -> None:
         if self.name:
@@ -118,7 +120,7 @@ class ReleaseSource(VersionedSource[Released]):
         (name,) = names
         release = self._release(name)
         sums = KeptTotals(release.totals.measures, release.totals.by, _TOTALS_ALONE)
-        with closing(Planner(statement, release.schema, name, {})) as planner:
+        with closing(Planner(statement, self._showing(name, release.schema), name, {})) as planner:
             try:
                 cut = planner.cut(sums, cloud_only=True)
             except Uncut as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cleave.ask.plan import Plan
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class AskedBy:
+    """A version of a stored table as questions see it: its `schema`, the columns `by` that its totals are kept by, and
+    what a plan over this version assumes (`Plan.assumed`).
+    """
+
+    schema: Schema
+    by: Sequence[str]
+    assumed: tuple[str, str]
+
+
 class Source(Protocol):
     """One thread at a time may use it.
 
@@ -38,6 +50,7 @@ class Source(Protocol):
     name: str
     seconds: float = limits.QUERY_SECONDS
     asks_embedded: bool = False
+    has_rows: bool = True
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -47,6 +60,10 @@ class Source(Protocol):
     def key(self, name: str) -> Sequence[str]:  # noqa: ARG002 - files and releases have none
         """Columns that were declared to name one row of a table."""
         return ()
+
+    def asked_by(self, name: str) -> AskedBy | None:  # noqa: ARG002 - files and releases
+        """How the newest version of a stored table may be asked; None for any other."""
+        return None
 
     def min_group(self, plan: Plan) -> int:  # noqa: ARG002 - no group is small
         """People, or rows, that every group shown has at least, where the caller does not say."""

@@ -22,6 +22,7 @@ from cleave.ask.plan import Plan
 from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
+from cleave.ask.source import AskedBy
 from cleave.ask.tables import open_tables
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.ways.answering import answered
@@ -126,11 +127,17 @@ class StoredSource(VersionedSource[Stored]):
             self.name if lower == self.name.lower() else each.manifest.table: each.whole_schema
             for lower, each in self._held.items()
         }
-        return stored | {each.name: each.schema for each in self._others}
+        return self._shown(stored | {each.name: each.schema for each in self._others})
 
     def key(self, name: str) -> Sequence[str]:
         held = self._held.get(name.lower())
         return held.manifest.key if held else ()
+
+    def asked_by(self, name: str) -> AskedBy | None:
+        stored = self._find(name)
+        if stored is None:
+            return None
+        return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
 
     def min_group(self, plan: Plan) -> int:
         """The largest of the tables that are asked."""
@@ -178,16 +185,18 @@ class StoredSource(VersionedSource[Stored]):
         first, *joined = names or [self.name]
         tables = {name.lower(): self._held[name.lower()] for name in (first, *joined)}
         schemas = {name: tables[name.lower()].schema_of(named) for name in joined}
+        others = self._shown(schemas | {each.name: each.schema for each in self._others})
         return Site(
             first,
             tables,
-            schemas | {each.name: each.schema for each in self._others},
+            others,
             named,
             services=self._services.available,
             remote=self._services.remote,
             scan=self._scan,
             job=self._machine is not None,
             fetch_limit=self._fetch_limit,
+            showing=self._showing,
         )
 
     def _site_of(self, plan: Plan) -> Site:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from cleave.ask.plan import Plan
 from cleave.ask.source import Source
+from cleave.ask.ways.base import Showing, shows_all
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
+from cleave.table.schema import Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, UsageError
 
@@ -41,6 +43,7 @@ class VersionedSource(Source, Generic[Version]):
         self._stores = stores
         self._held: dict[str, Version] = {}  # by name in lower case
         self._is_fixed = False  # no newer ones are looked for
+        self._showing: Showing = shows_all
 
     @abstractmethod
     def _newest(self, name: str, held: Version | None) -> Version | None:
@@ -78,6 +81,18 @@ class VersionedSource(Source, Generic[Version]):
             yield
         finally:
             self._is_fixed = False
+
+    @contextlib.contextmanager
+    def showing(self, showing: Showing) -> Iterator[None]:
+        """Have questions of a block name only the columns that `showing` leaves of each table's schema."""
+        before, self._showing = self._showing, showing
+        try:
+            yield
+        finally:
+            self._showing = before
+
+    def _shown(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+        return {name: self._showing(name, schema) for name, schema in schemas.items()}
 
     def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
         names, named = self._over(statement)

@@ -11,6 +11,7 @@ from cleave.ask.config import config_folder
 from cleave.cli import console, passphrase
 from cleave.cli.options import argument, flag
 from cleave.files import expanded
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
@@ -30,29 +31,48 @@ def add(
     name: UserName,
     users: UsersFile = None,
     tables: Annotated[str | None, flag("--tables NAME,...", "Tables the user may query. Default: all.")] = None,
-    min_group: Annotated[int | None, flag("--min-group N", "Leave out groups of fewer rows.", min=0)] = None,
-    rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, sums only.")] = False,
+    columns: Annotated[
+        str | None, flag("--columns TABLE.COLUMN,...", "Columns the user may query of these tables. Default: all.")
+    ] = None,
+    min_group: Annotated[
+        int | None, flag("--min-group N", "Leave out groups of fewer people (else rows); at least 3.", min=0)
+    ] = None,
+    rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, totals of groups.")] = False,
     token: Annotated[bool, flag("--token", "Print a bearer token for HTTP instead of a password.")] = False,
     password_fd: Annotated[int | None, flag("--password-fd N", "Read the password from this file descriptor.")] = None,
 ) -> None:
     """Add a user of the gateway, or change one.
 
-    A user that exists keeps all rights, unless --tables, --min-group or --rows replaces them.
+    A user that exists keeps all rights, unless --tables, --columns, --min-group or --rows replaces them.
+    --columns without --tables means the tables that it names.
 
     Examples:
       cleave user add alice --tables visits --min-group 10
+      cleave user add alice --columns visits.ward,visits.bill --min-group 10
       cleave user add notebook --rows --token
     """
     from cleave.share.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
 
     path, settings = users_file(users), cast("Settings", ctx.obj)
-    allowed = None if tables is None else tuple(each.strip() for each in tables.split(",") if each.strip())
-    given = rows or tables is not None or min_group is not None
+    named = _names(columns) or ()
+    allowed = _names(tables)
+    if named and allowed is None:
+        allowed = tuple(dict.fromkeys(each.partition(".")[0] for each in named))
+    given = rows or any(each is not None for each in (tables, columns, min_group))
     before = None if given else user_in(path, name)
-    rights = before or User(tables=allowed, min_group=min_group or 0, rows=rows)
+    rights = before or User(tables=allowed, columns=named, min_group=min_group or 0, rows=rows)
+    if rights.fault:
+        raise InputError(f"user {name!r}: {rights.fault}")
     password = None if token else passphrase.chosen(password_fd, "password")
     bearer = write_user(
-        path, name, password, tables=rights.tables, min_group=rights.min_group, rows=rights.rows, token=token
+        path,
+        name,
+        password,
+        tables=rights.tables,
+        columns=rights.columns,
+        min_group=rights.min_group,
+        rows=rights.rows,
+        token=token,
     )
     if bearer is not None:
         console.out(bearer)
@@ -60,6 +80,10 @@ def add(
     settings.say(f"{name} may connect to the gateway")
     if before is not None:
         settings.say(f"the rights are as before: {_described(before)}")
+
+
+def _names(given: str | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(each.strip() for each in given.split(",") if each.strip())
 
 
 def ls(users: UsersFile = None) -> None:
@@ -77,8 +101,10 @@ def ls(users: UsersFile = None) -> None:
 
 def _described(user: User) -> str:
     tables = "all tables" if user.tables is None else ", ".join(user.tables) or "no table"
-    groups = f"; groups of {user.min_group} rows or more" if user.min_group else ""
-    return f"{tables}; {'rows' if user.rows else 'sums only'}{groups}"
+    columns = f"; of these the columns {', '.join(user.columns)}" if user.columns else ""
+    if user.fault:
+        return f"{tables}{columns}; refused: {user.fault}"
+    return f"{tables}{columns}; {'rows' if user.rows else f'sums only; groups of {user.least} or more'}"
 
 
 def remove(ctx: typer.Context, name: UserName, users: UsersFile = None) -> None:

@@ -168,6 +168,8 @@ class Client:
         if signature is None or user is None:
             await asyncio.sleep(WRONG_SECONDS)
             return await self._refuse("28P01", f"password authentication failed for user {name!r}", _HINT)
+        if user.fault:
+            return await self._refuse("28000", user.fault)
         if not self._admitted.take(name):
             return await self._refuse("53300", f"too many connections of {name}", "close some, or try again later")
         self.name, self._user = name, user

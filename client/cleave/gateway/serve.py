@@ -49,9 +49,13 @@ def serve(
     Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
     unreadable file of users.
     """
-    old = [name for name, user in read_users(users).users.items() if user.is_old]
+    every = read_users(users).users
+    old = [name for name, user in every.items() if user.is_old]
     if old:
         say(f"warning: set again with `cleave user add`, since 1.0 set them: passwords of {', '.join(old)}")
+    for name, user in every.items():
+        if user.fault:
+            say(f"warning: user {name!r} is refused: {user.fault}")
     if certificate.path is None and not is_loopback(host):
         raise InputError(
             f"{host} is not this machine alone, and there is no TLS",

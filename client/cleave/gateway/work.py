@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.question import Options
+from cleave.ask.ways.base import shows_all
+from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
 from cleave.gateway.values import (
@@ -40,6 +42,7 @@ from cleave.gateway.values import (
 )
 from cleave.gateway.wire import message
 from cleave.propose.further import further_of
+from cleave.share.users import columns_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
@@ -50,7 +53,7 @@ from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
     from cleave.ask.stored import StoredSource
+    from cleave.ask.versioned import VersionedSource
     from cleave.table.schema import Schema
 
 MOST_BYTES: Final = 64 << 20  # of an answer
@@ -99,15 +103,27 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read."""
+    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read;
+    if not, groups have `min_group` people at least. `columns`: as in `cleave.share.users`.
+    """
 
     tables: frozenset[str] | None
     min_group: int
     rows: bool
+    columns: tuple[str, ...] = ()
 
     def include(self, name: str) -> bool:
         """Check whether the user may query a table."""
         return self.tables is None or name.lower() in self.tables
+
+    def shown(self, name: str, schema: Schema) -> Schema:
+        """The columns of a table that the user may name, and columns that are derived from these alone."""
+        names = columns_of(self.columns, name)
+        if names is None:
+            return schema
+        columns = {each.name for each in schema.columns if each.name.lower() in names}
+        derived = [each for each in schema.derived if each.name.lower() in names and columns.issuperset(each.columns)]
+        return replace(schema.only(columns), derived=tuple(derived))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +231,15 @@ def _answered(
     """The answer, and the head of its reply. `begin` is told the stored tables that are read, before they are."""
     if not is_unicode(request.sql):
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
+    source = cast("VersionedSource[Any]", setup.session.source)
+    with source.showing(rights.shown):
+        return _answered_of(setup, rights, request, seconds, begin)
+
+
+def _answered_of(
+    setup: Setup, rights: Rights, request: Request, seconds: float, begin: Callable[[list[str]], None]
+) -> tuple[Records, dict[str, Any]]:
+    """As `_answered`, where nothing is there but what the user may name."""
     session = setup.session
     sent = read_statement(request.sql)
     kind = catalogue.kind_of(sent, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
@@ -226,7 +251,7 @@ def _answered(
         statement = Statement(statement.text, mapped(statement.tree, _time))
         held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
         return _as_described(held, request), {"warnings": [], "parameters": types}
-    plan = _planned(session, rights, adapted(statement))
+    plan, least = _planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client is told the columns before there are values
 
     def columns(planned: Plan) -> Records:
@@ -238,17 +263,22 @@ def _answered(
     if request.fixed is not None and _names(request.fixed) != columns(plan).names:
         # DuckDB names a column by the values in its expression, which were NULL then
         nulls, _ = _with_parameters(sent, replace(request, form="none"), kind, session, tables)
-        if _names(request.fixed) != columns(_planned(session, rights, adapted(nulls))).names:
+        if _names(request.fixed) != columns(_planned(session, rights, adapted(nulls))[0]).names:
             raise _described_otherwise()
     begin(session.source.logged(plan))
-    result = session.ask(plan, Options(False, rights.min_group), seconds)
+    try:
+        result = session.ask(plan, Options(False, least.number), seconds)
+    except (InputError, QueryRefused):  # which may follow from a value that is shown; others see it at their own risk
+        if rights.rows:
+            raise
+        raise QueryRefused("the statement cannot be computed over the figures that are shown") from None
     table, limit = result.result, setup.rows
     if len(table.rows) > limit:
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
     held = records(table, bounds=request.bounds, more=None if request.form in ("json", "arrow") else more)
-    return _as_described(held, request), {"warnings": _warnings(result), "parameters": types}
+    return _as_described(held, request), {"warnings": _warnings(result, least), "parameters": types}
 
 
 def _as_described(held: Records, request: Request) -> Records:
@@ -355,19 +385,54 @@ def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
     }
 
 
-def _planned(session: Session, rights: Rights, statement: Statement) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Least:
+    """Least size of a group that is shown. `note`: what the user is told of it, which follows from the question."""
+
+    number: int
+    note: str = ""
+
+
+def _planned(session: Session, rights: Rights, statement: Statement) -> tuple[Plan, _Least]:
     names, _ = names_in(statement)
     try:
         for name in names:
             if not rights.include(name):
                 raise QueryRefused(name)
-        return session.plan(statement, cloud_only=not rights.rows)
+        if rights.rows:
+            return session.plan(statement), _Least(1)
+        return _without_rows(session, rights, statement, names)
     except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
         allowed = {each.lower() for each in session.schemas if rights.include(each)}
         for name in names:
             if name.lower() not in allowed:
                 raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
         raise
+
+
+def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, _Least]:
+    """The plan of a statement that a user without rows may ask. Nothing is read for it but what describes tables."""
+    source = cast("VersionedSource[Any]", session.source)
+    if not source.has_rows:  # of releases everything may be seen
+        return session.plan(statement), _Least(rights.min_group)
+    tables = [each for each in map(source.asked_by, names) if each is not None]
+    if len(tables) != 1 or len(names) != 1:
+        raise refused(G2)
+    (name,), (table,) = names, tables
+    privacy = table.schema.privacy
+    askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
+    admitted = askable.admitted(statement)
+    with source.showing(shows_all):  # what counts people need not be the user's to name
+        try:
+            plan = session.plan(admitted, cloud_only=True)
+        except QueryRefused:
+            plan = session.plan(admitted)
+        if not is_bare(plan.cut):
+            raise refused(G1)
+        if table.assumed not in plan.assumed:
+            raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
+        number = max(rights.min_group, privacy.min_group, source.min_group(plan))
+    return plan, _Least(number, f"Groups of fewer than {number} rows are left out, if there are any.")
 
 
 def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
@@ -461,8 +526,10 @@ def _arrow(held: Records) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _warnings(result: Result) -> list[str]:
-    """The largest bound of each inexact column, what was left out, and what the bounds leave open."""
+def _warnings(result: Result, least: _Least = _Least(0)) -> list[str]:
+    """The largest bound of each inexact column, what was left out, and what the bounds leave open. Nothing that follows
+    from a row that is not in the answer, where `least` has a note.
+    """
     table = result.result
     lines = []
     for place, column in enumerate(table.columns):
@@ -470,7 +537,9 @@ def _warnings(result: Result) -> list[str]:
         largest = max((each for each in bounds if each is not None), default=None)
         if largest is not None:
             lines.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
+        if least.note:
+            continue
         if hidden := sum(table.is_hidden(row, place) for row in range(len(table.rows))):
             lines.append(f"column {column.name}: {counted(hidden, 'value')} hidden, because totals are withheld")
-    suppressed = result.usage.suppression
+    suppressed = least.note or result.usage.suppression
     return [*lines, *([suppressed] if suppressed else []), *table.warnings]

@@ -97,6 +97,8 @@ class Workers:
     async def ask(self, name: str, user: User, request: Request) -> Reply:
         """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
         seconds = min(self._setup.seconds, request.seconds or self._setup.seconds)
+        if user.fault:
+            raise Refused(user.fault, code="28000")
         if self._waiting[name] >= _MOST_WAITING:
             raise Refused("too many of your queries are waiting; try again later", code="53400")
         self._waiting[name] += 1
@@ -135,7 +137,8 @@ class Workers:
     def _rights(self, user: User) -> Rights:
         served, allowed = self._setup.tables, user.tables
         tables = served if allowed is None else frozenset(map(str.lower, allowed))
-        return Rights(tables if served is None or tables is None else tables & served, user.min_group, user.rows)
+        tables = tables if served is None or tables is None else tables & served
+        return Rights(tables, user.least, user.rows, user.columns)
 
     async def _answered(self, work: Callable[[], Reply], at_work: _AtWork) -> Reply:
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)

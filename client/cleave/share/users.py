@@ -5,8 +5,10 @@
     password = "SCRAM-SHA-256$65536:...$...:..."
     tokens = ["sha256 of a bearer token, 64 hex digits"]
     tables = ["visits"]     # without it: every table that is served
-    min_group = 10          # groups of fewer rows are left out
-    rows = true             # without it: sums only, no row is read
+    columns = ["visits.ward", "visits.bill"]  # of the tables it names, these columns alone; of others, all
+    min_group = 10          # groups of fewer people (rows, where no entity is named) are left out; at least 3
+    [users.bob]
+    rows = true             # may read rows, so no group is left out: it excludes min_group
 
 Passwords are stored as SCRAM's verifiers (cleave.share.scram). A user of 1.0 has an Argon2id hash instead, by which
 PostgreSQL's protocol lets nobody in. A token is 32 random bytes, so SHA-256 of it is enough.
@@ -31,26 +33,59 @@ from cleave.files import names_file, open_file, write_atomically
 from cleave.share.scram import PATTERN, Verifier
 from cleave_shared.errors import InputError
 
+LEAST: Final = 3  # people of a group, as of a release's part: of two people each can subtract himself
 _MOST_BYTES: Final = 1 << 20
 _ARGON2: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"  # of 1.0
 _MAKE: Final = "make one with: cleave user add NAME"
 
 
 class User(BaseModel):
-    """Rights of one user. `tables` None: every table that is served. `rows` False: what sums answer alone."""
+    """Rights of one user. `tables` None: every table that is served. `columns`: see `columns_of`. `rows` False:
+    totals of groups alone, by the rules of `cleave.disclosure.askable`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     password: Annotated[str, Field(pattern=f"{PATTERN}|{_ARGON2}")] | None = None
     tokens: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     tables: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
     min_group: Annotated[int, Field(ge=0)] = 0
     rows: bool = False
+
+    @property
+    def least(self) -> int:
+        """Least people of a group that the user is shown, or rows where no entity is named; 0: the user reads rows."""
+        return 0 if self.rows else max(self.min_group, LEAST)
+
+    @property
+    def fault(self) -> str:
+        """Why these rights are refused, and what to do; "" where they are not."""
+        if self.rows and self.min_group:
+            return (
+                "rows and min_group exclude each other, since rows show everything: run `cleave user add` again, "
+                "with --rows or with --min-group N"
+            )
+        others = [each for each in self.columns if not any(map(each.lower().startswith, self._starts))]
+        if others:
+            return f"column {others[0]!r} is of no table in tables: run `cleave user add` again, with both"
+        return ""
+
+    @property
+    def _starts(self) -> list[str]:
+        """The beginnings of columns of `tables`."""
+        return [f"{each.lower()}." for each in self.tables or ()]
 
     @property
     def is_old(self) -> bool:
         """True if the password was set by 1.0, and must be set again."""
         return self.password is not None and self.password.startswith("$")
+
+
+def columns_of(columns: Sequence[str], table: str) -> frozenset[str] | None:
+    """Those of `columns` that are of one table, without its name and in lower case; None: all that it has."""
+    start = f"{table.lower()}."
+    return frozenset(each[len(start) :].lower() for each in columns if each.lower().startswith(start)) or None
 
 
 class Users(BaseModel):
@@ -118,11 +153,12 @@ def write_user(
     min_group: int,
     rows: bool,
     token: bool,
+    columns: Sequence[str] | None = None,
 ) -> str | None:
     """Write user `name` into the file, in the place of one of that name. Returns the new bearer token, if wanted.
 
-    `password` None: the user has tokens alone, or keeps the password there is. Raises InputError, KeyFileError for a
-    password that is too simple.
+    `password` None: the user has tokens alone, or keeps the password there is. Raises InputError, also for rights that
+    exclude each other, KeyFileError for a password that is too simple.
     """
     if not name.strip() or len(name) > 32:
         raise InputError("a user's name has 1 to 32 characters")
@@ -135,9 +171,12 @@ def write_user(
         password=before.password if password is None else str(Verifier.of(password)),
         tokens=(*before.tokens, _digest(new)) if new else before.tokens,
         tables=None if tables is None else tuple(tables),
+        columns=tuple(columns or ()),
         min_group=min_group,
         rows=rows,
     )
+    if user.fault:
+        raise InputError(f"user {name!r}: {user.fault}")
     _write(path, there, {**there.users, name: user})
     return new
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:  # the rooms of stored tables, which a query over files does w
 Destination = Literal["plain", "sensitive", "none"]
 Place = TypeVar("Place")
 READ_HERE = "read here, nothing of it sent"
+Showing = Callable[[str, "Schema"], "Schema"]
+"""Of the schema of a table, by name, what a question may name."""
+
+
+def shows_all(_: str, schema: Schema) -> Schema:
+    return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Site:
     `tables`: those that are stored, by name in lower case; `others`: schemas of further tables. `named`: columns that
     the question names, in lower case. `services`: there are some;
     `remote`: not in this process. `scan`: sums of rows may be asked for; `job`: by a job, whatever other way there is.
-    `fetch_limit`: bytes of rows that may be fetched.
+    `fetch_limit`: bytes of rows that may be fetched. `showing`: what of a table may be named.
     """
 
     name: str
@@ -128,6 +134,7 @@ class Site:
     scan: bool
     job: bool
     fetch_limit: int
+    showing: Showing = shows_all
 
     @property
     def stored(self) -> Stored:
@@ -138,11 +145,11 @@ class Site:
 
     def schema_of(self, stored: Stored) -> Schema:
         """Columns that the question may read."""
-        return stored.schema_of(self.named)
+        return self.showing(stored.manifest.table, stored.schema_of(self.named))
 
     def names_contributor(self, stored: Stored) -> bool:
         """Check whether the question names the contributor of the rows of a table, which no service knows."""
-        return self.schema_of(stored) is not stored.schema
+        return stored.schema_of(self.named) is not stored.schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,363 @@
+"""Questions of gateway users without rows (DISCLOSURE.md, G1 and G2), decided from the statement and the schema alone.
+
+    SELECT ward, AVG(bill - paid) / 100 FROM visits WHERE year >= 2024 GROUP BY ward HAVING COUNT(*) > 20
+
+G1. Figures are COUNT, SUM, AVG, VAR and STDDEV of stored numbers and of their linear combinations with constants, and
+    COUNT(DISTINCT entity). Expressions over figures and keys see the answer after small groups are left out.
+G2. One table. WHERE and keys name columns that the table is stored by, other than the entity; WHERE compares each with
+    constants of its type.
+
+Only what is listed here is answered. Nothing that is listed can fail because of a row: constants are cast here, and no
+value that the schema allows overflows a step. No step rounds, for a rounded sum with a large constant is a comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final
+
+import duckdb
+
+from cleave.sql.bounds import bounds_of
+from cleave.sql.catalog import Catalog
+from cleave.sql.functions import SET_RETURNING
+from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
+from cleave.sql.parse import Select, parse
+from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.ranges import Range, range_of_type
+from cleave.sql.read import Reader, Statement, expression_of
+from cleave.sql.refusals import Uncut, too_deep
+from cleave.sql.resolve import has_aggregate, is_aggregate, resolve
+from cleave.table.duck import private, tree_of
+from cleave.table.schema import Schema
+from cleave.table.types import FLOATS, decimals_of, digits_of, is_number, is_numeric
+from cleave_shared.errors import QueryRefused
+
+Tree = Mapping[str, Any]
+
+FIGURES: Final = "count sum avg mean var_pop var_samp variance stddev stddev_pop stddev_samp"
+"""Aggregates, by DuckDB's names."""
+
+STEPS: Final = "+ - *"
+"""Operators of a linear combination; of a product one side is a constant."""
+
+COMPARISONS: Final = "= <> < <= > >= IN BETWEEN ~~ !~~"
+"""Operators between a column and constants; ~~ is LIKE."""
+
+CONNECTIVES: Final = "AND OR NOT"
+"""Operators between conditions."""
+
+TESTS: Final = "IS_NULL IS_NOT_NULL"
+"""Operators on a column alone."""
+
+G1: Final = (
+    "rule G1: COUNT, SUM, AVG, VAR and STDDEV of stored numbers and of their linear combinations with constants, and "
+    "COUNT(DISTINCT entity)"
+)
+G2: Final = (
+    "rule G2: one table, and in WHERE and GROUP BY only columns that it is stored by, other than the entity, compared "
+    "with constants of their type"
+)
+HINT: Final = "docs/gateway.md lists what is answered"
+
+_SPREADS: Final = frozenset(FIGURES.split()) - {"count", "sum", "avg", "mean"}
+_LOGIC: Final = {"CONJUNCTION_AND": "AND", "CONJUNCTION_OR": "OR", "OPERATOR_NOT": "NOT"}
+_COMPARED: Final = {
+    **{"COMPARE_EQUAL": "=", "COMPARE_NOTEQUAL": "<>", "COMPARE_LESSTHAN": "<", "COMPARE_GREATERTHAN": ">"},
+    **{"COMPARE_LESSTHANOREQUALTO": "<=", "COMPARE_GREATERTHANOREQUALTO": ">=", "COMPARE_IN": "IN"},
+    "COMPARE_BETWEEN": "BETWEEN",
+}
+_DATES: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
+_MOST_ROWS: Final = 1 << 40  # that a sum may have without overflow
+_RANK: Final = re.compile(r"dense_rank\(\) OVER \(ORDER BY (.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)\)", re.DOTALL)
+_EXACT_DOUBLES: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Askable:
+    """Questions over the table `name`, stored by `by`, of a user who knows the columns of `schema`. `entity`: the
+    columns that name whom a row is about.
+    """
+
+    name: str
+    schema: Schema
+    by: Sequence[str]
+    entity: Sequence[str] = ()
+
+    def admitted(self, statement: Statement) -> Statement:
+        """The statement, with the constants of WHERE cast to their columns' types. Raises QueryRefused with one of two
+        sentences for what is not answered, and as planning does for what no user is answered.
+        """
+        try:
+            parsed = parse(statement, self.name)
+            with closing(Catalog(self.name, self.schema.columns, self.schema.derived)) as catalog:
+                select = resolve(parsed, self.schema, catalog.settle)
+                node = statement.tree["statements"][0]["node"]
+                if where := node["where_clause"]:
+                    with private() as connection:
+                        node = {**node, "where_clause": _Where(self, statement, connection).condition(where)}
+                self._require_keys(select)
+                _Figures(self, select, catalog).require()
+        except Uncut:  # of what no service answers
+            raise refused(G2) from None
+        except RecursionError:
+            raise too_deep() from None
+        return statement.with_select(node)
+
+    def is_key(self, name: str) -> bool:
+        """True for a column that WHERE and GROUP BY may name."""
+        is_stored_by = name.lower() in map(str.lower, self.by)
+        return is_stored_by and not self.is_entity(name)
+
+    def is_entity(self, name: str) -> bool:
+        return name.lower() in map(str.lower, self.entity)
+
+    def _require_keys(self, select: Select) -> None:
+        for key in select.grouped:
+            if not (isinstance(key, Constant) or (isinstance(key, Column) and self.is_key(key.name))):
+                raise refused(G2)
+
+
+def is_bare(cut: QueryPlan | LocalPlan) -> bool:
+    """Check that what is computed of rows is figures alone: an expression over them may fail in a group left out."""
+    return isinstance(cut, QueryPlan) and all(map(_is_figure, (each.sql for each in cut.local)))
+
+
+def _is_figure(sql: str) -> bool:
+    ordered = _RANK.fullmatch(sql)
+    return is_aggregate(expression_of(ordered[1] if ordered else sql))
+
+
+def refused(rule: str) -> QueryRefused:
+    return QueryRefused(f"users without rows cannot ask this ({rule})", hint=HINT)
+
+
+class _Where:
+    """Casts the constants of WHERE to the types of the columns that they are compared with."""
+
+    def __init__(self, askable: Askable, statement: Statement, connection: duckdb.DuckDBPyConnection) -> None:
+        self._askable = askable
+        self._read = Reader(statement.text)
+        self._connection = connection
+
+    def condition(self, tree: Tree) -> Tree:
+        """Raises QueryRefused."""
+        kind = str(tree["type"])
+        if _LOGIC.get(kind) in CONNECTIVES.split():
+            return {**tree, "children": [self.condition(each) for each in tree["children"]]}
+        if kind.removeprefix("OPERATOR_") in TESTS.split():
+            self._type_of_key(tree["children"][0])
+            return tree
+        name = str(tree["function_name"]) if kind == "FUNCTION" else _COMPARED.get(kind, "")
+        if name not in COMPARISONS.split():
+            raise refused(G2)
+        match name:
+            case "~~" | "!~~":
+                return self._like(tree)
+            case "IN":
+                column, *values = tree["children"]
+                type_ = self._type_of_key(column)
+                return {**tree, "children": [column, *(self._constant(each, type_) for each in values)]}
+            case "BETWEEN":
+                type_ = self._type_of_key(tree["input"])
+                return {**tree, **{each: self._constant(tree[each], type_) for each in ("lower", "upper")}}
+        side, other = ("left", "right") if tree["left"]["class"] == "COLUMN_REF" else ("right", "left")
+        return {**tree, other: self._constant(tree[other], self._type_of_key(tree[side]))}
+
+    def _like(self, tree: Tree) -> Tree:
+        if [each["name"] for each in tree["arguments"]] != ["", ""]:
+            raise refused(G2)
+        column, pattern = tree["arguments"]
+        if self._type_of_key(column["expression"]) != "VARCHAR":
+            raise refused(G2)
+        constant = self._constant(pattern["expression"], "VARCHAR")
+        return {**tree, "arguments": [column, {**pattern, "expression": constant}]}
+
+    def _type_of_key(self, tree: Tree) -> str:
+        """The type of a column. The statement is resolved, so a table before its name is this one."""
+        column = self._askable.schema.find(tree["column_names"][-1]) if tree["class"] == "COLUMN_REF" else None
+        if column is None or not self._askable.is_key(column.name):
+            raise refused(G2)
+        return column.type
+
+    def _constant(self, tree: Tree, type_: str) -> Tree:
+        """A cast of a text to `type_`, so that nothing else of the comparison is cast."""
+        given = self._read.node(tree)
+        if not _is_constant(given):
+            raise refused(G2)
+        sql = write(given)
+        try:  # the text of the constant once it is cast, and whether it is the same value
+            ((own, text, same),) = self._connection.execute(
+                f"SELECT typeof({sql}), CAST(CAST({sql} AS {type_}) AS VARCHAR), CAST({sql} AS {type_}) = {sql}"
+            ).fetchall()
+        except duckdb.Error:
+            raise refused(G2) from None
+        is_text = isinstance(given, Constant) and given.kind == "STRING"
+        if text is not None and not (same and (is_text or _is_alike(own, type_))):
+            raise refused(G2)
+        literal = {"kind": "NULL_LITERAL", "text": ""} if text is None else {"kind": "STRING", "text": text}
+        cast = _cast_to(type_)
+        return cast | {"child": cast["child"] | {"literal": literal}}
+
+
+@cache
+def _cast_to(type_: str) -> dict[str, Any]:
+    """DuckDB's tree of a cast of a text."""
+    cast: dict[str, Any] = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
+    return cast
+
+
+def _is_constant(node: Node) -> bool:
+    """True for a literal, a number with a sign, and a cast of one."""
+    if isinstance(node, Call):
+        return node.name in ("+", "-") and len(node.arguments) == 1 and _is_constant(node.arguments[0])
+    if isinstance(node, Cast):
+        return not node.may_fail and _is_constant(node.operand)
+    return isinstance(node, Constant)
+
+
+def _is_alike(own: str, type_: str) -> bool:
+    """True if constants of type `own` are compared with columns of `type_`."""
+    return own == type_ or (is_number(type_) and is_numeric(own)) or {own, type_} <= _DATES
+
+
+class _Figures:
+    """Checks what is selected: expressions over keys and figures."""
+
+    def __init__(self, askable: Askable, select: Select, catalog: Catalog) -> None:
+        self._askable = askable
+        self._select = select
+        self._catalog = catalog
+        self._keys = {write(key) for key in select.grouped}
+        self._names = frozenset(FIGURES.split())
+
+    def require(self) -> None:
+        """Raises QueryRefused."""
+        select = self._select
+        nodes = [item.expression for item in select.items] + [each.expression for each in select.orderings]
+        nodes += [select.having] if select.having is not None else []
+        if not (select.is_grouped or any(map(has_aggregate, nodes))):
+            raise refused(G1)
+        for each in nodes:
+            self._expression(each)
+
+    def _expression(self, node: Node) -> None:
+        if is_aggregate(node):
+            assert isinstance(node, Call)  # noqa: S101 - an aggregate is one
+            self._figure(node)
+            return
+        match node:
+            case Column():
+                answered = write(node) in self._keys
+            case Call():
+                answered = not (node.distinct or node.order or node.filter or node.names or node.name in SET_RETURNING)
+            case _:
+                answered = isinstance(node, Constant | Cast | Case | Operation)
+        if not answered:
+            raise refused(G1)
+        for each in node.operands:
+            self._expression(each)
+
+    def _figure(self, call: Call) -> None:
+        if call.name not in self._names or call.filter or call.order or call.names or len(call.arguments) > 1:
+            raise refused(G1)
+        if call.distinct:
+            self._require_entity(call)
+        elif call.arguments:
+            self._require_linear(call.name, call.arguments[0])
+        elif call.name != "count":
+            raise refused(G1)
+
+    def _require_entity(self, call: Call) -> None:
+        """COUNT(DISTINCT entity), outside of GROUPING SETS: of a union people are no sum."""
+        (argument,) = call.arguments or (None,)
+        is_entity = isinstance(argument, Column) and self._askable.is_entity(argument.name)
+        if not (is_entity and call.name == "count" and len(self._askable.entity) == 1 and self._select.sets is None):
+            raise refused(G1)
+
+    def _require_linear(self, name: str, node: Node) -> None:
+        if isinstance(node, Column):
+            if self._number(node) in FLOATS:  # DuckDB adds them without errors
+                return
+        elif name in _SPREADS and self._read(node).constant:  # adds nothing to them but rounding
+            raise refused(G1)
+        read = self._read(node)
+        (type_,) = self._catalog.types([write(node)])
+        units = read.range.magnitude * 10 ** (decimals_of(type_) or 0)
+        most = 10**38 - 1 if digits_of(type_) else (1 << 127) - 1
+        if name != "count" and units * _MOST_ROWS > most:
+            raise refused(G1)
+        if name in _SPREADS and not isinstance(node, Column) and units > _EXACT_DOUBLES:
+            raise refused(G1)
+
+    def _number(self, column: Column) -> str:
+        type_ = self._askable.schema.column(column.name).type
+        if not is_number(type_) or self._askable.is_entity(column.name):
+            raise refused(G1)
+        return type_
+
+    def _read(self, node: Node) -> _Linear:
+        """A linear combination over exact types, each step of which fits its type. Raises QueryRefused."""
+        if _is_constant(node):
+            return self._literal(node)
+        (type_,) = self._catalog.types([write(node)])
+        if isinstance(node, Column):
+            self._number(node)
+            bounds = bounds_of(node, type_, self._askable.schema, self._catalog.types)
+            if bounds.range is None or decimals_of(type_) is None:
+                raise refused(G1)
+            return _Linear(bounds.range, has_column=True)
+        if not isinstance(node, Call) or node.name not in STEPS.split() or len(node.arguments) not in (1, 2):
+            raise refused(G1)
+        whole = range_of_type(type_)
+        read = [self._read(each) for each in node.arguments]
+        steps = [*read, _combined(node.name, read)]
+        if whole is None or "HUGEINT" in type_ or not all(each.fits(whole) for each in steps):
+            raise refused(G1)
+        return steps[-1]
+
+    def _literal(self, node: Node) -> _Linear:
+        (type_,) = self._catalog.types([write(node)])
+        if type_ != '"NULL"' and (not is_numeric(type_) or type_ in FLOATS):
+            raise refused(G1)
+        with private() as connection:
+            try:
+                ((text,),) = connection.execute(f"SELECT CAST({write(node)} AS VARCHAR)").fetchall()
+            except duckdb.Error:
+                raise refused(G1) from None
+        value = Fraction(text or 0)
+        return _Linear(Range(value, value), constant=value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A step of a linear combination: the range of its values, and the constant in it."""
+
+    range: Range
+    constant: Fraction = Fraction(0)
+    has_column: bool = False
+
+    def fits(self, whole: Range) -> bool:
+        return whole.lower <= self.range.lower and self.range.upper <= whole.upper
+
+
+def _combined(name: str, read: Sequence[_Linear]) -> _Linear:
+    """Raises QueryRefused for a product of columns."""
+    one, two = (_Linear(Range(Fraction(0), Fraction(0))), *read)[-2:]
+    both = one.has_column or two.has_column
+    if name == "+":
+        return _Linear(one.range + two.range, one.constant + two.constant, both)
+    if name == "-":
+        return _Linear(one.range - two.range, one.constant - two.constant, both)
+    if (one.has_column and two.has_column) or len(read) == 1:
+        raise refused(G1)
+    constant = one.constant * two.constant if not both else Fraction(0)
+    if both:
+        column, factor = (one, two) if one.has_column else (two, one)
+        constant = column.constant * factor.constant
+    return _Linear(one.range * two.range, constant, both)

@@ -1,0 +1,297 @@
+"""What a gateway user without rows may ask: a line per thing that is answered, and one per thing that is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from cleave.disclosure import askable
+from cleave.disclosure.askable import G1, G2, Askable
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import plan_query
+from cleave.sql.read import read_statement
+from cleave.table.derived import checked
+from cleave_shared.errors import QueryRefused
+from tests.unit.simulate import schema
+
+COLUMNS: Final = schema(
+    patient="sealed VARCHAR",
+    ward="plain VARCHAR",
+    year="plain INTEGER",
+    day="plain DATE",
+    seen="plain TIMESTAMP",
+    insured="plain BOOLEAN",
+    price="plain DECIMAL(9,2)",
+    bill="encrypted DECIMAL(9,2)",
+    paid="encrypted DECIMAL(9,2)",
+    age="encrypted INTEGER",
+    small="encrypted TINYINT",
+    big="encrypted BIGINT",
+    huge="sealed DECIMAL(38,2)",
+    level="encrypted DOUBLE",
+    name="sealed VARCHAR",
+)
+VISITS: Final = replace(
+    COLUMNS,
+    derived=(
+        checked("net", "bill - paid", COLUMNS.find),
+        checked("capped", "least(bill, 100)", COLUMNS.find),
+    ),
+)
+BY: Final = ("ward", "year", "day", "seen", "insured", "price", "patient")
+QUESTIONS: Final = Askable("visits", VISITS, BY, ("patient",))
+
+FIGURES: Final = {
+    "count": "count(age)",
+    "sum": "SUM(bill)",
+    "avg": "Avg(bill)",
+    "mean": "mean(bill)",
+    "var_pop": "var_pop(bill)",
+    "var_samp": "var_samp(bill)",
+    "variance": "variance(age)",
+    "stddev": "stddev(bill - paid)",
+    "stddev_pop": "stddev_pop(level)",
+    "stddev_samp": "stddev_samp(small)",
+}
+STEPS: Final = {"+": "SUM(bill + paid + 2)", "-": "SUM(-bill - (3 - paid))", "*": "SUM(2 * bill - 0.5 * paid)"}
+COMPARISONS: Final = {
+    "=": "ward = 'A'",
+    "<>": "year <> 2024",
+    "<": "day < DATE '2024-01-31'",
+    "<=": "'2024-01-31' <= day",
+    ">": "price > -1.5",
+    ">=": "seen >= TIMESTAMP '2024-01-31 12:00:00'",
+    "IN": "ward NOT IN ('A', 'B', NULL)",
+    "BETWEEN": "year BETWEEN 2020 AND CAST('2024' AS INTEGER)",
+    "~~": "ward LIKE 'A%'",
+    "!~~": "ward NOT LIKE '%x_'",
+}
+CONNECTIVES: Final = {
+    "AND": "ward = 'A' AND year = 2024",
+    "OR": "ward = 'A' OR insured = true",
+    "NOT": "NOT (ward = 'A')",
+}
+TESTS: Final = {"IS_NULL": "ward IS NULL", "IS_NOT_NULL": "day IS NOT NULL"}
+ANSWERED: Final = (
+    *(f"SELECT {each} FROM visits" for each in (*FIGURES.values(), *STEPS.values())),
+    *(f"SELECT COUNT(*) FROM visits WHERE {each}" for each in (*COMPARISONS.values(), *CONNECTIVES.values())),
+    *(f"SELECT COUNT(*) FROM visits WHERE {each}" for each in TESTS.values()),
+    "SELECT COUNT(*), COUNT(1), SUM(1), COUNT(DISTINCT patient) FROM visits",
+    "SELECT ward, COUNT(DISTINCT visits.patient) FROM visits GROUP BY ward",
+    "SELECT v.ward AS w, SUM(v.bill) AS bill FROM visits AS v GROUP BY w ORDER BY bill DESC LIMIT 3 OFFSET 1",
+    "SELECT WARD, sum(BILL) FROM VISITS GROUP BY 1 ORDER BY 2",
+    "SELECT ward, year, SUM(bill) FROM visits GROUP BY ALL ORDER BY ALL",
+    "SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > 20",
+    "SELECT ward, insured, SUM(bill), GROUPING(ward) FROM visits GROUP BY CUBE (ward, insured)",
+    "SELECT ward, COUNT(*) FROM visits GROUP BY GROUPING SETS ((ward), ())",
+    "SELECT upper(ward), 100 * SUM(bill) / SUM(paid) AS x, round(AVG(age), 1) FROM visits GROUP BY ward ORDER BY x",
+    "SELECT CASE WHEN COUNT(*) > 9 THEN CAST(AVG(bill) AS INTEGER) END FROM visits",
+    "SELECT coalesce(SUM(bill), 0), SUM(bill) IS NULL FROM visits HAVING SUM(bill) BETWEEN 1 AND 2",
+    "SELECT SUM(net) FROM visits",
+    "SELECT COUNT(*) FROM main.visits WHERE visits.ward = 'A'",
+    "SELECT SUM(small * 1000::INTEGER), SUM(big * 1000::DECIMAL(4,0)) FROM visits",
+    "SELECT COUNT(*) FROM visits WHERE day = TIMESTAMP '2024-01-31 00:00:00'",
+    "SELECT COUNT(*) FROM visits WHERE seen > DATE '2024-01-31' AND price = 5",
+    "SELECT COUNT(*) FROM visits WHERE year = '2024'",
+    "FROM visits SELECT COUNT(*)",
+)
+BY_G1: Final = (
+    *(f"SELECT {each}(bill) FROM visits" for each in ("min", "max", "median", "mode", "first", "any_value", "list")),
+    *(f"SELECT {each}(bill) FROM visits" for each in ("product", "entropy", "skewness", "mad", "sem", "favg", "fsum")),
+    *(f"SELECT {each}(age) FROM visits" for each in ("bit_xor", "bit_or", "histogram", "approx_count_distinct")),
+    "SELECT string_agg(ward, ',') FROM visits",
+    "SELECT arg_max(bill, age) FROM visits",
+    "SELECT quantile_cont(bill, 0.5) FROM visits",
+    "SELECT corr(bill, paid) FROM visits",
+    "SELECT covar_pop(bill, paid) FROM visits",
+    "SELECT count_if(year = 2024) FROM visits",
+    "SELECT bool_or(insured) FROM visits",
+    "SELECT SUM(DISTINCT bill) FROM visits",
+    "SELECT COUNT(DISTINCT ward) FROM visits",
+    "SELECT COUNT(DISTINCT upper(patient)) FROM visits",
+    "SELECT ward, COUNT(DISTINCT patient) FROM visits GROUP BY ROLLUP (ward)",
+    "SELECT COUNT(*) FILTER (WHERE ward = 'A') FROM visits",
+    "SELECT SUM(bill) FILTER (WHERE bill > 10) FROM visits",
+    "SELECT SUM(bill ORDER BY bill) FROM visits",
+    "SELECT SUM(bill * (patient = 'P17')::INT) FROM visits",
+    "SELECT SUM(CASE WHEN patient = 'P17' THEN bill END) FROM visits",
+    "SELECT SUM(if(age > 90, bill, 0)) FROM visits",
+    "SELECT SUM(bill * paid) FROM visits",
+    "SELECT SUM(bill * bill) FROM visits",
+    "SELECT SUM(bill / 2) FROM visits",
+    "SELECT SUM(age % 2) FROM visits",
+    "SELECT SUM(age // 2) FROM visits",
+    "SELECT SUM(age & 1) FROM visits",
+    "SELECT SUM(abs(age)) FROM visits",
+    "SELECT SUM(greatest(age, 90)) FROM visits",
+    "SELECT SUM(coalesce(bill, 0)) FROM visits",
+    "SELECT SUM(bill::BIGINT) FROM visits",
+    "SELECT SUM(TRY_CAST(name AS INTEGER)) FROM visits",
+    "SELECT SUM(insured::INT) FROM visits",
+    "SELECT SUM(insured) FROM visits",
+    "SELECT SUM(bill > 5) FROM visits",
+    "SELECT COUNT(NULLIF(age, 90)) FROM visits",
+    "SELECT COUNT(name) FROM visits",
+    "SELECT COUNT(patient) FROM visits",
+    "SELECT AVG(day) FROM visits",
+    "SELECT SUM(capped) FROM visits",
+    "SELECT SUM(list_extract([bill], 1)) FROM visits",
+    "SELECT list_transform([SUM(bill)], lambda x: x + 1) FROM visits",
+    "SELECT weighted_avg(bill, age) FROM visits",
+    # a step that some value overflows, or that rounds
+    "SELECT SUM(small * 100) FROM visits",
+    "SELECT SUM(age + 2147483647) FROM visits",
+    "SELECT SUM(big * 1000) FROM visits",
+    "SELECT SUM(big + 170141183460469231731687303715884105727) FROM visits",
+    "SELECT SUM(big * 1::HUGEINT) FROM visits",
+    "SELECT SUM(huge) FROM visits",
+    "SELECT AVG(huge * 10) FROM visits",
+    "SELECT SUM(level + 1) FROM visits",
+    "SELECT SUM(level * 2) FROM visits",
+    "SELECT SUM(-level) FROM visits",
+    "SELECT SUM(bill * 1e0) FROM visits",
+    "SELECT SUM(age + 1e300) FROM visits",
+    "SELECT VAR_POP(age + 4) FROM visits",
+    "SELECT STDDEV(big * 1 - age) FROM visits",
+    # rows
+    "SELECT ward FROM visits",
+    "SELECT bill FROM visits",
+    "SELECT 1 FROM visits",
+    "SELECT ward, year, COUNT(*) FROM visits GROUP BY ward",
+    "SELECT SUM(bill) FROM visits GROUP BY ward ORDER BY name",
+    "SELECT SUM(bill) FROM visits HAVING name = 'x'",
+)
+BY_G2: Final = (
+    "SELECT * FROM visits",
+    "SELECT COLUMNS('b.*') FROM visits",
+    "SELECT DISTINCT ward FROM visits GROUP BY ward",
+    "SELECT DISTINCT ON (ward) COUNT(*) FROM visits GROUP BY ward",
+    "SELECT COUNT(*) OVER () FROM visits",
+    "SELECT SUM(SUM(bill)) OVER () FROM visits GROUP BY ward",
+    "SELECT ward, COUNT(*) FROM visits GROUP BY ward QUALIFY row_number() OVER () = 1",
+    "SELECT COUNT(*) FROM visits USING SAMPLE 10%",
+    "SELECT COUNT(*) FROM visits TABLESAMPLE 5 ROWS",
+    "SELECT COUNT(*) FROM visits LIMIT 50%",
+    "SELECT COUNT(*) FROM visits LIMIT (SELECT COUNT(*) FROM visits)",
+    "WITH a AS (SELECT SUM(bill) AS s FROM visits) SELECT s FROM a",
+    "SELECT s FROM (SELECT SUM(bill) AS s FROM visits)",
+    "SELECT (SELECT SUM(bill) FROM visits)",
+    "SELECT COUNT(*) FROM visits a JOIN visits b USING (ward)",
+    "SELECT COUNT(*) FROM visits a, visits b",
+    "SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits",
+    "SELECT COUNT(*) FROM visits AS v(a, b)",
+    "SELECT COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM visits)",
+    "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits)",
+    "SELECT COUNT(*) FROM visits WHERE ward = ANY(['A'])",
+    "SELECT COUNT(*) FROM visits WHERE ward IN ['A']",
+    "SELECT COUNT(*) FROM visits WHERE name = 'x'",
+    "SELECT COUNT(*) FROM visits WHERE bill > 10",
+    "SELECT COUNT(*) FROM visits WHERE patient = 'P17'",
+    "SELECT COUNT(*) FROM visits WHERE patient IS NULL",
+    "SELECT COUNT(*) FROM visits WHERE ward = 'A' OR patient LIKE 'P%'",
+    "SELECT COUNT(*) FROM visits WHERE ward = insured",
+    "SELECT COUNT(*) FROM visits WHERE ward = ward",
+    "SELECT COUNT(*) FROM visits WHERE 1 = 1",
+    "SELECT COUNT(*) FROM visits WHERE TRUE",
+    "SELECT COUNT(*) FROM visits WHERE insured",
+    "SELECT COUNT(*) FROM visits WHERE NOT insured",
+    "SELECT COUNT(*) FROM visits WHERE insured IS TRUE",
+    "SELECT COUNT(*) FROM visits WHERE ward IS DISTINCT FROM 'A'",
+    "SELECT COUNT(*) FROM visits WHERE ward ILIKE 'a%'",
+    "SELECT COUNT(*) FROM visits WHERE ward LIKE 'A#' ESCAPE '#'",
+    "SELECT COUNT(*) FROM visits WHERE ward SIMILAR TO 'A.*'",
+    "SELECT COUNT(*) FROM visits WHERE ward GLOB 'A*'",
+    "SELECT COUNT(*) FROM visits WHERE ward ^@ 'A'",
+    "SELECT COUNT(*) FROM visits WHERE regexp_matches(ward, '(')",
+    "SELECT COUNT(*) FROM visits WHERE ward COLLATE NOCASE = 'a'",
+    "SELECT COUNT(*) FROM visits WHERE upper(ward) = 'A'",
+    "SELECT COUNT(*) FROM visits WHERE year(day) = 2024",
+    "SELECT COUNT(*) FROM visits WHERE -year = 1",
+    "SELECT COUNT(*) FROM visits WHERE year + 1 = 2025",
+    "SELECT COUNT(*) FROM visits WHERE year / 0 = 1",
+    "SELECT COUNT(*) FROM visits WHERE ward::INTEGER = 1",
+    "SELECT COUNT(*) FROM visits WHERE TRY_CAST(ward AS INTEGER) = 1",
+    "SELECT COUNT(*) FROM visits WHERE CASE WHEN ward = 'A' THEN 'x'::INTEGER = 1 END",
+    "SELECT COUNT(*) FROM visits WHERE (ward, year) = ('A', 2024)",
+    "SELECT COUNT(*) FROM visits WHERE day = current_date",
+    "SELECT COUNT(*) FROM visits WHERE day > DATE '2024-01-31' - INTERVAL 3 DAY",
+    # constants of another type, so that the column would be cast
+    "SELECT COUNT(*) FROM visits WHERE ward = 5",
+    "SELECT COUNT(*) FROM visits WHERE ward IN ('A', 5)",
+    "SELECT COUNT(*) FROM visits WHERE year = 5.5",
+    "SELECT COUNT(*) FROM visits WHERE year = '5x'",
+    "SELECT COUNT(*) FROM visits WHERE year = 3000000000",
+    "SELECT COUNT(*) FROM visits WHERE year BETWEEN 1 AND '5x'",
+    "SELECT COUNT(*) FROM visits WHERE day = 'x'",
+    "SELECT COUNT(*) FROM visits WHERE day < TIMESTAMP '2024-01-31 12:00:00'",
+    "SELECT COUNT(*) FROM visits WHERE price = 1.005",
+    "SELECT COUNT(*) FROM visits WHERE year LIKE '2%'",
+    "SELECT COUNT(*) FROM visits WHERE insured = 1",
+    "SELECT COUNT(*) FROM visits WHERE CAST('2024' AS INTEGER) = ward",
+    "SELECT COUNT(*) FROM visits WHERE year = TRY_CAST('x' AS INTEGER)",
+    # keys
+    "SELECT patient, COUNT(*) FROM visits GROUP BY patient",
+    "SELECT COUNT(*) FROM visits GROUP BY bill",
+    "SELECT bill, COUNT(*) FROM visits GROUP BY ALL",
+    "SELECT year % 2, COUNT(*) FROM visits GROUP BY 1",
+    "SELECT COUNT(*) FROM visits GROUP BY upper(ward)",
+    "SELECT COUNT(*) FROM visits GROUP BY CASE WHEN ward = 'A' THEN 1 END",
+    "SELECT net AS n, COUNT(*) FROM visits GROUP BY n",
+    "PIVOT visits ON ward IN ('A') USING SUM(bill)",
+)
+OTHERS: Final = {  # the errors of any user
+    "SELECT visits FROM visits": "there is no column 'visits'",
+    "SELECT SUM(blil) FROM visits": "there is no column 'blil'",
+    "SELECT nosuch(bill) FROM visits": "there is no function",
+    "SELECT SUM(bill FROM visits": "syntax error",
+    "SELECT COUNT(*) FROM visits WHERE read_csv('x') = 1": "there is no function",
+}
+
+
+@pytest.mark.parametrize("sql", ANSWERED)
+def test_answered(sql: str) -> None:
+    admitted = QUESTIONS.admitted(read_statement(sql))
+    plan = plan_query(admitted.sql, VISITS, "visits")
+    assert isinstance(plan, QueryPlan)
+
+
+@pytest.mark.parametrize(("rule", "sql"), [*((G1, each) for each in BY_G1), *((G2, each) for each in BY_G2)])
+def test_refused_by_one_sentence(rule: str, sql: str) -> None:
+    with pytest.raises(QueryRefused) as caught:
+        QUESTIONS.admitted(read_statement(sql))
+    assert caught.value.message == f"users without rows cannot ask this ({rule})"
+    assert caught.value.hint == "docs/gateway.md lists what is answered"
+
+
+@pytest.mark.parametrize("sql", OTHERS)
+def test_errors_of_any_user(sql: str) -> None:
+    with pytest.raises(QueryRefused, match=OTHERS[sql]):
+        QUESTIONS.admitted(read_statement(sql))
+
+
+def test_every_line_of_the_lists_is_tried() -> None:
+    listed = (askable.FIGURES, askable.STEPS, askable.COMPARISONS, askable.CONNECTIVES, askable.TESTS)
+    tried = (FIGURES, STEPS, COMPARISONS, CONNECTIVES, TESTS)
+    assert [each.split() for each in listed] == [list(each) for each in tried]
+
+
+@pytest.mark.parametrize(
+    ("given", "runs"),
+    [
+        ("ward = 'A' AND year IN (1, NULL)", "CAST('A' AS VARCHAR)) AND (\"year\" IN (CAST('1' AS INTEGER), CAST(NULL"),
+        (
+            "price > 1e0 OR day <= '2024-1-31'",
+            "CAST('1.00' AS DECIMAL(9, 2))) OR (\"day\" <= CAST('2024-01-31'",
+        ),
+        ("seen < DATE '2024-01-31'", "CAST('2024-01-31 00:00:00' AS TIMESTAMP)"),
+        ("year = ?", "\"year\" = CAST('7' AS INTEGER)"),
+    ],
+)
+def test_constants_are_of_the_type_of_their_column(given: str, runs: str) -> None:
+    sql = f"SELECT COUNT(*) FROM visits WHERE {given}"
+    statement = read_statement(sql, [7] if "?" in sql else None)
+    plan = plan_query(QUESTIONS.admitted(statement).sql, VISITS, "visits")
+    assert isinstance(plan, QueryPlan)
+    assert runs in str(plan.where)
