@@ -18,10 +18,10 @@ def hkdf(secret: bytes, info: str) -> bytes:
 
 
 class Table:
-    """The newest version of table `name`, in a store that is a folder, under a bare key file."""
+    """The newest version of table `name`, in a store that is a folder, under a key file: a bare one, or `master`."""
 
-    def __init__(self, store: Path, key: Path, name: str) -> None:
-        self.store, self.master = store, base64.b64decode(json.loads(key.read_bytes())["secret"])
+    def __init__(self, store: Path, key: Path, name: str, master: bytes = b"") -> None:
+        self.store, self.master = store, master or base64.b64decode(json.loads(key.read_bytes())["secret"])
         tag = hmac.digest(hkdf(self.master, "cleave/2/tag"), f"stored table {name}".encode(), "sha256").hex()[:32]
         head = json.loads((store / "tables" / tag / "head").read_bytes())
         signature = bytes.fromhex(head.pop("signature"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import json
 import shutil
 import tomllib
 from pathlib import Path
@@ -14,14 +16,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave.ckks import key_file
 from cleave.ckks.key_file import MAX_BYTES, change_passphrase, describe_key, open_key
 from cleave.ckks.passphrase import refuse_trivial
-from cleave_shared.errors import KeyFileError
+from cleave_shared.errors import CleaveWarning, KeyFileError, ServiceError
+from tests.store.second_key_reader import master_of
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "key-file"
 INDEX = tomllib.loads((FOLDER / "vectors.toml").read_text(encoding="utf-8"))
 PASSPHRASE = INDEX["passphrase"].encode()
 GOOD = [name for name, vector in INDEX["files"].items() if "refused" not in vector]
 BAD = [name for name, vector in INDEX["files"].items() if "refused" in vector]
+DATA_KEYS = {base64.b64decode(sealed): bytes.fromhex(plain) for sealed, plain in INDEX["data_keys"].items()}
 DERIVED = (
+    "bad-many-passphrase",
+    "bad-many-passphrase-of-version-2",
     "bad-passphrase",
     "bad-flipped-secret",
     "bad-flipped-tag",
@@ -41,6 +47,18 @@ def owned(name: str, folder: Path) -> Path:
     return path
 
 
+class Service:
+    """Stands in for AWS KMS, over the data keys of the vectors."""
+
+    def data_key(self, *_: str) -> tuple[str, bytes, bytes]:
+        raise AssertionError("nothing is wrapped here")
+
+    def decrypt(self, arn: str, key_id: str, sealed: bytes) -> bytes:
+        assert arn.startswith("arn:aws")
+        assert key_id == INDEX["key_id"]
+        return DATA_KEYS[sealed]
+
+
 def never() -> bytes:
     raise AssertionError("asked for a passphrase before the file was found to be sound")
 
@@ -49,11 +67,12 @@ def never() -> bytes:
 @pytest.mark.parametrize("name", GOOD)
 def test_opens(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)
-    key = open_key(path, None if name.startswith("bare") else PASSPHRASE)
+    key = open_key(path, PASSPHRASE if name.startswith(("wrapped", "many")) else None, Service())
     assert key.key_id == INDEX["key_id"]
     master = bytes.fromhex(INDEX["master_key"])
     assert key.derive("vectors") == HKDFExpand(SHA256(), 32, b"cleave/2/vectors").derive(master)
     assert len(key.floors) == (2 if "floors" in name else 0)
+    assert master_of(path, PASSPHRASE, lambda *asked: DATA_KEYS[asked[2]]) == master
 
 
 @pytest.mark.sampled(2)
@@ -61,7 +80,7 @@ def test_opens(name: str, tmp_path: Path) -> None:
 def test_is_refused(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)
     with pytest.raises(KeyFileError) as caught:
-        open_key(path, PASSPHRASE if name in DERIVED else never)
+        open_key(path, PASSPHRASE if name in DERIVED else never, Service())
     assert INDEX["files"][name]["refused"] in caught.value.message
     assert caught.value.hint
     assert PASSPHRASE.decode() not in caught.value.message
@@ -80,6 +99,25 @@ def test_all_files_are_listed_and_are_what_their_script_makes(tmp_path: Path) ->
         path.name: path.read_bytes() for path in FOLDER.iterdir() if path.is_file() and path.suffix != ".py"
     }
     assert {f"{name}.json" for name in INDEX["files"]} == made.keys() - {"vectors.toml"}
+
+
+@pytest.mark.parametrize(
+    "arn", [each["arn"] for each in json.loads((FOLDER / "many.json").read_text())["wrappings"][:2]]
+)
+def test_each_kms_key_opens_a_file_alone(arn: str, tmp_path: Path) -> None:
+    class Only(Service):
+        def decrypt(self, called: str, key_id: str, sealed: bytes) -> bytes:
+            if called != arn:
+                raise ServiceError(f"{called}: it is disabled")
+            return super().decrypt(called, key_id, sealed)
+
+    path = owned("many", tmp_path)
+    assert open_key(path, never, Only()).key_id == INDEX["key_id"]
+    arn = ""
+    with pytest.warns(CleaveWarning, match="it is disabled: the passphrase is used instead"):
+        assert open_key(path, lambda: PASSPHRASE, Only()).key_id == INDEX["key_id"]
+    with pytest.raises(ServiceError, match="it is disabled"):
+        open_key(path, None, Only())
 
 
 def test_the_cost_is_capped_before_anything_is_derived(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_an_exported_key_is_not_a_key(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda c: c.pop("secret"), "not a Cleave key file"),
-        (lambda c: c.update(cleave_key=3), "version"),
+        (lambda c: c.update(cleave_key=4), "version"),
         (lambda c: c.update(floors={"x": ["y", 1]}), "damaged"),
         (lambda c: c.update(secret="!"), "damaged"),
         (lambda c: c.update(key_id="0" * 32), "damaged"),
@@ -223,7 +223,7 @@ def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) ->
     ):
         with pytest.raises(KeyFileError) as caught:
             use()
-        assert caught.value.message == f"{path}: key file version is not 2"
+        assert caught.value.message == f"{path}: key file version is not 2 or 3"
         assert caught.value.hint == "it was made by another release: make a new key"
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
     from cleave.table.progress import Bars
+    from cleave.transport.kms import Kms
 
 _STORED_ONLY = {
     "analyst": ("--analyst", None),
@@ -179,12 +180,24 @@ def access_of(place: Place | Asking) -> Access:
         *(said["functions"], said["profile"], said["region"], said["sign"], said["insecure_http"]),
         usual_profile=usual_profile(),
     )
-    return Access(key_file(said["key"]), passphrase_of(said["passphrase"]), target)
+    return Access(key_file(said["key"]), passphrase_of(said["passphrase"]), target, kms_of(said["profile"]))
 
 
 def key_file(given: str | Path | None) -> Path:
     """The key file that is named, or the usual one. Raises KeyFileError where there is no home directory."""
     return expanded(given or usual("key") or config_folder() / "key.json", KeyFileError, "name the key file with --key")
+
+
+def kms_of(profile: str | None) -> Kms:
+    """AWS KMS under a profile: asked only if a KMS key wraps the key."""
+    from cleave.transport.kms import Kms  # noqa: PLC0415 - what --help does without
+
+    def session() -> AwsSession:
+        from cleave.transport.aws import open_session  # noqa: PLC0415 - boto3
+
+        return open_session(profile or usual_profile(), None)
+
+    return Kms(session)
 
 
 def passphrase_of(given: PassphraseLike | None) -> bytes | Callable[[], bytes]:

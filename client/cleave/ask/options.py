@@ -16,6 +16,7 @@ from cleave_shared.errors import UsageError
 if TYPE_CHECKING:
     from cleave.ask.question import Options
     from cleave.ckks.key_file import Passphrase
+    from cleave.ckks.kms_wrapping import KeyService
     from cleave.table.lazy import ArrowStream, Described
     from cleave.table.progress import Bars
     from cleave.table.schema import Schema
@@ -366,6 +367,7 @@ class Access:
     key: Path
     passphrase: "Passphrase" = None
     target: "Target | None" = None
+    kms: "KeyService | None" = None
 
     @property
     def remote(self) -> bool:

@@ -20,5 +20,5 @@ def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = No
 
     `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
     """
-    key = open_key(access.key, access.passphrase)
+    key = open_key(access.key, access.passphrase, access.kms)
     return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())

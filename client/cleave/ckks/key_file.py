@@ -1,4 +1,4 @@
-"""The owner's key in one file that only its owner may read, wrapped by a passphrase.
+"""The owner's key in one file that only its owner may read, wrapped by a passphrase, by KMS keys or by both.
 
 The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, and the
 newest versions of tables that the copying machine had seen. Under AES-256-GCM: the 32-byte master secret. The wrapping
@@ -6,18 +6,23 @@ key comes from the passphrase by Argon2id with RFC 9106's low-memory profile: 3 
 is authenticated as associated data. All of it is `cryptography`'s; nothing here is home-made. A file is read strictly,
 before anything is computed from it.
 
+Version 2 has at most one wrapping, a passphrase's. Version 3 has KMS keys' besides (cleave.ckks.kms_wrapping), each of
+which opens the key alone. There a MAC under a key of the master secret authenticates the clear part, so a wrapping can
+be added without the others' keys. A file is written in version 2 where that can hold it.
+
 Anyone who can replace the key file must not gain memory, time or a passphrase by it. So sizes and the KDF's cost have
 limits, and unknown and repeated members are refused. The key id is compared before a passphrase is requested.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
+import hmac
 import json
 import os
 import re
 import secrets
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,10 +32,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey, encoded, key_id_of
+from cleave.ckks.key_content import KDF, MANY, VERSION, Floors, KeyFile, Wrapping
+from cleave.ckks.kms_wrapping import KeyService, KmsWrapping
+from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey, bytes_of, key_id_of
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import read_at_most, write_atomically
-from cleave_shared.errors import KeyFileError
+from cleave_shared.errors import CleaveError, CleaveWarning, KeyFileError
 
 # A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.
 Passphrase = bytes | Callable[[], bytes] | None
@@ -43,7 +50,8 @@ class KeyInfo:
     path: Path
     key_id: str
     created: str  # ISO 8601, UTC
-    wrapped: bool
+    wrapped: bool  # by a passphrase
+    kms: tuple[str, ...] = ()  # ARNs of the KMS keys that wrap it too
 
 
 def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
@@ -53,32 +61,34 @@ def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
     """
     if passphrase is not None:
         refuse_trivial(passphrase)
-    master = secrets.token_bytes(MASTER_BYTES)
+    file, master = fresh_file()
+    write(path, wrapped_by(file, master, passphrase), overwrite=False)
+    return describe_key(path)
+
+
+def fresh_file(master: bytes | None = None) -> tuple[KeyFile, bytes]:
+    """Return the content of a key file without wrappings, and its master secret: a random one by default."""
+    master = secrets.token_bytes(MASTER_BYTES) if master is None else master
     signing = OwnerKey(master).signing_key().public_key().public_bytes_raw()
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    _write(path, KeyFile(created, signing, {}, None, master), passphrase, overwrite=False)
-    return describe_key(path)
+    return KeyFile(created, signing, {}, None, master), master
 
 
 def describe_key(path: Path) -> KeyInfo:
     file = read_key_file(path)
-    return KeyInfo(path, file.key_id, file.created, file.wrapping is not None)
+    return KeyInfo(path, file.key_id, file.created, file.wrapping is not None, tuple(each.arn for each in file.kms))
 
 
-def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
-    """Unwrap the key. A `passphrase` that is a function is called only if there is something to unwrap.
+def open_key(path: Path, passphrase: Passphrase, kms: KeyService | None = None) -> OwnerKey:
+    """Unwrap the key. A `passphrase` that is a function is called only if nothing else opens the key.
 
-    Raises KeyFileError if the passphrase is wrong or missing, or if the key is bare and others may read it. Also if it
-    is bare though a passphrase was supplied: then it is not the file that was wrapped.
+    `kms`: the service that opens wrappings of KMS keys. Raises KeyFileError if the passphrase is wrong or missing, or
+    if the key is bare and others may read it. Also if it has no passphrase though one was supplied: then it is not the
+    file that was wrapped. Raises ServiceError if only KMS keys could open it, and none did.
     """
     file = read_key_file(path)
-    key = OwnerKey(_unwrapped(path, file, passphrase).secret, file.floors)
-    if key.key_id != file.key_id:
-        raise KeyFileError(
-            f"{path}: the key file is damaged: key id and secret do not belong together",
-            hint="restore it from a backup",
-        )
-    if file.wrapping is None and path.stat().st_mode & 0o077:
+    key = OwnerKey(unwrapped(path, file, passphrase, kms), file.floors)
+    if file.is_bare and path.stat().st_mode & 0o077:
         raise KeyFileError(
             f"{path}: others on this machine may use this key, which has no passphrase",
             hint=f"chmod 600 {path}, or wrap it: cleave key passphrase",
@@ -86,62 +96,119 @@ def open_key(path: Path, passphrase: Passphrase) -> OwnerKey:
     return key
 
 
-def copy_key(path: Path, to: Path, passphrase: bytes | None, floors: Floors) -> None:
-    """Write a copy of the key, wrapped by the same passphrase, with the newest versions of tables seen here.
+def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors, kms: KeyService | None = None) -> None:
+    """Write a copy of the key, wrapped as it is, with the newest versions of tables seen here.
 
     A machine that has the copy then accepts no older version. Raises KeyFileError as `open_key` does.
     """
-    bare = _unwrapped(path, read_key_file(path), passphrase)
-    _write(to, replace(bare, floors=floors), passphrase, overwrite=False)
+    file = read_key_file(path)
+    if file.version == VERSION and file.wrapping and callable(passphrase):
+        passphrase = passphrase()
+    master = unwrapped(path, file, passphrase, kms)
+    file = replace(file, floors=floors)
+    if file.version == MANY:
+        copied = file.authenticated(master)
+    else:
+        copied = wrapped_by(file, master, passphrase if isinstance(passphrase, bytes) else None)
+    write(to, copied, overwrite=False)
 
 
-def change_passphrase(path: Path, old: Passphrase, new: bytes | None) -> None:
-    """Wrap the same key again, or store it unwrapped where `new` is None.
+def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeyService | None = None) -> None:
+    """Wrap the same key by another passphrase, or by none. Wrappings of KMS keys stay.
 
-    Raises KeyFileError as `open_key` does, and for a trivial new passphrase.
+    A key that has no other wrapping is then stored unwrapped. Raises KeyFileError as `open_key` does, for a trivial new
+    passphrase, and where there is none to remove beside KMS keys.
     """
     if new is not None:
         refuse_trivial(new)
-    _write(path, _unwrapped(path, read_key_file(path), old), new, overwrite=True)
+    file = read_key_file(path)
+    master = unwrapped(path, file, old, kms)
+    if new is None and file.kms and file.wrapping is None:
+        raise KeyFileError(f"{path}: this key has no passphrase", hint="`cleave key show` lists its wrappings")
+    write(path, wrapped_by(file, master, new), overwrite=True)
 
 
-def _write(path: Path, bare: KeyFile, passphrase: bytes | None, *, overwrite: bool) -> None:
-    file = bare
+def wrapped_by(file: KeyFile, master: bytes, passphrase: bytes | None) -> KeyFile:
+    """The key file with this passphrase alone beside its KMS keys, in the oldest version that holds it."""
+    bare = replace(file, wrapping=None, secret=b"" if file.kms else master, mac=None)
     if passphrase is not None:
         wrapping = Wrapping(os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES), dict(ARGON2))
-        sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, bare.secret, bare.associated)
-        file = replace(bare, wrapping=wrapping, secret=sealed)
+        associated = bare.associated if not file.kms else bare.bound_to_passphrase
+        sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, master, associated)
+        bare = replace(bare, wrapping=wrapping, secret=sealed)
+    return bare.authenticated(master) if file.kms else bare
+
+
+def write(path: Path, file: KeyFile, *, overwrite: bool) -> None:
     write_atomically(path, file.dump(), overwrite=overwrite, error=KeyFileError)
 
 
-def _unwrapped(path: Path, file: KeyFile, passphrase: Passphrase) -> KeyFile:
-    if file.wrapping is None:
-        if isinstance(passphrase, bytes):
-            raise KeyFileError(
-                f"{path}: this key has no passphrase, and one was given: it may not be the key you made",
-                hint="check its id with `cleave key show`; give no passphrase, or wrap it: cleave key passphrase",
-            )
-        return file
+def unwrapped(
+    path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService | None = None, by: KeyFile | None = None
+) -> bytes:
+    """The master secret of the key file, opened by the wrappings of `by`: all by default.
+
+    Raises KeyFileError, ServiceError as `open_key` does.
+    """
+    master = _secret(path, by or file, passphrase, kms)
+    if OwnerKey(master).key_id != file.key_id:
+        raise KeyFileError(
+            f"{path}: the key file is damaged: key id and secret do not belong together",
+            hint="restore it from a backup",
+        )
+    if file.mac is not None and not hmac.compare_digest(file.mac, file.mac_under(master)):
+        raise KeyFileError(f"{path}: the key file is damaged or was changed", hint="restore it from a backup")
+    return master
+
+
+def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService | None) -> bytes:
+    if file.wrapping is None and isinstance(passphrase, bytes):
+        raise KeyFileError(
+            f"{path}: this key has no passphrase, and one was given: it may not be the key you made",
+            hint="check its id with `cleave key show`; give no passphrase, or wrap it: cleave key passphrase",
+        )
+    if file.is_bare:
+        return file.secret
+    failure: CleaveError | None = None
+    for each in () if isinstance(passphrase, bytes) else file.kms:
+        try:
+            return each.open(path, file.key_id, kms)
+        except CleaveError as error:
+            failure = failure or error
+    if file.wrapping is None or (failure and passphrase is None):
+        assert failure is not None  # noqa: S101 - such a file has a wrapping of another kind
+        raise failure
     if passphrase is None:
         raise KeyFileError(
             f"{path}: the key is wrapped, and no passphrase was given",
             hint="give it at the prompt of a terminal, by --passphrase-fd or in CLEAVE_PASSPHRASE",
         )
-    given = passphrase if isinstance(passphrase, bytes) else passphrase()
     try:
-        opened = _cipher(given, file.wrapping).decrypt(file.wrapping.nonce, file.secret, file.associated)
+        given = passphrase if isinstance(passphrase, bytes) else passphrase()
+    except KeyFileError:
+        if failure:
+            raise failure from None  # nobody could be asked for the passphrase
+        raise
+    if failure:
+        warnings.warn(f"{failure.message}: the passphrase is used instead", CleaveWarning, stacklevel=2)
+    return _by_passphrase(path, file, file.wrapping, given)
+
+
+def _by_passphrase(path: Path, file: KeyFile, wrapping: Wrapping, given: bytes) -> bytes:
+    associated = file.associated if file.version == VERSION else file.bound_to_passphrase
+    try:
+        return _cipher(given, wrapping).decrypt(wrapping.nonce, file.secret, associated)
     except InvalidTag:
         raise KeyFileError(
             f"{path}: wrong passphrase, or the key file is damaged",
             hint="the passphrase cannot be recovered; a backup of the file can",
         ) from None
     except MemoryError:
-        needed = f"{file.wrapping.settings['memory_cost'] >> 10} MiB"
+        needed = f"{wrapping.settings['memory_cost'] >> 10} MiB"
         raise KeyFileError(
             f"{path}: unwrapping takes {needed} of memory, which this machine does not have free",
             hint="free some, or raise the process's limit on address space",
         ) from None
-    return replace(file, wrapping=None, secret=opened)
 
 
 def _cipher(passphrase: bytes, wrapping: Wrapping) -> AESGCM:
@@ -156,69 +223,20 @@ def _cipher(passphrase: bytes, wrapping: Wrapping) -> AESGCM:
     return AESGCM(kdf.derive(passphrase))
 
 
-VERSION = 2
+MOST_WRAPPINGS = 16
 MAX_BYTES = 1 << 20  # 90 bytes for each table whose version is in it
 SALT_BYTES = 16
 NONCE_BYTES = 12
+MAC_BYTES = 32
 _TAG_BYTES = 16
 # RFC 9106's low-memory profile (its second recommended option) is what is written, and the least that is read: a weaker
 # wrapping was no work of Cleave's. The most that is read costs seconds and a gigabyte, not a machine.
 ARGON2 = {"iterations": 3, "lanes": 4, "memory_cost": 64 * 1024}  # memory in KiB
 ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
 _TEXTS = ("key_id", "created", "signing", "secret")
+_MANY_MEMBERS = {"cleave_key", "key_id", "created", "signing", "floors", "wrappings", "mac"}
 _TAG = re.compile(r"[0-9a-f]{32}")
-_KDF = "argon2id"
 _NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
-
-
-@dataclass(frozen=True, slots=True)
-class Wrapping:
-    """Wrapping of the secret part: Argon2id under `settings`, then AES-256-GCM."""
-
-    salt: bytes
-    nonce: bytes
-    settings: dict[str, int]
-
-
-Floors = dict[str, tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFile:
-    """A key file's content. `secret`: the master secret, encrypted unless `wrapping` is None.
-
-    `signing`: the public Ed25519 key. `floors`: by tag, a table's id and the newest version of it that was seen.
-    """
-
-    created: str  # ISO 8601, UTC
-    signing: bytes
-    floors: Floors
-    wrapping: Wrapping | None
-    secret: bytes
-
-    @property
-    def key_id(self) -> str:
-        return key_id_of(self.signing)
-
-    @property
-    def associated(self) -> bytes:
-        """Return the data that the wrapping authenticates besides: the members that could be exchanged, as JSON."""
-        return json.dumps([VERSION, self.key_id, self.created, sorted(self.floors.items())]).encode()
-
-    def dump(self) -> str:
-        content: dict[str, Any] = {
-            "cleave_key": VERSION,
-            "key_id": self.key_id,
-            "created": self.created,
-            "signing": encoded(self.signing),
-            "floors": self.floors,
-            "kdf": None,
-        }
-        if self.wrapping is not None:
-            content["kdf"] = {"name": _KDF, "salt": encoded(self.wrapping.salt), **self.wrapping.settings}
-            content["nonce"] = encoded(self.wrapping.nonce)
-        content["secret"] = encoded(self.secret)
-        return json.dumps(content, indent=1) + "\n"
 
 
 def read_key_file(path: Path) -> KeyFile:
@@ -229,14 +247,16 @@ def read_key_file(path: Path) -> KeyFile:
     if not isinstance(content, dict) or "cleave_key" not in content:
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     version = content["cleave_key"]
-    if isinstance(version, bool) or version != VERSION:
+    if type(version) is not int or version not in (VERSION, MANY):
         raise KeyFileError(
-            f"{path}: key file version is not {VERSION}", hint="it was made by another release: make a new key"
+            f"{path}: key file version is not {VERSION} or {MANY}",
+            hint="it was made by another release: make a new key",
         )
-    if not all(isinstance(content.get(name), str) for name in _TEXTS):
+    texts = _TEXTS if version == VERSION else ("key_id", "created", "signing", "mac")
+    if not all(isinstance(content.get(name), str) for name in texts):
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     try:
-        return _parse(content)
+        return _parse(content) if version == VERSION else _parse_many(content)
     except ValueError as error:
         raise KeyFileError(f"{path}: the key file is damaged: {error}", hint="restore it from a backup") from None
 
@@ -269,11 +289,39 @@ def _parse(content: dict[str, Any]) -> KeyFile:
     members = {"cleave_key", *_TEXTS, "floors", "kdf"} | ({"nonce"} if wrapping else set())
     if set(content) != members:
         raise ValueError("it has members that no key file has")
+    signing = _signing(content)
+    secret = bytes_of(content, "secret", MASTER_BYTES + (_TAG_BYTES if wrapping else 0))
+    return KeyFile(content["created"], signing, _floors(content["floors"]), wrapping, secret)
+
+
+def _parse_many(content: dict[str, Any]) -> KeyFile:
+    wrappings = content.get("wrappings")
+    if set(content) != _MANY_MEMBERS:
+        raise ValueError("it has members that no key file has, or lacks some")
+    if not isinstance(wrappings, list) or not 0 < len(wrappings) <= MOST_WRAPPINGS:
+        raise ValueError(f"wrappings are not 1 to {MOST_WRAPPINGS}")
+    kms: list[KmsWrapping] = []
+    wrapping, secret = None, b""
+    for place, each in enumerate(wrappings):
+        if not isinstance(each, dict):
+            raise ValueError("a wrapping is no object")
+        if each.get("name") == KDF and place == len(wrappings) - 1:
+            own = {name: value for name, value in each.items() if name not in ("nonce", "secret")}
+            wrapping = _wrapping({"kdf": own, "nonce": each.get("nonce")})
+            secret = bytes_of(each, "secret", MASTER_BYTES + _TAG_BYTES)
+        else:
+            kms.append(KmsWrapping.parse(each))
+    if len({each.arn for each in kms}) != len(kms):
+        raise ValueError("two wrappings are of one KMS key")
+    mac = bytes_of(content, "mac", MAC_BYTES)
+    return KeyFile(content["created"], _signing(content), _floors(content["floors"]), wrapping, secret, tuple(kms), mac)
+
+
+def _signing(content: dict[str, Any]) -> bytes:
     signing = bytes_of(content, "signing", 32)
     if content["key_id"] != key_id_of(signing):
         raise ValueError("key id and signing key do not belong together")
-    secret = bytes_of(content, "secret", MASTER_BYTES + (_TAG_BYTES if wrapping else 0))
-    return KeyFile(content["created"], signing, _floors(content["floors"]), wrapping, secret)
+    return signing
 
 
 def _floors(content: Any) -> Floors:
@@ -293,8 +341,8 @@ def _floors(content: Any) -> Floors:
 
 def _wrapping(content: dict[str, Any]) -> Wrapping:
     kdf = content["kdf"]
-    if not isinstance(kdf, dict) or set(kdf) != {"name", "salt", *ARGON2} or kdf["name"] != _KDF:
-        raise ValueError(f"kdf is not {_KDF} with its settings")
+    if not isinstance(kdf, dict) or set(kdf) != {"name", "salt", *ARGON2} or kdf["name"] != KDF:
+        raise ValueError(f"kdf is not {KDF} with its settings")
     settings = {}
     for name, least in ARGON2.items():
         value = kdf[name]
@@ -302,15 +350,3 @@ def _wrapping(content: dict[str, Any]) -> Wrapping:
             raise ValueError(f"kdf.{name} must be a whole number from {least} to {ARGON2_MOST[name]}")
         settings[name] = value
     return Wrapping(bytes_of(kdf, "salt", SALT_BYTES), bytes_of(content, "nonce", NONCE_BYTES), settings)
-
-
-def bytes_of(content: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """The bytes of a member in base64. Raises ValueError."""
-    text = content.get(name)
-    try:
-        data = base64.b64decode(text, validate=True) if isinstance(text, str) else None
-    except ValueError:
-        data = None
-    if data is None or encoded(data) != text or (length is not None and len(data) != length):
-        raise ValueError(f"{name} is not base64{f' of {length} bytes' if length else ''}")
-    return data

@@ -82,3 +82,15 @@ def key_id_of(signing: bytes) -> str:
 
 def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
+
+
+def bytes_of(content: dict[str, Any], name: str, length: int | None = None) -> bytes:
+    """The bytes of a member in base64. Raises ValueError."""
+    text = content.get(name)
+    try:
+        data = base64.b64decode(text, validate=True) if isinstance(text, str) else None
+    except ValueError:
+        data = None
+    if data is None or encoded(data) != text or (length is not None and len(data) != length):
+        raise ValueError(f"{name} is not base64{f' of {length} bytes' if length else ''}")
+    return data

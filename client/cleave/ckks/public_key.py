@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-from cleave.ckks.key_file import bytes_of, once
-from cleave.ckks.owner_key import Deriving, box_keys, encoded, key_id_of
+from cleave.ckks.key_file import once
+from cleave.ckks.owner_key import Deriving, box_keys, bytes_of, encoded, key_id_of
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
 

@@ -55,6 +55,8 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
             "new": "cleave.cli.key:new",
             "show": "cleave.cli.key:show",
             "passphrase": "cleave.cli.key:rewrap",
+            "wrap": "cleave.cli.key:wrap",
+            "unwrap": "cleave.cli.key:unwrap",
             "copy": "cleave.cli.key:copy",
             "export": "cleave.cli.key:export",
             "contributor": "cleave.cli.key:contributor",

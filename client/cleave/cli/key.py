@@ -10,10 +10,10 @@ import typer
 
 import cleave
 from cleave.ask.config import config_folder
-from cleave.ask.opening import key_file, opened, passphrase_of
+from cleave.ask.opening import key_file, kms_of, opened, passphrase_of
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
-from cleave.cli.options import Json, Name, Output, flag, flag_of
+from cleave.cli.options import Json, Name, Output, argument, flag, flag_of
 from cleave.files import expanded, names_file
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from cleave.ckks.key_file import KeyInfo
 
 Key = Annotated[str | None, flag_of(Place, "key")]
+Profile = Annotated[str | None, flag_of(Place, "profile")]
 PassphraseFd = Annotated[int | None, flag_of(Place, "passphrase")]
 NoPassphrase = Annotated[bool, flag("--no-passphrase", "Use no passphrase: anyone with the file has the key.")]
+KmsKey = Annotated[
+    str | None, flag("--kms ARN", "Wrap the key by this KMS key: who may decrypt with it needs no passphrase.")
+]
 
 
 def new(
@@ -32,6 +36,8 @@ def new(
     key: Key = None,
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
+    kms: KmsKey = None,
+    profile: Profile = None,
 ) -> None:
     """Create a key for stored tables; queries over files need none.
 
@@ -40,13 +46,12 @@ def new(
     Examples:
       cleave key new
       cleave key new --key study.json --no-passphrase
+      cleave key new --kms arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
     """
-    from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
-
     path = key_file(key)
     if names_file(path):  # reported before a prompt for a passphrase
         raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
-    info = create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
+    info = _create(path, passphrase_fd, no_passphrase, kms, profile)
     console.out(_described(info))
     ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")
 
@@ -62,6 +67,8 @@ def show(key: Key = None, as_json: Json = False) -> None:
 
     info = describe_key(key_file(key))
     facts = {"path": str(info.path), "key_id": info.key_id, "created": info.created, "wrapped": info.wrapped}
+    if info.kms:
+        facts["kms"] = list(info.kms)
     console.out(json.dumps(facts) if as_json else _described(info))
 
 
@@ -71,8 +78,9 @@ def rewrap(
     passphrase_fd: PassphraseFd = None,
     new_passphrase_fd: Annotated[int | None, flag_of(Rotating, "new_passphrase")] = None,
     no_passphrase: NoPassphrase = False,
+    profile: Profile = None,
 ) -> None:
-    """Change, set or remove the passphrase of a key.
+    """Change, set or remove the passphrase of a key. Wrappings by KMS keys stay.
 
     Examples:
       cleave key passphrase
@@ -81,13 +89,65 @@ def rewrap(
     from cleave.ckks.key_file import change_passphrase, describe_key  # noqa: PLC0415 - as above
 
     path = key_file(key)
-    wrapped = describe_key(path).wrapped
+    info = describe_key(path)
     old = passphrase.current(passphrase_fd)
-    if wrapped and not isinstance(old, bytes):
+    if info.wrapped and not info.kms and not isinstance(old, bytes):
         old = old()  # prompts for it before the new one
     new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, "new passphrase")
-    change_passphrase(path, old, new_one)
+    change_passphrase(path, old, new_one, kms_of(profile))
     ctx.obj.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
+
+
+def wrap(
+    ctx: typer.Context,
+    key: Key = None,
+    kms: KmsKey = None,
+    passphrase_too: Annotated[bool, flag("--passphrase", "Wrap the key by a passphrase.")] = False,
+    passphrase_fd: PassphraseFd = None,
+    new_passphrase_fd: Annotated[int | None, flag_of(Rotating, "new_passphrase")] = None,
+    profile: Profile = None,
+) -> None:
+    """Wrap a key by a KMS key or a passphrase too.
+
+    Each wrapping opens the key alone. No table changes.
+
+    Examples:
+      cleave key wrap --kms arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
+      cleave key wrap --passphrase
+    """
+    from cleave.ckks.wrapping import add_kms, add_passphrase  # noqa: PLC0415 - as above
+
+    if (kms is None) != passphrase_too:
+        raise typer.BadParameter("one wrapping is needed: either --kms or --passphrase")
+    path, current = key_file(key), passphrase.current(passphrase_fd)
+    if kms is not None:
+        _require_arn(kms)
+        arn = add_kms(path, kms, current, kms_of(profile))
+        ctx.obj.say(f"{arn} opens the key too")
+        return
+    add_passphrase(path, current, passphrase.chosen(new_passphrase_fd, "new passphrase"), kms_of(profile))
+    ctx.obj.say("the passphrase opens the key too")
+
+
+def unwrap(
+    ctx: typer.Context,
+    wrapping: Annotated[str, argument("ARN|passphrase", "Wrapping to remove, as `cleave key show` lists it.")],
+    key: Key = None,
+    passphrase_fd: PassphraseFd = None,
+    profile: Profile = None,
+) -> None:
+    """Remove one wrapping of a key; another one must open it.
+
+    Older copies of the file keep the wrapping. After a leak, move tables with `cleave key rotate`.
+
+    Examples:
+      cleave key unwrap passphrase
+      cleave key unwrap arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
+    """
+    from cleave.ckks.wrapping import remove_wrapping  # noqa: PLC0415 - as above
+
+    remove_wrapping(key_file(key), wrapping, passphrase.current(passphrase_fd), kms_of(profile))
+    ctx.obj.say(f"{wrapping} was removed; older copies of the file still open with it")
 
 
 def export(
@@ -111,7 +171,8 @@ def export(
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
 
     if table is None:
-        secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"])), None
+        kms = kms_of(place["profile"])
+        secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"]), kms), None
     else:
         from cleave.share.collect import newest_versions  # noqa: PLC0415
         from cleave.share.invitation import invite  # noqa: PLC0415
@@ -141,12 +202,14 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
 
     path = key_file(place["key"])
     supplied = place["passphrase"]
-    if callable(supplied):  # prompts once, for opening and for wrapping
-        supplied = place["passphrase"] = supplied() if describe_key(path).wrapped else None
+    info = describe_key(path)
+    if callable(supplied) and not info.kms:  # prompts once, for opening and for wrapping
+        supplied = place["passphrase"] = supplied() if info.wrapped else None
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
     with opened(place) as tables:
         floors = tables.versions()
-    copy_key(path, output, supplied, floors)
+    given = passphrase_of(supplied) if callable(supplied) else supplied
+    copy_key(path, output, given, floors, kms_of(place["profile"]))
     ctx.obj.say(f"wrote {output}, with the versions of {counted(len(floors), 'table')}")
 
 
@@ -192,10 +255,35 @@ def rotate(
     ctx.obj.say(f"{name}: version {moved.version}, under key {describe_key(key_file(new_key)).key_id}")
 
 
+def _create(
+    path: Path, passphrase_fd: int | None, no_passphrase: bool, kms: str | None, profile: str | None
+) -> KeyInfo:
+    """Make a key file as options say."""
+    from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+
+    if kms is None:
+        return create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
+    from cleave.ckks.wrapping import create_with_kms  # noqa: PLC0415 - as above
+
+    _require_arn(kms)
+    if no_passphrase or passphrase_fd is not None:
+        raise typer.BadParameter("--kms wraps a new key alone: `cleave key wrap --passphrase` adds a passphrase")
+    return create_with_kms(path, kms, kms_of(profile))
+
+
+def _require_arn(kms: str) -> None:
+    from cleave.transport.kms import check_arn  # noqa: PLC0415 - as above
+
+    check_arn(kms)
+
+
 def _described(info: KeyInfo) -> str:
-    return (
-        f"key id      {printable(info.key_id)}\n"
-        f"file        {printable(str(info.path))}\n"
-        f"created     {printable(info.created)}\n"
-        f"passphrase  {'yes' if info.wrapped else 'no: anyone who reads the file has the key'}"
-    )
+    without = "no" if info.kms else "no: anyone who reads the file has the key"
+    lines = [
+        f"key id      {printable(info.key_id)}",
+        f"file        {printable(str(info.path))}",
+        f"created     {printable(info.created)}",
+        f"passphrase  {'yes' if info.wrapped else without}",
+        *(f"kms         {arn}" for arn in info.kms),
+    ]
+    return "\n".join(lines)

@@ -108,10 +108,10 @@ def gateway(
     store = answering["store"] or usual("store")
     if store is None:
         raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
-    key, analyst, is_wrapped = None, analyst_file(cast("Asking", answering)), False
+    key, analyst, info = None, analyst_file(cast("Asking", answering)), None
     if analyst is None:
         key = key_file(answering["key"]).absolute()
-        is_wrapped = describe_key(key).wrapped
+        info = describe_key(key)
     elif tables is None:
         raise InputError("a store does not show which tables were released", hint="name them with --tables")
     elif answering["others"]:
@@ -119,7 +119,10 @@ def gateway(
     given = answering["passphrase"]
     asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
     asking |= {"store": absolute(str(store)), "key": key, "analyst": analyst and analyst.absolute()}
-    asking["passphrase"] = (given() if callable(given) else given) if is_wrapped else None
+    if not info or not info.wrapped:
+        asking["passphrase"] = None
+    elif callable(given):  # processes without a terminal open it
+        asking["passphrase"] = None if info.kms else given()
     served = None if tables is None else frozenset(each.strip().lower() for each in tables.split(",") if each.strip())
     memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers
     seconds = answering["timeout"] or 60.0

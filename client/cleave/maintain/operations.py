@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.ask.calls import stack_level
 from cleave.ask.config import user
-from cleave.ask.opening import key_file, lazy, passphrase_of
+from cleave.ask.opening import key_file, kms_of, lazy, passphrase_of
 from cleave.ask.options import (
     LONGEST_TIMEOUT,
     Altering,
@@ -353,7 +353,7 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     target = key_file(new_key)
     describe_key(target)  # a missing one is reported before the prompt for a passphrase
     tables = task.tables
-    other = open_key(target, passphrase_of(options["new_passphrase"]))
+    other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
     return stored_table(put_under(tables, new, name, task.progress).manifest)
 

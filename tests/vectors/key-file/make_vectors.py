@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,43 @@ def wrapped(
 
 
 WRAPPED = wrapped()
+
+ARN = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+ANOTHER_ARN = "arn:aws-cn:kms:cn-north-1:444455556666:key/mrk-1234abcd12ab34cd56ef1234567890ab"
+# What stands in a file for a data key, as AWS KMS encrypted it -> the data key.
+DATA_KEYS = {b"data key of " + ARN.encode(): bytes(range(32, 64)), b"another data key": bytes(range(64, 96))}
+
+
+def by_kms(
+    arn: str = ARN, sealed: bytes = b"data key of " + ARN.encode(), key_id: str = "", **more: Any
+) -> dict[str, Any]:
+    nonce = bytes(range(200, 212))
+    bound = json.dumps([3, key_id or head()["key_id"], "kms", arn]).encode()
+    secret = AESGCM(DATA_KEYS[sealed]).encrypt(nonce, more.pop("secret", MASTER), bound)
+    return {"name": "kms", "arn": arn, "data_key": b64(sealed), "nonce": b64(nonce), "secret": b64(secret), **more}
+
+
+def by_passphrase(passphrase: bytes = PASSPHRASE.encode()) -> dict[str, Any]:
+    salt, nonce, cost = bytes(range(16)), bytes(range(100, 112)), {"iterations": 3, "lanes": 4, "memory_cost": 65536}
+    bound = json.dumps([3, head()["key_id"], "argon2id"]).encode()
+    sealed = AESGCM(Argon2id(salt=salt, length=32, **cost).derive(passphrase)).encrypt(nonce, MASTER, bound)
+    return {"name": "argon2id", "salt": b64(salt), **cost, "nonce": b64(nonce), "secret": b64(sealed)}
+
+
+ANOTHER = by_kms(ANOTHER_ARN, b"another data key")
+
+
+def many(*wrappings: dict[str, Any], mac_of: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """`mac_of`: members that the MAC covers in place of the file's own."""
+    content = {**head(**more), "cleave_key": 3, "wrappings": list(wrappings)}
+    told = {**content, **(mac_of or {})}
+    values = [list(each.values()) for each in told["wrappings"]]
+    text = json.dumps([3, told["key_id"], told["created"], sorted(told["floors"].items()), values])
+    key = HKDFExpand(SHA256(), 32, b"cleave/2/key-file").derive(MASTER)
+    return {**content, "mac": b64(hmac.digest(key, text.encode(), "sha256"))}
+
+
+MANY = many(by_kms(), ANOTHER, by_passphrase())
 
 
 def changed(**members: Any) -> dict[str, Any]:
@@ -122,7 +160,49 @@ VECTORS: dict[str, tuple[Any, str]] = {
     "bad-base64-bits": (changed(nonce="ZGVmZ2hpamtsbW5="), "nonce is not base64"),
     "bad-short-secret": (changed(secret=b64(bytes(47))), "secret is not base64 of 48 bytes"),
     "bad-short-bare-secret": ({**bare(), "secret": b64(MASTER[1:])}, "secret is not base64 of 32 bytes"),
-    "bad-version": (changed(cleave_key=1), "version is not 2"),
+    "kms": (many(by_kms()), ""),
+    "kms-two-with-floors": (many(by_kms(), ANOTHER, floors=FLOORS), ""),
+    "many": (MANY, ""),
+    "many-passphrase-alone": (many(by_passphrase()), ""),
+    "bad-kms-mac": ({**many(by_kms()), "mac": b64(bytes(32))}, "damaged or was changed"),
+    "bad-kms-created": (many(by_kms(), created="1999", mac_of={"created": "1998"}), "damaged or was changed"),
+    "bad-kms-floors-removed": (many(by_kms(), mac_of={"floors": FLOORS}), "damaged or was changed"),
+    "bad-kms-wrapping-removed": (many(by_kms(), mac_of={"wrappings": [by_kms(), ANOTHER]}), "damaged or was changed"),
+    "bad-kms-of-another-key": (many(by_kms(key_id="0" * 32)), "is damaged"),
+    "bad-kms-of-another-arn": (
+        many(by_kms(ANOTHER_ARN, b"data key of " + ARN.encode()) | {"arn": ARN}),
+        "is damaged",
+    ),
+    "bad-kms-flipped-secret": (many(by_kms() | {"secret": flipped(by_kms()["secret"])}), "is damaged"),
+    "bad-kms-master-of-another": (many(by_kms(secret=bytes(32))), "do not belong together"),
+    "bad-kms-alias": (many(by_kms(ARN.replace("key/", "alias/"))), "arn is not that of a KMS key"),
+    "bad-kms-host-in-arn": (
+        many(by_kms(ARN.replace("eu-west-1", "eu-west-1.example.org/"))),
+        "arn is not that of a KMS key",
+    ),
+    "bad-kms-twice": (many(by_kms(), by_kms()), "two wrappings are of one KMS key"),
+    "bad-kms-with-more": (many(by_kms(region="eu-west-1")), "no known kind"),
+    "bad-kms-unknown-kind": (many({**by_kms(), "name": "vault"}), "no known kind"),
+    "bad-kms-empty-data-key": (many({**by_kms(), "data_key": ""}), "data_key is not of 1 to 6,144 bytes"),
+    "bad-kms-short-nonce": (many({**by_kms(), "nonce": b64(bytes(11))}), "nonce is not base64 of 12 bytes"),
+    "bad-kms-short-mac": ({**many(by_kms()), "mac": b64(bytes(31))}, "mac is not base64 of 32 bytes"),
+    "bad-kms-no-mac": ({k: v for k, v in many(by_kms()).items() if k != "mac"}, "not a Cleave key file"),
+    "bad-kms-no-wrapping": (many(), "wrappings are not 1 to 16"),
+    "bad-kms-17-wrappings": (many(*[by_kms()] * 17), "wrappings are not 1 to 16"),
+    "bad-kms-wrappings-as-object": ({**many(by_kms()), "wrappings": {}}, "wrappings are not 1 to 16"),
+    "bad-kms-wrapping-as-text": ({**many(by_kms()), "wrappings": ["kms"]}, "a wrapping is no object"),
+    "bad-kms-and-kdf": ({**many(by_kms()), "kdf": None}, "members that no key file has"),
+    "bad-kms-in-version-2": ({**many(by_kms()), "cleave_key": 2}, "not a Cleave key file"),
+    "bad-many-passphrase-first": (many(by_passphrase(), by_kms()), "no known kind"),
+    "bad-many-two-passphrases": (many(by_passphrase(), by_passphrase()), "no known kind"),
+    "bad-many-cheap-memory": (many(by_kms(), {**by_passphrase(), "memory_cost": 65_535}), "kdf.memory_cost must be"),
+    "bad-many-passphrase": (many(by_passphrase(b"another passphrase")), "wrong passphrase"),
+    "bad-many-passphrase-of-version-2": (
+        many({**by_passphrase(), **{name: WRAPPED[name] for name in ("nonce", "secret")}}),
+        "wrong passphrase, or",
+    ),
+    "bad-version": (changed(cleave_key=1), "version is not 2 or 3"),
+    "bad-version-4": ({**MANY, "cleave_key": 4}, "version is not 2 or 3"),
     "bad-version-as-boolean": (changed(cleave_key=True), "version is not 2"),
     "bad-public-only": (
         {"cleave_public_key": 3, **{name: WRAPPED[name] for name in ("key_id", "signing")}},
@@ -137,7 +217,9 @@ def write(folder: Path = FOLDER) -> None:
         "# Made by make_vectors.py. `passphrase`: of all wrapped files; `refused`: part of Cleave's error.\n",
         f'passphrase = "{PASSPHRASE}"',
         f'key_id = "{head()["key_id"]}"',
-        f'master_key = "{MASTER.hex()}"\n',
+        f'master_key = "{MASTER.hex()}"',
+        "# What AWS KMS makes of each data key, in base64, and the data key. The encryption context is the key id.",
+        "data_keys = { " + ", ".join(f'"{b64(s)}" = "{key.hex()}"' for s, key in DATA_KEYS.items()) + " }\n",
     ]
     for name, (content, error) in VECTORS.items():
         text = json.dumps(content, indent=1) + "\n"

@@ -1,0 +1,100 @@
+"""Wrappings of a key file: made with a KMS key, added and removed. No table changes with them.
+
+Whoever copied the file before keeps the wrappings it had then, so removing one takes no key away: `cleave key rotate`
+does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cleave.ckks.key_content import MANY, KeyFile
+from cleave.ckks.key_file import (
+    MOST_WRAPPINGS,
+    KeyInfo,
+    Passphrase,
+    change_passphrase,
+    describe_key,
+    fresh_file,
+    read_key_file,
+    unwrapped,
+    wrapped_by,
+    write,
+)
+from cleave.ckks.kms_wrapping import KeyService, KmsWrapping
+from cleave_shared.errors import KeyFileError
+
+PASSPHRASE = "passphrase"  # noqa: S105 - what that wrapping is called
+
+
+def create_with_kms(path: Path, arn: str, kms: KeyService, master: bytes | None = None) -> KeyInfo:
+    """Make a key that only the KMS key `arn` opens, and write it to `path`.
+
+    Raises KeyFileError if the file already exists, ServiceError if the KMS key cannot encrypt and decrypt.
+    """
+    file, master = fresh_file(master)
+    file = replace(file, kms=(KmsWrapping.make(arn, file.key_id, master, kms),))
+    write(path, wrapped_by(file, master, None), overwrite=False)
+    return describe_key(path)
+
+
+def add_kms(path: Path, arn: str, passphrase: Passphrase, kms: KeyService) -> str:
+    """Let the KMS key `arn` open the key too; a bare key is not bare then. Returns the ARN of the key itself.
+
+    Raises as `open_key` and `create_with_kms` do.
+    """
+    file = read_key_file(path)
+    if len(file.kms) + bool(file.wrapping) >= MOST_WRAPPINGS:
+        raise KeyFileError(f"{path}: has {MOST_WRAPPINGS} wrappings, which is the most", hint="`cleave key unwrap` one")
+    if file.wrapping is not None and file.version != MANY and callable(passphrase):
+        passphrase = passphrase()  # its wrapping is made anew, in the other version
+    master = unwrapped(path, file, passphrase, kms)
+    new = None if _has(file, arn) else KmsWrapping.make(arn, file.key_id, master, kms)
+    if new is None or _has(file, new.arn):
+        raise KeyFileError(f"{path}: {arn} wraps this key already", hint="`cleave key show` lists its wrappings")
+    both = replace(file, kms=(*file.kms, new))
+    if file.version == MANY:
+        both = both.authenticated(master)
+    else:
+        both = wrapped_by(both, master, passphrase if isinstance(passphrase, bytes) else None)
+    write(path, both, overwrite=True)
+    return new.arn
+
+
+def add_passphrase(path: Path, old: Passphrase, new: bytes, kms: KeyService) -> None:
+    """Let a passphrase open the key too. Raises KeyFileError if it has one, else as `change_passphrase`."""
+    if read_key_file(path).wrapping is not None:
+        raise KeyFileError(f"{path}: this key has a passphrase", hint="`cleave key passphrase` changes it")
+    change_passphrase(path, old, new, kms)
+
+
+def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyService) -> None:
+    """Remove a wrapping: `wrapping` is an ARN, or `passphrase`. Another one must remain, and must open the key now.
+
+    Raises KeyFileError, ServiceError.
+    """
+    file = read_key_file(path)
+    if not (_has(file, wrapping) or (wrapping == PASSPHRASE and file.wrapping is not None)):
+        raise KeyFileError(f"{path}: has no such wrapping", hint="`cleave key show` lists its wrappings")
+    left = replace(file, kms=tuple(each for each in file.kms if each.arn != wrapping))
+    if wrapping == PASSPHRASE:
+        left = replace(left, wrapping=None, secret=b"")
+    if left.is_bare:
+        raise KeyFileError(
+            f"{path}: this is its only wrapping",
+            hint="`cleave key wrap` adds another one; `cleave key passphrase --no-passphrase` stores a key without any",
+        )
+    if not left.kms and callable(passphrase):
+        passphrase = passphrase()
+    master = unwrapped(path, file, passphrase, kms, by=left)
+    if left.kms:
+        left = left.authenticated(master)
+    else:
+        assert isinstance(passphrase, bytes)  # noqa: S101 - it opened the key
+        left = wrapped_by(left, master, passphrase)
+    write(path, left, overwrite=True)
+
+
+def _has(file: KeyFile, arn: str) -> bool:
+    return arn in {each.arn for each in file.kms}
