@@ -50,7 +50,7 @@ _COMMANDS: Final = (
 )
 _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "key": (
-        "Create, show, copy, export and rotate keys.",
+        "Create, show, copy, split, export and rotate keys.",
         {
             "new": "cleave.cli.key:new",
             "show": "cleave.cli.key:show",
@@ -58,6 +58,8 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
             "wrap": "cleave.cli.key:wrap",
             "unwrap": "cleave.cli.key:unwrap",
             "copy": "cleave.cli.key:copy",
+            "split": "cleave.cli.recovery:split",
+            "join": "cleave.cli.recovery:join",
             "export": "cleave.cli.key:export",
             "contributor": "cleave.cli.key:contributor",
             "rotate": "cleave.cli.key:rotate",

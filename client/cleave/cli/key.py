@@ -52,7 +52,7 @@ def new(
     if names_file(path):  # reported before a prompt for a passphrase
         raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
     info = _create(path, passphrase_fd, no_passphrase, kms, profile)
-    console.out(_described(info))
+    console.out(description(info))
     ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")
 
 
@@ -69,7 +69,7 @@ def show(key: Key = None, as_json: Json = False) -> None:
     facts = {"path": str(info.path), "key_id": info.key_id, "created": info.created, "wrapped": info.wrapped}
     if info.kms:
         facts["kms"] = list(info.kms)
-    console.out(json.dumps(facts) if as_json else _described(info))
+    console.out(json.dumps(facts) if as_json else description(info))
 
 
 def rewrap(
@@ -121,7 +121,7 @@ def wrap(
         raise typer.BadParameter("one wrapping is needed: either --kms or --passphrase")
     path, current = key_file(key), passphrase.current(passphrase_fd)
     if kms is not None:
-        _require_arn(kms)
+        require_arn(kms)
         arn = add_kms(path, kms, current, kms_of(profile))
         ctx.obj.say(f"{arn} opens the key too")
         return
@@ -265,19 +265,25 @@ def _create(
         return create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
     from cleave.ckks.wrapping import create_with_kms  # noqa: PLC0415 - as above
 
-    _require_arn(kms)
-    if no_passphrase or passphrase_fd is not None:
-        raise typer.BadParameter("--kms wraps a new key alone: `cleave key wrap --passphrase` adds a passphrase")
+    require_kms_alone(kms, passphrase_fd, no_passphrase)
     return create_with_kms(path, kms, kms_of(profile))
 
 
-def _require_arn(kms: str) -> None:
+def require_arn(kms: str) -> None:
+    """Raises UsageError."""
     from cleave.transport.kms import check_arn  # noqa: PLC0415 - as above
 
     check_arn(kms)
 
 
-def _described(info: KeyInfo) -> str:
+def require_kms_alone(kms: str, passphrase_fd: int | None, no_passphrase: bool) -> None:
+    """Raises UsageError for no ARN, typer.BadParameter for another wrapping beside it."""
+    require_arn(kms)
+    if no_passphrase or passphrase_fd is not None:
+        raise typer.BadParameter("--kms wraps a new key alone: `cleave key wrap --passphrase` adds a passphrase")
+
+
+def description(info: KeyInfo) -> str:
     without = "no" if info.kms else "no: anyone who reads the file has the key"
     lines = [
         f"key id      {printable(info.key_id)}",

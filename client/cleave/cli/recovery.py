@@ -1,0 +1,72 @@
+"""`cleave key split` and `cleave key join`: shares on paper that together give a lost key back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cleave.ask.opening import key_file, kms_of
+from cleave.cli import console, passphrase
+from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, description, require_kms_alone
+from cleave.cli.options import argument, flag
+from cleave.files import expanded, names_file
+from cleave_shared.errors import KeyFileError
+
+
+def split(
+    ctx: typer.Context,
+    key: Annotated[str, argument("FILE", "The key file.")],
+    folder: Annotated[Path, flag("-o, --output DIR", "Folder to write the shares to.")],
+    shares: Annotated[int, flag("--shares N", "How many shares to write: at most 16.", default=5)] = 5,
+    need: Annotated[int, flag("--need N", "How many of them give the key: at least 2.", default=3)] = 3,
+    passphrase_fd: PassphraseFd = None,
+    profile: Profile = None,
+) -> None:
+    """Write recovery shares of a key, to print.
+
+    Give each share to another person. Together, --need of them have the key and every table of it.
+
+    Examples:
+      cleave key split key.json --shares 5 --need 3 -o shares
+      cleave key split study.json --shares 3 --need 2 -o /mnt/stick
+    """
+    from cleave.ckks.recovery import split_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+
+    written = split_key(
+        *(key_file(key), expanded(folder), shares, need), passphrase.current(passphrase_fd), kms_of(profile)
+    )
+    for path in written:
+        console.out(str(path))
+    ctx.obj.say("Print them, give each to another person, and delete the files.")
+
+
+def join(
+    ctx: typer.Context,
+    shares: Annotated[list[str], argument("SHARE...", "Files of shares: the words, with their labels or without.")],
+    output: Annotated[Path, flag("-o, --output FILE", "Key file to write.")],
+    passphrase_fd: PassphraseFd = None,
+    no_passphrase: NoPassphrase = False,
+    kms: KmsKey = None,
+    profile: Profile = None,
+) -> None:
+    """Write the key file that recovery shares give.
+
+    The file has another passphrase, and the same key: compare the key id with that on the shares.
+
+    Examples:
+      cleave key join share-1-of-5.txt share-3-of-5.txt share-4-of-5.txt -o key.json
+      cleave key join one.txt four.txt five.txt -o key.json --no-passphrase
+    """
+    from cleave.ckks.recovery import join_key, joined  # noqa: PLC0415 - as above
+
+    to, paths = expanded(output), [expanded(each) for each in shares]
+    if names_file(to):
+        raise KeyFileError(f"{to}: already exists", hint="name another file, or move this one away")
+    if kms is not None:
+        require_kms_alone(kms, passphrase_fd, no_passphrase)
+    joined(paths)  # reported before a prompt for a passphrase
+    chosen = None if no_passphrase or kms is not None else passphrase.chosen(passphrase_fd)
+    console.out(description(join_key(paths, to, chosen, kms, kms_of(profile))))
+    ctx.obj.say("Nothing is known here of versions of tables: the first command on a table accepts what the store has.")
