@@ -24,7 +24,7 @@ from cleave.store.cells import MOST_CELLS
 from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
-from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, open_blocks, opened_bytes
+from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, offsets_of, open_blocks, opened_bytes
 from cleave.store.tables import Tables
 from cleave.store.vault import key_of_object
 from cleave.table.batches import RowBatch, batches, joined
@@ -216,7 +216,7 @@ def _require_utf8(block: ColumnBlock) -> None:
         str(block.data, "utf-8")
     except UnicodeDecodeError:
         raise _wrong("a text is not UTF-8") from None
-    starts = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
+    starts = offsets_of(block.lengths)[:-1]
     data = np.frombuffer(block.data, np.uint8)
     if ((data[starts[block.lengths > 0]] & 0xC0) == 0x80).any():
         raise _wrong("a text is not UTF-8")

@@ -54,7 +54,7 @@ class ColumnValues:
 
     def blocks(self, numbers: Iterable[int]) -> list[ColumnBlock]:
         """The blocks with these numbers."""
-        ends = None if self.lengths is None else np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        ends = None if self.lengths is None else offsets_of(self.lengths)
         blocks = []
         for number in numbers:
             start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.rows)
@@ -133,6 +133,14 @@ class ColumnPlace:
             self.rows.to_bytes(8, "big"),
         )
         return b"".join(len(each).to_bytes(4, "big") + each for each in fields)
+
+
+def offsets_of(lengths: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return where each of the texts of these lengths begins, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    offsets[1:] = lengths  # not cast by cumsum, which takes ten times as long
+    np.cumsum(offsets[1:], out=offsets[1:])
+    return offsets
 
 
 def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[bytes]:
