@@ -293,8 +293,8 @@ class Table:
 
     def source_of(self, content: bytes) -> str:
         """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken."""
-        os.ftruncate(self.engine.taken, 0)
-        os.pwrite(self.engine.taken, content, 0)
+        os.pwrite(self.engine.taken, content, 0)  # over the last one, whose memory it takes: new memory is zeroed first
+        os.ftruncate(self.engine.taken, len(content))
         return f"read_parquet('{_path(self.engine.taken)}')"
 
     def expose(self, view: View) -> None:
