@@ -15,6 +15,8 @@ from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.sql.order import follows_order, shows_order
+from cleave.sql.plan import QueryPlan
+from cleave.sql.planner import plan_query
 from cleave.store import columns
 from cleave.table.batches import open_stream
 from cleave.table.duck import tree_of
@@ -88,12 +90,30 @@ def session(
 
 
 @pytest.mark.sampled(3)  # each question over one of the three
-@pytest.mark.parametrize("sql", QUESTIONS)
+@pytest.mark.parametrize("sql", [*QUESTIONS, "SELECT g, AVG(k), AVG(tie), AVG(x) FROM t GROUP BY g ORDER BY g"])
 def test_the_answer_is_that_of_the_file_s_order(session: Session, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Twice: first rows are streamed; then they may be a table of the session's."""
     expected = [list(map(number, row)) for row in oracle.execute(sql).fetchall()]
     for _ in range(2):
         assert [list(map(number, row)) for row in session.ask(session.plan(sql)).result.rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "ordered"),
+    [
+        ("AVG(k)", False),
+        ("MEAN(CAST(k AS DECIMAL(15,2)) * 2) FILTER (tie > 1)", False),
+        ("SUM(k) + AVG(tie)", False),
+        ("AVG(x)", True),
+        ("AVG(CAST(k AS DECIMAL(30,2)))", True),
+        ("STDDEV(k)", True),
+        ("AVG(k) + FIRST(tie)", True),
+    ],
+)
+def test_exact_means_are_computed_by_several_threads(aggregate: str, *, ordered: bool) -> None:
+    plan = plan_query(f"SELECT g, {aggregate} FROM t GROUP BY g", SCHEMA, "t")
+    assert isinstance(plan, QueryPlan)
+    assert any(each.ordered for each in plan.local) == ordered
 
 
 def test_one_thread_takes_all_batches(

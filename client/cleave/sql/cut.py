@@ -36,10 +36,11 @@ from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_group
 from cleave.sql.split import grouped_by
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
-from cleave.table.types import FLOATS
+from cleave.table.types import FLOATS, INTEGERS, digits_of
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
+_MOST_DIGITS = 18  # of decimals whose sum DuckDB has in 128 bits, of any rows
 GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
 
 
@@ -369,9 +370,15 @@ class Cutter:
         calls = list(filter(is_aggregate, node.find(Call)))
         columns = tuple(column.name for column in columns_of(node, self._schema))
         exact = all(map(self._is_settled, calls))
-        return LocalAggregate(
-            sql, type_, columns, exact, not exact or any(each.name in ORDERED for each in calls), reason
-        )
+        ordered = any(each.name in ORDERED or not (self._is_settled(each) or self._is_mean(each)) for each in calls)
+        return LocalAggregate(sql, type_, columns, exact, ordered, reason)
+
+    def _is_mean(self, call: Call) -> bool:
+        """Check whether it is a mean by one division of an exact sum, the same double for any order of rows."""
+        if call.name not in ("avg", "mean") or len(call.arguments) != 1:
+            return False
+        (type_,) = self._catalog.types([write(call.arguments[0])])
+        return type_ in INTEGERS or (digits_of(type_) or _MOST_DIGITS + 1) <= _MOST_DIGITS
 
     def _is_settled(self, call: Call) -> bool:
         """Check whether DuckDB gives the same value for any order of rows."""
