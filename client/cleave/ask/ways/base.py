@@ -52,6 +52,19 @@ class Lesson(str):
         return lesson
 
 
+GROUPED = "the SQL over plain columns, and which rows are in which group"
+AS_SQL = Lesson("WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group", GROUPED)
+_MOST_WORDS = 8  # of the names of columns in a short sentence
+
+
+def values_of(columns: Sequence[str]) -> str:
+    """Name the columns of which a service reads values; of many, say how many they are."""
+    names = ", ".join(columns)
+    if len(names.split()) > _MOST_WORDS:
+        names = f"{len(columns)} plain columns"
+    return f"the values of {names}" if columns else "no value: it reads no column"
+
+
 @dataclass(frozen=True, slots=True)
 class Disclosures:
     """Sentences on what each party learns, as Lesson if they are long. `queried`: the plain service gets the query."""

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.ways.base import AS_SQL, GROUPED, Disclosures, Lesson, Setting, Site, Use, Uses, Work, values_of
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sums.needs import Available, KeptTotals
 from cleave.sums.stored import Stored
 
-_GROUPED = "the SQL over plain columns, and which rows are in which group"
 SELECTED = Lesson(
-    "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group", _GROUPED
+    "WHERE, keys, filters and aggregates over plain columns, and which of its rows are in which group", GROUPED
 )
-AS_SQL = Lesson("WHERE, GROUP BY and the plain aggregates as SQL; which rows are selected and in which group", _GROUPED)
-_MOST_WORDS = 8  # of the names of columns in a short sentence
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,3 @@ def plain_uses(stored: Stored, columns: Sequence[str]) -> Uses:
 
 def linked(columns: Sequence[str]) -> str:
     return Lesson(f"links to the plain columns; it reads {', '.join(columns) or 'none'}", values_of(columns))
-
-
-def values_of(columns: Sequence[str]) -> str:
-    """Name the columns of which a service reads values; of many, say how many they are."""
-    names = ", ".join(columns)
-    if len(names.split()) > _MOST_WORDS:
-        names = f"{len(columns)} plain columns"
-    return f"the values of {names}" if columns else "no value: it reads no column"
