@@ -5,13 +5,19 @@ from __future__ import annotations
 import datetime
 import gzip
 import io
+import json
+import re
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import openpyxl
+import pandas as pd
 import pytest
 from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 
@@ -22,9 +28,9 @@ from cleave_shared.errors import InputError
 from tests.report.answers import CASES, answer, certain, key, table
 
 
-def text_of(path: Path, content: bytes) -> str:
+def text_of(path: Path, content: bytes, *, flatten: bool = False) -> str:
     path.write_bytes(content)
-    (found,) = open_inputs(path)
+    (found,) = open_inputs(path, flatten=flatten)
     assert found.shown == str(path)
     return found.path.read_text()
 
@@ -65,6 +71,8 @@ def test_json_keeps_digits_and_tells_null_from_an_empty_text(
         (b"[" * 100_000, "t.json", "not JSON"),
         (b'\xff{"a": 4711}', "t.json, line 1", "not JSON"),
         (b"[{}, {}]", "t.json", "no object with a member"),
+        (b'{"a": "\\ud83d\\ude00"}\n{"a": "\\ud83d 4711"}', "t.json, line 2", "not JSON"),
+        (b'{"\\udc00": 4711}', "t.json, line 1", "not JSON"),
     ],
 )
 def test_json_that_is_no_table(tmp_path: Path, content: bytes, where: str, problem: str) -> None:
@@ -200,3 +208,115 @@ def test_no_text_is_a_formula_and_long_numbers_keep_their_digits() -> None:
     sheet = openpyxl.load_workbook(io.BytesIO(answer_bytes(made, Format.XLSX))).active
     cells = [[(cell.value, cell.data_type) for cell in row] for row in sheet.iter_rows(min_row=2)]
     assert cells == [[("=1+1_x0007_", "s"), ("12345678901234567", "s")], [("+x", "s"), (0.1, "n")]]
+
+
+def records(path: Path, **how: Any) -> list[dict[str, str | None]]:
+    """The records of a file as they are read; None for NULL."""
+    (found,) = open_inputs(path, **how)
+    lines: list[list[str | None]] = [[]]
+    for quoted, text, end in re.findall(r'("((?:[^"]|"")*)")?([,\n])', found.path.read_text()):
+        lines[-1].append(text.replace('""', '"') if quoted else None)
+        if end == "\n":
+            lines.append([])
+    names, *rows, _ = lines
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def nested(random: Random, depth: int) -> dict[str, Any]:
+    values = ["", 'a"b,\n', "é", 1, -2.5, 10**20, None, True, False, [1, "a", {"b": [None, 2.5, True]}, []], []]
+    names = random.sample(["a", "b", "c d", "é"], random.randint(0, 4))
+    return {
+        each: nested(random, depth - 1) if depth and random.random() < 0.5 else random.choice(values) for each in names
+    }
+
+
+def as_text(value: Any) -> str | None:
+    """What pandas keeps of a member. It keeps an empty object, which has no member to be a column."""
+    if value is None or value == {}:
+        return None
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nested_objects_are_the_columns_that_pandas_makes(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    objects = [{"id": number} | nested(random, 3) for number in range(6)]
+    path = tmp_path / "t.ndjson"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in objects))
+    expected = [
+        {
+            name: text
+            for name, value in pd.json_normalize(each, sep=".").to_dict("records")[0].items()
+            if (text := as_text(value)) is not None
+        }
+        for each in objects
+    ]
+    found = records(path, flatten=True)
+    assert [{name: text for name, text in each.items() if text is not None} for each in found] == expected
+    filled = {name for each in expected for name in each}
+    assert all(name in filled or not any(other.startswith(f"{name}.") for other in found[0]) for name in found[0])
+
+
+def test_a_list_keeps_the_digits_of_its_numbers(tmp_path: Path) -> None:
+    text = text_of(tmp_path / "t.json", b'[{"a": {"b": [1.50, 123456789012345678.90, {"c": "1.50"}]}}]', flatten=True)
+    assert text == '"a.b"\n"[1.50, 123456789012345678.90, {""c"": ""1.50""}]"\n'
+
+
+def test_a_null_where_others_have_an_object_is_no_column(tmp_path: Path) -> None:
+    text = text_of(tmp_path / "t.json", b'[{"a": null, "b": null}, {"a": {"c": 1}}]', flatten=True)
+    assert text == '"b","a.c"\n,\n,"1"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "problem"),
+    [
+        (b'[{"a.b": 1, "a": {"b": 4711}}]', "t.json, object 1", "two members 'a.b'"),
+        (b'{"a": {"b": 1}}\n[4711]\n', "t.json, line 2", "not an object"),
+        (b'[{"a": {}}]', "t.json", "no object with a member"),
+    ],
+)
+def test_nested_json_that_is_no_table(tmp_path: Path, content: bytes, where: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        text_of(tmp_path / "t.json", content, flatten=True)
+    assert f"{where}: " in caught.value.message
+    assert problem in caught.value.message
+    assert "4711" not in str(caught.value)
+
+
+@pytest.mark.parametrize("deep", [b"[", b'{"a": '])
+def test_what_is_nested_too_deeply_is_an_error_or_read(tmp_path: Path, deep: bytes) -> None:
+    for depth in (400, 900, 100_000):
+        close = (b"]" if deep == b"[" else b"}") * depth
+        with suppress(InputError):
+            text_of(tmp_path / "t.json", b'[{"x": ' + deep * depth + b"1" + close + b"}]", flatten=True)
+
+
+def sheets(path: Path, **tables: Sequence[Sequence[Any]]) -> Path:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in tables.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def test_a_sheet_is_found_by_its_name(tmp_path: Path) -> None:
+    path = sheets(tmp_path / "t.xlsx", Jan=[["a"], [1]], Feb=[["b", "c"], [2, "x"], [3, None]], Empty=[])
+    for title in ("Jan", "Feb"):
+        read = pd.read_excel(path, sheet_name=title, dtype=str).replace({np.nan: None}).to_dict("records")
+        assert records(path, sheet=title) == read
+        assert open_inputs(path, sheet=title.upper())[0].sheet == title
+    assert records(path) == records(path, sheet="Jan")
+    for wanted, problem, hint in (
+        ("Fab", "has no sheet 'Fab'", "did you mean 'Feb'?"),
+        ("Visits", "has no sheet 'Visits'", "its sheets are Jan, Feb, Empty"),
+        ("Empty", "sheet 'Empty': is empty", "the first row of the sheet must name the columns"),
+    ):
+        with pytest.raises(InputError, match=problem) as caught:
+            open_inputs(path, sheet=wanted)
+        assert caught.value.hint == hint
+    assert open_inputs(sheets(tmp_path / "one.xlsx", Jan=[["a"], [1]]))[0].sheet == ""

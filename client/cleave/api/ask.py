@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
 from cleave.ask.calls import stack_level
-from cleave.ask.opening import analyst_file, is_remote, no_table, open_session, read_data
+from cleave.ask.opening import analyst_file, frame_has_none, is_remote, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.progress import bars
@@ -115,11 +115,14 @@ def schema(
     accept: bool = False,
     skip: int = 0,
     table: str | None = None,
+    sheet: str | None = None,
+    flatten: bool = False,
 ) -> Schema:
     """Propose which columns of a frame or of files are sensitive, as `cleave schema` does. Nothing is written.
 
     `kinds`: what you decided, column -> kind; `accept`: unsure columns keep the safe kind that they have. `skip`: lines
-    before the header of a file. `table`: its name in SQL. What nothing shows to be harmless is never plain.
+    before the header of a file. `table`: its name in SQL. `sheet`: of an Excel file. `flatten`: nested JSON objects are
+    columns `a.b`. What nothing shows to be harmless is never plain.
 
     >>> import cleave
     >>> proposal = cleave.schema("patients.csv", {"ward": "plain"})
@@ -127,6 +130,7 @@ def schema(
     [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
     """
     from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - what a question does without
+    from cleave.table.inputs import check_reading  # noqa: PLC0415
     from cleave.table.lazy import is_frame  # noqa: PLC0415
 
     for kind in (kinds or {}).values():
@@ -134,9 +138,13 @@ def schema(
             raise InputError(f"there is no kind {kind!r}", hint=did_you_mean(kind, Kind) or f"kinds: {', '.join(Kind)}")
     decided = {name: Kind(kind) for name, kind in (kinds or {}).items()}
     if is_frame(data):
+        if sheet is not None or flatten:
+            raise frame_has_none()
         return propose_frame(data, decided, accept=accept, table=table)
     if isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
-        return propose(data, decided, accept=accept, reading=CsvDialect(skip=skip), table=table)
+        check_reading([data] if isinstance(data, str | Path) else data, sheet, flatten=flatten)
+        reading = CsvDialect(skip=skip, sheet=sheet or "", flatten=flatten)
+        return propose(data, decided, accept=accept, reading=reading, table=table)
     raise no_table(data)
 
 

@@ -46,14 +46,16 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
         raise InputError("there is no table to query", hint="name a file, a frame or a store of tables")
     words = [data] if isinstance(data, str | Path) else data if isinstance(data, Sequence) else None
     if words is None and given is None and data is not None:
-        return lazy(data, asking["schema"], asking["table"])
+        return lazy(data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"])
     if data is not None and ((given or usual("store")) is None or (given is None and _are_files(words or ()))):
-        return lazy(data, asking["schema"], asking["table"])
+        return lazy(data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"])
     if (
         len(words or ()) > 1
         or (data is not None and words is None)
         or asking["schema"] is not None
         or asking["table"] is not None
+        or asking["sheet"] is not None
+        or asking["flatten"]
     ):
         raise InputError(
             "a stored table is named alone; its schema is stored with it",
@@ -74,12 +76,16 @@ def _are_files(words: Sequence[str | Path]) -> bool:
     return bool(names) and all(name == "-" or set(name) & set("*?[") or names_file(name) for name in names)
 
 
-def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
+def lazy(
+    data: Data, schema: SchemaLike | None, table: str | None, sheet: str | None = None, *, flatten: bool = False
+) -> LazyTable:
     """Files or a frame as a table that is read when it is needed. Raises InputError."""
     from cleave.table.lazy import is_frame, of_files, of_frame  # noqa: PLC0415 - DuckDB
 
     named = Path(schema) if isinstance(schema, str) else schema
     if is_frame(data):
+        if sheet is not None or flatten:
+            raise frame_has_none()
         if named is None:
             raise InputError(
                 "a frame needs a schema, for by default nothing of it leaves this machine",
@@ -95,7 +101,12 @@ def lazy(data: Data, schema: SchemaLike | None, table: str | None) -> LazyTable:
             "a schema that names only kinds needs a data frame, whose types are known",
             hint="for a file, name its schema file",
         )
-    return of_files(names, named, table)
+    return of_files(names, named, table, sheet=sheet, flatten=flatten)
+
+
+def frame_has_none() -> InputError:
+    """Return the error for options of files that are given with a frame."""
+    return InputError("a frame has neither sheets nor nested objects", hint="leave sheet and flatten out")
 
 
 def no_table(data: object) -> InputError:

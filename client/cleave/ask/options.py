@@ -127,12 +127,18 @@ class Answering(Place, total=False):
     insecure_http: Annotated[bool, Flag(False, "--insecure-http", "Allow http to other machines.", bool, advanced=True)]
 
 
+_SHEET = Flag(None, "--sheet NAME", "Sheet of an Excel file. Default: as the schema says, else the first.")
+_FLATTEN = Flag(False, "--flatten", "Read nested JSON objects as columns a.b, and lists as text.", bool)
+
+
 class Asking(Answering, total=False):
     """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
 
     schema: Annotated[
         "SchemaLike | None", Flag(None, "--schema FILE", "Schema file. Default: NAME.schema.toml next to the table.")
     ]
+    sheet: Annotated[str | None, _SHEET]
+    flatten: Annotated[bool, _FLATTEN]
     table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
     min_group: Annotated[
         int,
@@ -258,6 +264,8 @@ class Putting(Place, total=False):
     schema: Annotated[
         "SchemaLike | None", Flag(None, "--schema FILE", "Schema file. Default: NAME.schema.toml next to the table.")
     ]
+    sheet: Annotated[str | None, _SHEET]
+    flatten: Annotated[bool, _FLATTEN]
     by: Annotated[
         str | Sequence[str] | None,
         Flag(None, "--by COLUMN,...", "Columns to filter and group by. Default: proposed; '' for none."),
@@ -282,6 +290,8 @@ class Adding(Place, total=False):
     """How `append` and `contribute` add rows to a stored table."""
 
     schema: Annotated["SchemaLike | None", Flag()]
+    sheet: Annotated[str | None, _SHEET]
+    flatten: Annotated[bool, _FLATTEN]
     again: Annotated[
         bool, Flag(False, "--again", "Add the rows even if the last change added the same ones.", bool, advanced=True)
     ]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cleave.ask.options import Asking
 from cleave.cli import console
-from cleave.cli.options import Files, Json, flag
+from cleave.cli.options import Files, Json, flag, flag_of
 from cleave.files import names_file
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
@@ -61,6 +62,8 @@ def schema(
     censored: Annotated[
         Censored | None, flag("--censored limit|null", "Read numbers like '<5' as their limit, or as NULL.")
     ] = None,
+    sheet: Annotated[str | None, flag_of(Asking, "sheet")] = None,
+    flatten: Annotated[bool, flag_of(Asking, "flatten")] = False,
     as_json: Json = False,
 ) -> None:
     """Propose which columns are sensitive, for review.
@@ -74,6 +77,7 @@ def schema(
       cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --accept --yes
     """
     from cleave.propose.propose import propose, settle  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.table.inputs import check_reading  # noqa: PLC0415
     from cleave.table.schema import (  # noqa: PLC0415
         CsvDialect,
         Kind,
@@ -84,14 +88,20 @@ def schema(
     )
 
     target = output or schema_path(files)
+    check_reading(files, sheet, flatten=flatten)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     if check:
         if kinds or yes or accept or skip or name:
             raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
-        _check(files, target, as_json=as_json, quiet=ctx.obj.quiet)
+        _check(files, load_schema(target).read_as(sheet, flatten), target, as_json=as_json, quiet=ctx.obj.quiet)
         return
     reading = CsvDialect(
-        skip=skip, skip_footer=skip_footer, null_tokens=tuple(null_token or ()), censored=censored or ""
+        skip=skip,
+        skip_footer=skip_footer,
+        null_tokens=tuple(null_token or ()),
+        censored=censored or "",
+        sheet=sheet or "",
+        flatten=flatten,
     )
     edits = names_file(target) and not force
     if edits and (reading != CsvDialect() or name or not (kinds or accept)):
@@ -127,6 +137,10 @@ def schema(
     if not ctx.obj.quiet:
         changes = f"changed {counted(len(changed), 'column')} of" if edits else "wrote"
         console.say(f"{changes} {printable(str(target))}: review it before the first query")
+        if not sheet and schema.dialect.sheet and not edits:
+            console.say(
+                f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another"
+            )
         if unsure := _unsure(schema):
             console.say(
                 f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
@@ -153,11 +167,9 @@ def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
     return kinds
 
 
-def _check(files: list[str], target: Path, *, as_json: bool, quiet: bool) -> None:
-    from cleave.table.schema import load_schema  # noqa: PLC0415
+def _check(files: list[str], contract: Schema, target: Path, *, as_json: bool, quiet: bool) -> None:
     from cleave.table.stream import open_table  # noqa: PLC0415
 
-    contract = load_schema(target)
     with console.progress(quiet=quiet) as progress, open_table(files, contract, progress) as opened:
         rows = opened.rows
     if unsure := _unsure(contract):

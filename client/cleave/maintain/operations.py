@@ -48,9 +48,9 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Opened
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
     `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
-    that name one row. `scan`, `replace`, `drop_contributors`: as the options of `cleave put`. `say`: called with each
-    line that the command prints. A file is read a batch at a time. A put that was stopped continues when it is called
-    again with the same data.
+    that name one row. `scan`, `replace`, `drop_contributors`, `sheet`, `flatten`: as the options of `cleave put`.
+    `say`: called with each line that the command prints. A file is read a batch at a time. A put that was stopped
+    continues when it is called again with the same data.
 
     >>> import cleave
     >>> stored = cleave.put("patients.csv", "trial", store="tables", by=["ward"])
@@ -62,7 +62,8 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Opened
     from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
 
     tables = task.tables
-    with lazy(data, options["schema"], name).stream() as rows:
+    unread = lazy(data, options["schema"], name, options["sheet"], flatten=options["flatten"])
+    with unread.stream() as rows:
         return store(
             *(tables, rows, name, _columns(options["by"]), task.progress),
             key=_columns(options["key_columns"]) or (),
@@ -103,7 +104,9 @@ def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> O
         if batch is not None and putting.has_batch(table.manifest, batch, task.warn):
             continue
         tables.sweep(table)  # after the batch before
-        with lazy(part, _schema_of(part, options["schema"], table), name).stream() as rows:
+        schema = _schema_of(part, options["schema"], table)
+        unread = lazy(part, schema, name, options["sheet"], flatten=options["flatten"])
+        with unread.stream() as rows:
             table = putting.append(tables, rows, name, task.progress, batch=batch, say=task.warn, **how)
     return table
 

@@ -39,7 +39,8 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
         raise InputError("the owner's public key is missing", hint="the owner exports it with `cleave key export`")
     who = Path(options["identity"] or os.environ.get(IDENTITY_VARIABLE) or config_folder() / "contributor.pem")
     invited = read_invited(name, Path(options["public_key"]), who, options["fingerprint"])
-    unread = lazy(data, invited.schema if options["schema"] is None else options["schema"], name)
+    schema = invited.schema if options["schema"] is None else options["schema"]
+    unread = lazy(data, schema, name, options["sheet"], flatten=options["flatten"])
     task.say(invited.consent)
     with closing(open_place(options)) as stores, unread.stream() as rows:
         contributions = Contributions(stores, invited, task.warn)

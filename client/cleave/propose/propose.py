@@ -37,13 +37,16 @@ def propose(
 ) -> Schema:
     """A schema for the files of one table; `table`: what queries are to call it.
 
-    `kinds` and `accept`: what a person decided, see `settled`. Of `reading` lines to skip, null tokens and what becomes
-    of censored numbers count.
+    `kinds` and `accept`: what a person decided, see `settled`. Of `reading` lines to skip, null tokens, what becomes of
+    censored numbers, sheet and flatten count.
 
     Raises InputError for a file that cannot be read or has no rows to judge by, and as `settled` does.
     """
-    inputs = open_inputs(names)
+    given = reading or CsvDialect()
+    inputs = open_inputs(names, sheet=given.sheet, flatten=given.flatten)
     first = inputs[0]
+    if len({each.sheet for each in inputs}) == 1:  # then the schema says which sheet it is of
+        given = replace(given, sheet=first.sheet or given.sheet)
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
     if first.parquet:
         with closing(connect_reading()) as connection:
@@ -51,7 +54,7 @@ def propose(
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
         return _proposed(opened, first, types, kinds or {}, name, accept=accept)
     try:
-        dialect = sniff(first, reading or CsvDialect())
+        dialect = sniff(first, given)
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(first, error) from None
     try:
@@ -151,7 +154,8 @@ def settle(
     bare = [each for each in changed if is_number(each.type) and each.lower is None and each.upper is None]
     if not any(each.kind in (Kind.PLAIN, Kind.ENCRYPTED) for each in bare):
         return tuple(changed)
-    with open_table(open_inputs(names), as_text([each.name for each in before], schema.dialect), progress) as text:
+    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    with open_table(inputs, as_text([each.name for each in before], schema.dialect), progress) as text:
         stated = {each.name: each for each in with_bounds(text, bare, schema.dialect)}
     return tuple(stated.get(each.name, each) for each in changed)
 

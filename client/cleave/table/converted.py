@@ -1,6 +1,7 @@
 """JSON and Excel files as CSV text in memory: numbers keep their digits, NULL and an empty text stay apart.
 
-The first line of the text names the columns, so line 2 of a message is the first object, or row 2 of the sheet.
+The first line of the text names the columns, so line 2 of a message is the first object, or row 2 of the sheet. Where
+nested JSON is flattened, member b of the object a is the column `a.b`, and a list is its JSON text.
 
 Excel's dates and times are numbers of days, which a cell's number format and the workbook's epoch make dates. The usual
 epoch counts 1 January 1900 as day 1, and a 29 February 1900, which never was, as day 60; the other one counts 1 January
@@ -20,37 +21,58 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, extra
 
 MOST_BYTES = 256 << 20  # of an array, or of a workbook unpacked: both are read as a whole
 # Of a character in a workbook's text (ECMA-376, Part 1, 22.9.2.19), but for half of a surrogate pair
 _ESCAPE = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SHOWN = 20  # sheets that a hint names
+
 Row = Sequence[Any]
+Read = Callable[[Any, str], dict[str, Any]]  # an object, and the words for its place
 
 
-def json_text(open_file: Callable[[], BinaryIO], shown: str) -> Path:
+class _Digits(str):
+    """A number as it is written."""
+
+
+def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = False) -> Path:
     """A memory file of CSV text: the objects of a JSON array, or of a file with one object a line.
 
-    Raises InputError naming the object that is no flat object, or the line that is no JSON.
+    Raises InputError naming the object that is no flat object (unless `flatten`), or the line that is no JSON.
     """
+    read = _flattened if flatten else _flat
     with open_file() as file:
-        array = None if _is_lines(file) else _of_array(open_file, shown)
+        array = None if _is_lines(file) else _of_array(open_file, shown, read)
 
     def objects() -> Iterable[dict[str, Any]]:
-        return _of_lines(open_file, shown) if array is None else array
+        return _of_lines(open_file, shown, read) if array is None else array
 
-    names = dict.fromkeys(chain.from_iterable(objects()))
+    names = _filled(objects()) if flatten else dict.fromkeys(chain.from_iterable(objects()))
     if not names:
         raise InputError(f"{shown}: holds no object with a member", hint='as in [{"age": 61}, {"age": 48}]')
     rows = ([each.get(name) for name in names] for each in objects())
     return _written(list(names), rows)
 
 
-def workbook_text(path: Path, shown: str) -> Path:
-    """A memory file of CSV text: the first sheet of an .xlsx file, whose first row names the columns.
+def _filled(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """Names of flattened members, without those that are NULL where they are no object."""
+    filled: dict[str, bool] = {}
+    for each in objects:
+        for name, value in each.items():
+            filled[name] = filled.get(name, False) or value is not None
+    parents = {name[:place] for name in filled for place, char in enumerate(name) if char == "."}
+    return [name for name, has_value in filled.items() if has_value or name not in parents]
 
-    Raises InputError for a damaged or too large workbook, and for one without rows.
+
+def workbook_text(path: Path, shown: str, wanted: str = "") -> tuple[Path, str]:
+    """A memory file of CSV text: a sheet of an .xlsx file, whose first row names the columns; "": the first sheet.
+
+    Also returns the name of the sheet if there are others. Raises InputError for a damaged or too large workbook, for
+    one without such a sheet, and for a sheet without rows.
     """
     with extra("excel", "Excel files"):
         from openpyxl import load_workbook  # noqa: PLC0415 - 0.2 s
@@ -59,18 +81,35 @@ def workbook_text(path: Path, shown: str) -> Path:
             size = sum(each.file_size for each in archive.infolist())
         if size > MOST_BYTES:
             raise InputError(f"{shown}: is larger than {MOST_BYTES >> 20} MB unpacked", hint="save it as CSV")
-        sheet, formulas = (load_workbook(path, read_only=True, data_only=only).worksheets[0] for only in (True, False))
+        books = [load_workbook(path, read_only=True, data_only=only) for only in (True, False)]
+        titles = [each.title for each in books[0].worksheets]
+        place = _place_of(wanted, titles, shown)
+        sheet, formulas = (book.worksheets[place] for book in books)
         rows = _computed(shown, _values(shown, sheet), formulas.iter_rows(values_only=True))
         header = next(rows, ())
         names = [_cell(each) for each in header]
         if not any(names):
-            raise InputError(f"{shown}: is empty", hint="the first row of the first sheet must name the columns")
-        return _written(names, (row for row in rows if any(each is not None for each in row)))
+            which = f", sheet {titles[place]!r}" if wanted else ""
+            raise InputError(f"{shown}{which}: is empty", hint="the first row of the sheet must name the columns")
+        text = _written(names, (row for row in rows if any(each is not None for each in row)))
+        return text, titles[place] if len(titles) > 1 else ""
     except InputError:
         raise
     except Exception:  # noqa: BLE001 - openpyxl raises what its XML reader raises; a message may quote cells
         problem = InputError(f"{shown}: cannot be read as an Excel file", hint="save it as .xlsx or as CSV")
     raise problem
+
+
+def _place_of(wanted: str, titles: Sequence[str], shown: str) -> int:
+    """Place of a sheet, whose name may differ in upper and lower case, as in Excel. Raises InputError."""
+    if not wanted:
+        return 0
+    places = {title.casefold(): place for place, title in enumerate(titles)}
+    if (place := places.get(wanted.casefold())) is not None:
+        return place
+    more = ", ..." if len(titles) > _SHOWN else ""
+    hint = did_you_mean(wanted, titles) or f"its sheets are {', '.join(titles[:_SHOWN])}{more}"
+    raise InputError(f"{shown}: has no sheet {wanted!r}", hint=hint)
 
 
 def _values(shown: str, sheet: Any) -> Iterator[Row]:
@@ -111,31 +150,34 @@ def _is_lines(file: BinaryIO) -> bool:
     return byte != b"["
 
 
-def _of_lines(open_file: Callable[[], BinaryIO], shown: str) -> Iterator[dict[str, Any]]:
+def _of_lines(open_file: Callable[[], BinaryIO], shown: str, read: Read) -> Iterator[dict[str, Any]]:
     with open_file() as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
-                yield _flat(_parsed(line, f"{shown}, line {number}"), f"{shown}, line {number}")
+                yield read(_parsed(line, f"{shown}, line {number}"), f"{shown}, line {number}")
 
 
-def _of_array(open_file: Callable[[], BinaryIO], shown: str) -> Sequence[dict[str, Any]]:
+def _of_array(open_file: Callable[[], BinaryIO], shown: str, read: Read) -> Sequence[dict[str, Any]]:
     with open_file() as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         hint = "write one object a line (.ndjson): such a file may be of any size"
         raise InputError(f"{shown}: an array of more than {MOST_BYTES >> 20} MB", hint=hint)
-    return [_flat(each, f"{shown}, object {number}") for number, each in enumerate(_parsed(content, shown), start=1)]
+    return [read(each, f"{shown}, object {number}") for number, each in enumerate(_parsed(content, shown), start=1)]
 
 
 def _parsed(content: bytes, where: str) -> Any:
     try:
-        return json.loads(
+        value = json.loads(
             content.decode("utf-8-sig"),
-            parse_float=str,
-            parse_int=str,
+            parse_float=_Digits,
+            parse_int=_Digits,
             parse_constant=_refused,
             object_pairs_hook=_object,
         )
+        if _SURROGATE.search(content):
+            _json(value).encode()  # raises UnicodeEncodeError, a ValueError, for half of a pair
+        return value
     except (ValueError, RecursionError):
         problem = InputError(f"{where}: is not JSON", hint="an array of objects, or one object a line, in UTF-8")
     raise problem
@@ -152,12 +194,54 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _flat(value: Any, where: str) -> dict[str, Any]:
+    for name, each in _object_of(value, where).items():
+        if isinstance(each, dict | list):
+            hint = "--flatten (flatten=True in Python) reads objects as columns a.b, and lists as text"
+            raise InputError(f"{where}, member {name!r}: holds a list or an object", hint=hint)
+    return _object_of(value, where)
+
+
+def _flattened(value: Any, where: str) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    pending = [("", iter(_object_of(value, where).items()))]  # objects that are open, by the names that lead there
+    while pending:
+        prefix, members = pending[-1]
+        for name, each in members:
+            path = f"{prefix}{name}"
+            if isinstance(each, dict):
+                pending.append((f"{path}.", iter(each.items())))
+                break
+            if path in flat:
+                raise InputError(f"{where}: has two members {path!r} once it is flat", hint="rename one of them")
+            flat[path] = _list_text(each, f"{where}, member {path!r}") if isinstance(each, list) else each
+        else:
+            pending.pop()
+    return flat
+
+
+def _object_of(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{where}: is not an object", hint='as in {"age": 61, "ward": "A"}')
-    for name, each in value.items():
-        if isinstance(each, dict | list):
-            raise InputError(f"{where}, member {name!r}: holds a list or an object", hint="flatten it first")
     return value
+
+
+def _list_text(value: list[Any], where: str) -> str:
+    try:
+        return _json(value)
+    except RecursionError:
+        problem = InputError(f"{where}: is nested too deeply", hint="leave it out")
+    raise problem
+
+
+def _json(value: Any) -> str:
+    """JSON of a value whose numbers keep their digits."""
+    if isinstance(value, _Digits):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_json(name)}: {_json(each)}' for name, each in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _written(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:

@@ -40,6 +40,7 @@ class Input:
     shown: str
     packed: bool = False  # by gzip
     parquet: bool = False
+    sheet: str = ""  # name of the sheet, if the workbook has others
 
     def __str__(self) -> str:
         return self.shown
@@ -69,9 +70,9 @@ Name = str | Path | Input
 Names = Name | Sequence[Name]
 
 
-def open_inputs(names: Names, most: int | None = None) -> list[Input]:
+def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatten: bool = False) -> list[Input]:
     """The files that `names` mean, in the order given, those of a pattern by name; of standard input at most `most`
-    bytes.
+    bytes. `sheet` of Excel files ("": the first), `flatten` nested objects of JSON files.
 
     Raises InputError for a file that is missing, empty, cannot be read, or is neither text nor Parquet.
     """
@@ -80,10 +81,38 @@ def open_inputs(names: Names, most: int | None = None) -> list[Input]:
         if isinstance(name, Input):
             inputs.append(name)
         elif str(name) == STDIN:
-            inputs.append(_standard_input(most))
+            inputs.append(_standard_input(most, sheet))
         else:
-            inputs += [_input(path, str(path)) for path in expand(name)]
+            inputs += [_input(path, str(path), sheet, flatten=flatten) for path in expand(name)]
     return inputs
+
+
+def check_reading(names: Sequence[str | Path], sheet: str | None, *, flatten: bool) -> None:
+    """Raises InputError for a `sheet` where no file is an Excel file, and for `flatten` where none is JSON."""
+    if not (sheet or flatten):
+        return
+    check_there(names)
+    paths = [path for name in names for path in expand(name)]
+    if sheet and not any(str(path) == STDIN or _is_workbook(path) for path in paths):
+        raise InputError(f"{paths[0]}: is no Excel file, so it has no sheet {sheet!r}", hint="leave --sheet out")
+    if flatten and not any(_is_json(str(path)) for path in paths):
+        endings = ", ".join(JSON_ENDINGS)
+        raise InputError(
+            f"{paths[0]}: is no JSON file, so there is nothing to flatten",
+            hint=f"leave --flatten out; names of JSON files end in {endings}",
+        )
+
+
+def _is_json(shown: str) -> bool:
+    return shown.lower().removesuffix(".gz").endswith(JSON_ENDINGS)
+
+
+def _is_workbook(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_WORKBOOK)) == _WORKBOOK
+    except OSError:
+        return False
 
 
 def in_folder(folder: Path) -> list[Path]:
@@ -182,7 +211,7 @@ def _mode(path: Path, shown: str) -> int:
         raise InputError(f"{shown!r} is no path", hint="a name cannot hold a NUL byte") from None
 
 
-def _input(path: Path, shown: str) -> Input:
+def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Input:
     mode = _mode(path, shown)
     if stat.S_ISDIR(mode):
         raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
@@ -205,13 +234,14 @@ def _input(path: Path, shown: str) -> Input:
     if not head.strip():
         raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
     if head.startswith(_WORKBOOK) or shown.lower().endswith(".xlsx"):
-        return Input(workbook_text(path, shown), shown)
-    if shown.lower().removesuffix(".gz").endswith(JSON_ENDINGS):
-        return Input(json_text(Input(path, shown, packed).open, shown), shown)
+        text, title = workbook_text(path, shown, sheet)
+        return Input(text, shown, sheet=title)
+    if _is_json(shown):
+        return Input(json_text(Input(path, shown, packed).open, shown, flatten=flatten), shown)
     return Input(path, shown, packed, parquet=head.startswith(_PARQUET))
 
 
-def _standard_input(most: int | None) -> Input:
+def _standard_input(most: int | None, sheet: str) -> Input:
     """Copy standard input into a memory file of this process: a CSV is read more than once."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
@@ -231,4 +261,4 @@ def _standard_input(most: int | None) -> Input:
             f"{_STDIN_SHOWN}: is longer than {most >> 20} MB, and is kept in memory, for it is read more than once",
             hint="name the file, which may be packed by gzip, instead; a file may be of any size",
         )
-    return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN)
+    return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN, sheet)

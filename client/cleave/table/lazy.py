@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import duckdb
 
 from cleave.table.duck import connect_ahead, private
-from cleave.table.inputs import Frame, Names, check_there, expand, table_name
+from cleave.table.inputs import Frame, Names, check_reading, check_there, expand, table_name
 from cleave.table.schema import Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
 
@@ -65,13 +65,23 @@ class LazyTable:
         return open_stream(self.source, self.schema, self.name)
 
 
-def of_files(names: Sequence[str | Path], schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
+def of_files(
+    names: Sequence[str | Path],
+    schema: Schema | Path | None = None,
+    name: str | None = None,
+    *,
+    sheet: str | None = None,
+    flatten: bool = False,
+) -> LazyTable:
     """The table of these files; the schema is NAME.schema.toml beside them unless another is given.
 
-    Raises InputError for files that are not there and for a schema that cannot be read.
+    `sheet` of Excel files and `flatten` of nested JSON objects: what else the schema says. Raises InputError for files
+    that are not there or not of that kind, and for a schema that cannot be read.
     """
     check_there(names)
+    check_reading(names, sheet, flatten=flatten)
     contract = schema if isinstance(schema, Schema) else load_schema(schema or schema_path(names))
+    contract = contract.read_as(sheet, flatten)
     called = name or contract.table or table_name(names)
     return LazyTable(called, contract, names, small=_bytes(names) <= _SMALL)
 

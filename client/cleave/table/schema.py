@@ -62,7 +62,7 @@ all of them as they are; --plain, --encrypted, --sealed and --local settle some;
 """
 
 
-_RARE = ("skip_footer", "censored")  # keys of [csv] that are written only where they say something
+_RARE = ("skip_footer", "censored", "sheet", "flatten")  # keys of [csv] that are written only where they say something
 _COLUMN_KEYS = (
     "kind",
     "type",
@@ -131,6 +131,8 @@ class CsvDialect:
     skip: int = 0  # lines before the header, or before the first record
     skip_footer: int = 0  # lines after the last record
     censored: str = ""  # how numbers like <5 are read: "limit" as 5, "null" as NULL; else they are refused
+    sheet: str = ""  # of an Excel file; "" is the first
+    flatten: bool = False  # nested JSON objects are columns `a.b`
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,14 @@ class Schema:
     def plain(self) -> list[str]:
         """Names of the plain columns."""
         return [column.name for column in self.columns if column.kind is Kind.PLAIN]
+
+    def read_as(self, sheet: str | None, flatten: bool) -> Schema:
+        """Return the schema for another sheet of an Excel file, or for nested JSON objects."""
+        if not (sheet or flatten):
+            return self
+        dialect = self.dialect
+        read = replace(dialect, sheet=sheet or dialect.sheet, flatten=flatten or dialect.flatten)
+        return replace(self, dialect=read)
 
     def only(self, names: Collection[str]) -> Schema:
         """Return the schema of the columns `names` alone, and of what is derived from nothing else, without privacy."""
@@ -413,7 +423,7 @@ def _bound(table: Mapping[str, Any], key: str, type_: str, place: str) -> Decima
 def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
     only_keys(table, tuple(field.name for field in fields(CsvDialect)), "[csv]")
     values: dict[str, Any] = dict(table)
-    for key in ("delimiter", "quote", "encoding", "decimal", "thousands", "date_format"):
+    for key in ("delimiter", "quote", "encoding", "decimal", "thousands", "date_format", "sheet"):
         if key in table:
             values[key] = text(table, key, "[csv]")
     for key in ("null_tokens", "text_null_tokens"):
@@ -421,8 +431,9 @@ def _parse_dialect(table: Mapping[str, Any]) -> CsvDialect:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"[csv] {key}: must be a list of texts")
         values[key] = tuple(tokens)
-    if not isinstance(table.get("header", True), bool):
-        raise ValueError("[csv] header: must be true or false")
+    for key in ("header", "flatten"):
+        if not isinstance(table.get(key, True), bool):
+            raise ValueError(f"[csv] {key}: must be true or false")
     for key in ("skip", "skip_footer"):
         lines = table.get(key, 0)
         if isinstance(lines, bool) or not isinstance(lines, int) or lines < 0:
