@@ -68,12 +68,15 @@ def filled(folder: Path) -> duckdb.DuckDBPyConnection:
         columns = [each[0] for each in truth.execute(f"DESCRIBE {name}").fetchall()]
         frame = truth.sql(f"FROM {name}").to_arrow_table()
         number = {"bill", "level", "big"}
+        stated = {each: kinds.get(each, "encrypted" if each in number else "sealed") for each in columns}
+        if "level" in stated:
+            stated["level"] = {"kind": "encrypted", "nullable": False}
         cleave.put(
             frame,
             name,
             store=folder / "store",
             key=folder / "key.json",
-            schema={each: kinds.get(each, "encrypted" if each in number else "sealed") for each in columns},
+            schema=stated,
             by=["ward"],
         )
     return truth

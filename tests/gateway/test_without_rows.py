@@ -18,6 +18,7 @@ from tests.gateway.test_http import post
 
 __all__ = ["cli"]
 ALLOWED = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits WHERE ward <> 'C' GROUP BY ward ORDER BY ward"
+NOTE = "Groups of fewer than {} rows are left out, if there are any, and figures over fewer."
 REFUSED = {
     "SELECT MAX(bill) AS x FROM visits": G1,
     "SELECT SUM(bill * (name = 'O''Hara')::INT) AS x FROM visits": G1,
@@ -87,7 +88,10 @@ def test_over_http(gateway: Gateway, form: str) -> None:
         assert pa.ipc.open_stream(answer.content).read_all() == truth.to_arrow_table()
     else:
         assert len(answer.json()["rows"]) == len(truth.fetchall())
-        assert "Groups of fewer than 3 rows are left out, if there are any." in answer.json()["warnings"]
+        assert (
+            "Groups of fewer than 3 rows are left out, if there are any, and figures over fewer."
+            in answer.json()["warnings"]
+        )
     for sql, rule in REFUSED.items():
         refused = post(gateway, {"sql": sql, "format": form}, "counter")
         assert refused.status_code == 400
@@ -117,7 +121,9 @@ def test_the_note_follows_from_the_question_alone(gateway: Gateway) -> None:
             notices = told.setdefault(condition, [])
             connection.add_notice_handler(lambda notice, notices=notices: notices.append(notice.message_primary or ""))
             assert connection.execute(f"SELECT COUNT(*) FROM visits WHERE {condition}").fetchall() == []
-    assert {*map(tuple, told.values())} == {("Groups of fewer than 751 rows are left out, if there are any.",)}
+    assert {*map(tuple, told.values())} == {
+        ("Groups of fewer than 751 rows are left out, if there are any, and figures over fewer.",)
+    }
 
 
 def test_expressions_see_what_is_shown(gateway: Gateway) -> None:

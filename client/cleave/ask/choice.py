@@ -98,11 +98,12 @@ class Chooser:
         if not counting.entity and not plan.cut_up.maybe_null and len(by_cells) == len(plan.ways):
             ways = tuple(way.counted_by(counting) for way in by_cells)
             return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
-        why = why_rows(counting)
+        by_people = counting.columns or plan.cut_up.maybe_null
+        why = why_rows(counting) if by_people else plan.cut_up.local[0].reason
         if plan.cloud_only:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
         with closing(self._planner(plan.statement)) as planner:
-            cut = planner.cut(NoSums(why), cloud_only=False).counted_by(counting)
+            cut = planner.cut(NoSums(why), cloud_only=False, apart=True).counted_by(counting)
         rows = replace(plan, cut=cut, ways=(Rows(cut),))
         if self._candidate(rows, pad=False).barrier:
             raise over_limit(rows.fetched(self.site), self.site.fetch_limit, "ask without a minimum group size")

@@ -32,7 +32,7 @@ from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.read import Statement
 from cleave.store.contributors import min_group_of, party_of
 from cleave.store.reader import LostError, Opened
@@ -153,9 +153,9 @@ class StoredSource(VersionedSource[Stored]):
         site = self._site_of(plan)
         stored = site.table(plan.table)
         counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
-        if counting is None:
+        if counting is None and not plan.cut.local:
             return plan
-        return replace(Chooser(site).counted(plan, counting), assumed=plan.assumed)
+        return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
     def logged(self, plan: Plan) -> list[str]:
         return [each.manifest.table for each in self._site_of(plan).tables.values()]

@@ -277,7 +277,8 @@ def _answered_of(
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    held = records(table, bounds=request.bounds, more=None if request.form in ("json", "arrow") else more)
+    follows_rows = request.form in ("json", "arrow") and not least.note  # whether there are more columns
+    held = records(table, bounds=request.bounds, more=None if follows_rows else more)
     return _as_described(held, request), {"warnings": _warnings(result, least), "parameters": types}
 
 
@@ -423,16 +424,21 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
     askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
     admitted = askable.admitted(statement)
     with source.showing(shows_all):  # what counts people need not be the user's to name
-        try:
-            plan = session.plan(admitted, cloud_only=True)
-        except QueryRefused:
-            plan = session.plan(admitted)
+        plan = _by_cells(session, admitted) or source.under_threshold(session.plan(admitted))
         if not is_bare(plan.cut):
             raise refused(G1)
         if table.assumed not in plan.assumed:
             raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
         number = max(rights.min_group, privacy.min_group, source.min_group(plan))
-    return plan, _Least(number, f"Groups of fewer than {number} rows are left out, if there are any.")
+    note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
+    return plan, _Least(number, note)
+
+
+def _by_cells(session: Session, statement: Statement) -> Plan | None:
+    """The plan that reads no row; None where people, or rows with a value, are counted."""
+    with contextlib.suppress(QueryRefused):
+        return session.source.under_threshold(session.plan(statement, cloud_only=True))
+    return None
 
 
 def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:

@@ -36,7 +36,7 @@ from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_group
 from cleave.sql.split import grouped_by
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
-from cleave.table.types import FLOATS, INTEGERS, digits_of
+from cleave.table.types import FLOATS, INTEGERS, digits_of, is_shown_as_it_is
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
@@ -48,6 +48,7 @@ class Cutter:
     """`cloud_only`: refuse what no service can compute, else this machine computes it.
 
     `divided`: the plain service sees the rows of a group in several requests.
+    `apart`: this machine computes aggregates alone where it can, and expressions over them once groups are left out.
     `sums`: of a stored table, what answers without its rows; nothing of it is sent to services.
     """
 
@@ -59,12 +60,14 @@ class Cutter:
         *,
         cloud_only: bool = False,
         divided: bool = False,
+        apart: bool = False,
         sums: HasSums | None = None,
     ) -> None:
         """`select`: with its names resolved."""
         self._select = select
         self._sums = sums
         self._cloud_only = cloud_only
+        self._apart = apart
         self._schema = schema
         self._catalog = catalog
         self._judge = Judge(select, schema, catalog, sums, divided=divided)
@@ -211,7 +214,25 @@ class Cutter:
             return cut
         if self._cloud_only:
             raise reason
-        sql = text or write(node)
+        if self._apart and self._are_numbers(node):
+            return node.replaced(self._place_apart)
+        return self._local_column(text or write(node), node, reason)
+
+    def _are_numbers(self, node: Node) -> bool:
+        """Check whether this machine computes every aggregate of `node`, each of which is a number or a boolean."""
+        calls = list(self._aggregates(node))
+        types = self._catalog.types([write(each) for each in calls])
+        here = all(each == Call("count") or self._judge.why_local(each) is not None for each in calls)
+        return here and all(map(is_shown_as_it_is, types))
+
+    def _place_apart(self, node: Node) -> Node | None:
+        """`_place`, where this machine computes the aggregates."""
+        if isinstance(node, Call) and is_aggregate(node) and (reason := self._judge.why_local(node)) is not None:
+            return self._local_column(write(node), node, reason)
+        return self._place(node)
+
+    def _local_column(self, sql: str, node: Node, reason: OnlyLocal) -> GroupColumn:
+        """Return the column of `sql`, which this machine computes of `node`."""
         self._computed.setdefault(sql, (node, reason))
         place = f"l{list(self._computed).index(sql)}"
         self._reads[place] = tuple(sql for each in self._aggregates(node) for sql in self._arguments_read(each))
@@ -303,7 +324,7 @@ class Cutter:
         # ranked where its values are: as text they might stand in another order
         ranked = f"dense_rank() OVER (ORDER BY {write(ordered.expression)} {direction} NULLS {nulls})"
         final = self._final(ordered.expression, ranked)
-        if _places(final, "l"):
+        if ranked in self._computed:
             return f"{write(final)} ASC NULLS LAST"
         return f"{write(final)} {direction} NULLS {nulls}"
 

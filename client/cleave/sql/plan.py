@@ -130,7 +130,7 @@ def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
 class Final:
     """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted`, `.plain`, `.local`.
 
-    An output that reads a local aggregate reads nothing else.
+    An output that reads a local aggregate reads nothing else, or none that is encrypted.
     """
 
     sql: str

@@ -81,15 +81,15 @@ class Planner:
         except RecursionError:
             raise too_deep() from None
 
-    def cut(self, sums: HasSums | None, *, cloud_only: bool) -> QueryPlan:
-        """`plan` where services answer a part at least. Raises QueryRefused."""
+    def cut(self, sums: HasSums | None, *, cloud_only: bool, apart: bool = False) -> QueryPlan:
+        """`plan` where services answer a part at least. `apart`: see `Cutter`. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read
         select = self._read
         cutter = partial(Cutter, select, self._schema, self._catalog)
         if cloud_only and sums is None:
             self._require_sent(select)
-        plan = cutter(cloud_only=cloud_only, sums=sums).plan()
+        plan = cutter(cloud_only=cloud_only, sums=sums, apart=apart).plan()
         if cloud_only or sums is not None or all(each.decomposable for each in plan.plain):
             return plan
         with suppress(QueryRefused):
