@@ -19,6 +19,7 @@ import cleave
 from benchmarks import memory
 from benchmarks.store import processor, program
 from benchmarks.tables import figure, machine, markdown
+from cleave.ckks.public_key import read_public_key
 
 _KINDS = {
     "l_orderkey": "sealed",
@@ -103,7 +104,8 @@ class Bench:
         self._run("release after that append", "release", "new", "by_people", *self._stored())
 
     def _releases(self, name: str) -> None:
-        first = "--to", self._folder / "carol.pem.pub", "--min-cell", _LEAST
+        carol = self._folder / "carol.pem.pub"
+        first = "--to", f"{carol}={read_public_key(carol).fingerprint}", "--min-cell", _LEAST
         self._run("first release", "release", "new", name, *first, *self._stored())
         self._run("release of nothing new", "release", "new", name, *self._stored())
 

@@ -35,6 +35,7 @@ class Parties:
         self.prepared = prepared
         self.root = prepared.root
         self.fingerprint = ""  # of the owner's key, once it is exported
+        self.said: dict[str, str] = {}  # by others than the owner: the fingerprints of their keys
         self._monkeypatch = monkeypatch
 
     def at(self, party: str) -> Cli:
@@ -48,6 +49,10 @@ class Parties:
         result = self.at(party).run(*self.words(line)[1:])
         assert result.exit_code == 0, f"{party}: {line}\n{result.output}"
         says = any(each in line for each in ("key export", "release new"))
+        if new := re.search(
+            r"SHA256:[A-Za-z0-9+/]+", result.stdout if " new " in line or "key contributor" in line else ""
+        ):
+            self.said[party.upper()] = new[0]
         if exported := re.search(r"SHA256:[A-Za-z0-9+/]+(@\d+)?", result.stdout if says else ""):
             self.fingerprint = exported[0]
         return result.stdout
@@ -74,6 +79,7 @@ class Parties:
                 line, _, shown = part.partition("\n")
                 if until is not None and line.startswith(until):
                     return self.fingerprint
+                line = re.sub(r"\$([A-Z]+)", lambda name: self.said.get(name[1], name[0]), line)
                 printed = self.run(where, line.replace("../store", store).replace("$FINGERPRINT", self.fingerprint))
                 if shown:
                     assert printed.strip() == shown.strip(), line

@@ -28,6 +28,7 @@ from cleave.maintain.operations import add_scan, drop_scan
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR
 from tests.cli.runner import Cli
+from tests.comparing import compared
 from tests.gateway.fronts import REFUSED, Fronts, Ports, Shown, by_command, gateway_over
 from tests.gateway.mirror import EDGE, MORE, NAMES, Column, Mirror
 from tests.gateway.questions import Asking, Question, Truth, differs
@@ -346,7 +347,13 @@ class Life:
         place = ("--store", self.given["store"], "--key", self.given["key"])
         if not self.shared:
             self.command(
-                "contributor", "add", self.name, "north", "--contributor-key", folder / "north.pem.pub", *place
+                "contributor",
+                "add",
+                self.name,
+                "north",
+                "--contributor-key",
+                compared(folder / "north.pem.pub"),
+                *place,
             )
             self.shared = True
         elif self.rng.random() < 0.15:

@@ -18,6 +18,7 @@ import pytest
 import cleave
 from cleave_shared.errors import CleaveError
 from tests.cli.runner import Cli
+from tests.comparing import compared
 from tests.solver import Number, revealed
 
 LEAST = 3
@@ -156,7 +157,7 @@ class Life:
         return {"by": ["ward", "sex"]} | ({"key_columns": ["id"]} if self.keyed else {})
 
     def register(self, name: str) -> None:
-        self.run("contributor", "add", "t", name, "--contributor-key", self.folder / f"{name}.pem.pub")
+        self.run("contributor", "add", "t", name, "--contributor-key", compared(self.folder / f"{name}.pem.pub"))
 
     def file(self, rows: Iterable[Row]) -> Path:
         (path := self.folder / "rows.csv").write_text(
@@ -371,7 +372,7 @@ class Life:
         to = self.rng.choice([(), (), ("carol",), ("dave",)]) if self.analysts else ("carol",)
         new = [each for each in to if each not in self.analysts]
         least = {} if "release" in self.did else {"min_cell": LEAST}
-        cleave.release("t", to=[self.folder / f"{each}.pem.pub" for each in new], **least, **self.place)
+        cleave.release("t", to=[compared(self.folder / f"{each}.pem.pub") for each in new], **least, **self.place)
         self.analysts += new
         self.did.append("release")
         self.read()

@@ -21,6 +21,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed
 from tests.cli.runner import Cli
+from tests.comparing import compared
 from tests.store.contributing import HEADER, SCHEMA
 from tests.store.made import filled
 from tests.store.test_tables import put
@@ -63,7 +64,7 @@ def test_every_change_and_export_is_recorded(tmp_path: Path, key_file: Path) -> 
     run("scan", "add", "t")
     run("scan", "drop", "t")
     run("key", "contributor", "-o", tmp_path / "west.pem", where=[])
-    run("contributor", "add", "t", "west", "--contributor-key", tmp_path / "west.pem.pub")
+    run("contributor", "add", "t", "west", "--contributor-key", compared(tmp_path / "west.pem.pub"))
     run("key", "export", "-o", tmp_path / "t.pub.json", "--table", "t")
     run(
         *("put", tmp_path / "t.csv", "--table", "t", "--public-key", tmp_path / "t.pub.json"),

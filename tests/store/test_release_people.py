@@ -16,6 +16,7 @@ import pytest
 import cleave
 from cleave.ask.options import Releasing
 from tests.campaign import FACTOR, sampled
+from tests.comparing import compared
 from tests.store.lives import EXPRESSIONS, PARTIES, Cell, Life, Row
 
 A, B, C = ("A", "f"), ("A", "m"), ("B", "f")
@@ -143,7 +144,7 @@ def test_no_sum_of_products_is_released(life: Life) -> None:
 def test_revoking_publishes_nothing(life: Life) -> None:
     life.begin([*people(life, A, range(4)), *people(life, B, range(2))])
     life.release()
-    cleave.release("t", to=[life.folder / "dave.pem.pub"], **life.place)
+    cleave.release("t", to=[compared(life.folder / "dave.pem.pub")], **life.place)
     life.analysts.append("dave")
     life.add([*people(life, A, range(4, 8)), *people(life, B, range(2, 8))])
     before = set(life.numbers)

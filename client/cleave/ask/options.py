@@ -168,7 +168,11 @@ class Releasing(Place, total=False):
 
     to: Annotated[
         "str | Path | Sequence[str | Path] | None",
-        Flag(None, "--to FILE.pub,...", "Public identity files of analysts to add."),
+        Flag(
+            None,
+            "--to FILE.pub=SHA256:...,...",
+            "Public identity files of analysts to add, each with its fingerprint when it is used first.",
+        ),
     ]
     min_cell: Annotated[
         int | None,

@@ -32,7 +32,8 @@ def new_analyst(
 ) -> None:
     """Create an identity to query totals that owners release to it.
 
-    Only you can read its file. Send the public half, the file that ends in .pub, to the owner of a table.
+    Only you can read its file. Send the public half, the file that ends in .pub, to the owner of a table, and the
+    printed fingerprint over another channel.
 
     Examples:
       cleave analyst new
@@ -53,7 +54,7 @@ def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     last value. Once rows of the table were deleted, rows that are added later are not released.
 
     Examples:
-      cleave release new visits --to carol.pub,dave.pub --min-cell 10 --store s3://bucket/prefix
+      cleave release new visits --to carol.pub=SHA256:gwzC...,dave.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix
       cleave release new visits --store tables
     """
     _say(ctx, cleave.release(name, **options))

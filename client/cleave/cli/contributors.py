@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +26,11 @@ def add(
     contributor: Who,
     place: Place,
     contributor_key: Annotated[
-        Path, flag("--contributor-key FILE", "Public half of the contributor's identity: the file that ends in .pub.")
+        str,
+        flag(
+            "--contributor-key FILE=SHA256:...",
+            "Public half of the contributor's identity, a .pub file, with its fingerprint when it is used first.",
+        ),
     ],
 ) -> None:
     """Register a contributor, whose rows you then collect.
@@ -35,8 +38,8 @@ def add(
     Export the public key after that, with `cleave key export --table`.
 
     Examples:
-      cleave contributor add stays west --contributor-key west.pub --store s3://bucket
-      cleave contributor add stays "clinic north" --contributor-key north.pub --store tables
+      cleave contributor add stays west --contributor-key west.pub=SHA256:gwzC... --store s3://bucket
+      cleave contributor add stays "clinic north" --contributor-key north.pub=SHA256:9fUt... --store tables
     """
     from cleave.maintain.sharing import add_contributor  # noqa: PLC0415 - what --help does without
 

@@ -221,16 +221,19 @@ def contributor(
 ) -> None:
     """Create an identity to contribute to tables of others.
 
-    It decrypts nothing. The owner of a table registers its public half, the file that ends in .pub.
+    It decrypts nothing. The owner of a table registers its public half, the file that ends in .pub, and compares the
+    printed fingerprint: send that over another channel.
 
     Examples:
       cleave key contributor
       cleave key contributor -o west.pem
     """
+    from cleave.store.first_use import contributor_fingerprint  # noqa: PLC0415 - as above
     from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
 
     identity, public = create_identity(expanded(output or config_folder() / "contributor.pem"))
     console.out(f"contributor {identity.public}")
+    console.out(f"fingerprint {contributor_fingerprint(identity.public)}")
     ctx.obj.say(f"send {public} to the owner of the table")
 
 

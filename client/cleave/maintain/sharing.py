@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
-from cleave.files import expanded
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.text.quantities import counted
@@ -49,15 +48,22 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
 
 
 @operation(Place)
-def add_contributor(task: Task, name: str, contributor: str, contributor_key: Path, **_: Unpack[Place]) -> str:
-    """Register a contributor by the public half of its identity. Returns the folder that it writes to."""
+def add_contributor(task: Task, name: str, contributor: str, contributor_key: str | Path, **_: Unpack[Place]) -> str:
+    """Register a contributor by the public half of its identity. Returns the folder that it writes to.
+
+    `contributor_key`: FILE=SHA256:..., or only the file if the key was used here before.
+    """
     from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
     from cleave.store.contributors import register  # noqa: PLC0415
+    from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
 
-    public = read_contributor_key(contributor_key)
-    done = register(task.tables, name, contributor, public)
-    task.tables.sweep(done)
+    file = PublicFile.parse(contributor_key)
+    public = read_contributor_key(file.path)
+    tables = task.tables  # a missing key is reported first
+    require_compared("contributor", "--contributor-key", [(file, contributor_fingerprint(public))])
+    done = register(tables, name, contributor, public)
+    tables.sweep(done)
     return folder_of(done.manifest.table_id, public)
 
 
@@ -89,15 +95,21 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
 def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
     """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
 
-    `to`: files that `cleave analyst new` wrote, which end in .pub. `min_cell`: rows that a cell has at least; fixed by
-    the first release. `cleave.query` with `analyst` queries the release. Once rows of the table were deleted, rows that
-    are added later are not released.
+    `to`: files that `cleave analyst new` wrote, as "carol.pub=SHA256:...". The fingerprint is what the analyst gave
+    over another channel. It is required unless the key was used here before or the table has this analyst. `min_cell`:
+    rows that a cell has at least; fixed by the first release. `cleave.query` with `analyst` queries the release. Once
+    rows of the table were deleted, rows that are added later are not released.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
+    from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
 
     to = options["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
-    analysts = releases.read_analysts([expanded(each) for each in words])
+    files = [PublicFile.parse(each) for each in words]
+    analysts = releases.read_analysts([each.path for each in files])
+    prints = [each.fingerprint for each in analysts.values()]
+    listed = () if all(each.fingerprint for each in files) else releases.analysts_of(task.tables, name)
+    require_compared("analyst", "--to", list(zip(files, prints, strict=True)), listed)
     return releases.release(task.tables, name, analysts, options["min_cell"])
 
 

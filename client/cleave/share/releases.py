@@ -151,6 +151,12 @@ def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
     return analysts
 
 
+def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
+    """Fingerprints of the analysts of a table. Raises InputError where there is none of that name."""
+    newest = tables.open(table).manifest.release
+    return tuple(public_of(each).fingerprint for each in newest.analysts) if newest else ()
+
+
 def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> ReleaseFacts:
     """Make a release for the analysts that there are, and for `to`. `least`: rows of a cell, as in all releases.
 

@@ -1,0 +1,83 @@
+"""Public keys of others that somebody compared on this machine: the first use of a key names its fingerprint.
+
+Whoever can exchange a public file on its way would else receive what is meant for its holder, unnoticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from cleave.files import expanded
+from cleave.store.seen_versions import SeenVersions
+from cleave_shared.errors import KeyFileError
+
+_MARK = "=SHA256:"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFile:
+    """A public file as a command names it: FILE or FILE=SHA256:..."""
+
+    path: Path
+    fingerprint: str | None = None
+
+    @classmethod
+    def parse(cls, word: str | Path) -> PublicFile:
+        name, mark, digest = str(word).rpartition(_MARK)
+        return cls(expanded(name), f"{_MARK[1:]}{digest}") if mark else cls(expanded(word))
+
+
+def require_compared(
+    role: str,
+    option: str,
+    files: Sequence[tuple[PublicFile, str]],
+    listed: Collection[str] = (),
+    memory: SeenVersions | None = None,
+) -> None:
+    """Check the fingerprint of each file, and remember that it was compared.
+
+    `files`: with the fingerprints that they have. `role`: how they are used, such as "analyst". `option`: the words
+    that name them. `listed`: fingerprints of keys that are in use already. Raises KeyFileError for another fingerprint,
+    and for a key that is used here for the first time and was named without one.
+    """
+    memory = memory or SeenVersions()
+    for file, fingerprint in files:
+        if file.fingerprint not in (None, fingerprint):
+            raise KeyFileError(
+                f"{file.path}: is another key: its fingerprint is {fingerprint}",
+                hint="use only a key with the fingerprint that its holder gives over another channel",
+            )
+    tags = [hashlib.sha256(f"{role} {fingerprint}".encode()).hexdigest()[:32] for _, fingerprint in files]
+    new = [
+        (file, fingerprint)
+        for (file, fingerprint), tag in zip(files, tags, strict=True)
+        if file.fingerprint is None and fingerprint not in listed and memory.newest(tag) is None
+    ]
+    if new:
+        facts = ", ".join(f"{file.path}: {fingerprint}" for file, fingerprint in new)
+        named = ",".join(f"{file.path}={fingerprint}" for file, fingerprint in files)
+        raise KeyFileError(
+            f"used here for the first time, and not compared: {facts}",
+            hint="compare the fingerprint with what its holder says over another channel, then repeat the command with "
+            f"{option} {shlex.quote(named)}",
+        )
+    for tag in tags:
+        memory.remember(tag, "0" * 32, 1)
+
+
+def contributor_fingerprint(key: str) -> str:
+    """SHA256: and the base64 of SHA-256 of a contributor's public key (64 hex digits) as SubjectPublicKeyInfo.
+
+    OpenSSL prints the same: docs/contributors.md.
+    """
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+    content = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return "SHA256:" + base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
