@@ -78,6 +78,45 @@ def test_put_ask_pull_and_drop(place: Place) -> None:
     assert "no tables" in place.run("ls")
 
 
+def test_a_dry_run_says_what_a_put_stores_and_stores_nothing(place: Place) -> None:
+    put = ["put", place.root / "patients.csv", "--table", "planned", "--by", "ward,insured"]
+    shown = place.cli.run(*place.words(*put, "--dry-run"))
+    assert (shown.exit_code, shown.stderr) == (0, "nothing was stored\n")
+    lines = {line[:12].strip(): line[12:] for line in shown.stdout.splitlines()}
+    assert lines["rows"] == "600 in 1 segment"
+    assert lines["groups"] == "12 by ward, insured"
+    assert lines["bounds"] == "age 0 to 128, bill -16777216 to 16777216, weight 0 to 1024"
+    assert lines["not stored"] == "notes (kind local)"
+    assert not any(Path(folder).exists() for folder in place.store.split(","))
+    python = cleave.put(
+        place.root / "patients.csv", "planned", by=["ward", "insured"], dry_run=True, store=place.store, key=place.key
+    )
+    assert (python.version, python.rows, python.segments) == (0, 600, 1)
+    place.run(*put)
+    stored = json.loads(place.run("show", "planned", "--json"))
+    assert {name: python.facts[name] for name in ("rows", "segments", "cells", "by", "key_columns")} == {
+        name: stored[name] for name in ("rows", "segments", "cells", "by", "key_columns")
+    }
+    assert 0.7 < python.bytes / stored["bytes"] < 1.3
+    before = sorted(each for folder in place.store.split(",") for each in Path(folder).rglob("*"))
+    assert "already exists" in place.cli.fails(3, *place.words(*put, "--dry-run"))
+    again = cleave.put(
+        place.root / "patients.csv", "planned", by=[], dry_run=True, replace=True, store=place.store, key=place.key
+    )
+    assert (again.version, again.facts["cells"]) == (1, 1)
+    assert sorted(each for folder in place.store.split(",") for each in Path(folder).rglob("*")) == before
+    assert "--dry-run cannot be combined with --append" in place.cli.fails(
+        2, *place.words(*put[:4], "--append", "--dry-run")
+    )
+
+
+def test_a_dry_run_reads_every_row(place: Place, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text((place.root / "patients.csv").read_text().rstrip("\n").rpartition("\n")[0] + "\n" + "x,x,x\n")
+    words = ["put", rows, "--table", "planned", "--schema", place.root / "patients.schema.toml", "--dry-run"]
+    assert "has 3 fields, the first record has 9" in place.cli.fails(3, *place.words(*words))
+
+
 def test_each_place_has_a_heading_of_its_own_where_both_are_one_folder(place: Place) -> None:
     place.stored()
     folder = place.root / "one"

@@ -279,6 +279,9 @@ class Putting(Place, total=False):
         Flag(None, "--key-columns COLUMN,...", "Columns that identify a row; duplicates are refused."),
     ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
+    dry_run: Annotated[
+        bool, Flag(False, "--dry-run", "Check all rows, print rows, bytes, groups and bounds; store nothing.", bool)
+    ]
     drop_contributors: Annotated[
         bool,
         Flag(

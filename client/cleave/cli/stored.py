@@ -47,6 +47,7 @@ def put(
     is stored. A put that was stopped continues when you run it again.
 
     Examples:
+      cleave put visits.csv --table visits --store s3://bucket/prefix --by ward,sex --dry-run
       cleave put visits.csv --table visits --store s3://bucket/prefix --by ward,sex
       cleave put visits-2025.csv --table visits --store s3://bucket/prefix --append
       cleave put daily/ --table visits --store s3://bucket/prefix --append --upsert
@@ -65,6 +66,12 @@ def put(
         )
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
+    if putting["dry_run"]:
+        from cleave.maintain.facts import planned_text  # noqa: PLC0415 - as above
+
+        console.out(planned_text(stored))
+        ctx.obj.say("nothing was stored")
+        return
     ctx.obj.say(
         f"{table}: version {stored.version}, {counted(stored.rows, 'row')} in {counted(stored.segments, 'segment')}"
     )

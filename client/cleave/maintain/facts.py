@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cleave.store.manifest import Manifest
+    from cleave.store.put import PlannedPut
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
 
@@ -126,6 +127,42 @@ def stored_table(manifest: Manifest) -> StoredTable:
     }
     counts = manifest.version, manifest.rows, len(manifest.segments), manifest.bytes
     return StoredTable(manifest.table, *counts, manifest.by, facts)
+
+
+def planned_table(planned: PlannedPut) -> StoredTable:
+    """Describe a table that is not stored yet. `bytes` is an estimate, and `version` the one that is there now."""
+    from cleave.store.by import estimated_bytes  # noqa: PLC0415 - as below
+    from cleave_shared.params import DEFAULT_PROFILE  # noqa: PLC0415
+
+    manifest, survey, segments = planned.manifest, planned.survey, planned.segments
+    size = estimated_bytes(manifest, survey, planned.cells, segments, DEFAULT_PROFILE)
+    facts = {
+        "table": manifest.table,
+        "version": manifest.version,
+        "rows": survey.rows,
+        "bytes": size,
+        "segments": segments,
+        "by": list(manifest.by),
+        "key_columns": list(manifest.key),
+        "cells": planned.cells,
+        "bounds": {name: [str(lower), str(upper)] for name, (lower, upper) in planned.bounds.items()},
+        "not_stored": list(manifest.local),
+    }
+    return StoredTable(manifest.table, manifest.version, survey.rows, segments, size, manifest.by, facts)
+
+
+def planned_text(table: StoredTable) -> str:
+    """Return the lines that `cleave put --dry-run` prints."""
+    facts = table.facts
+    bounds = ", ".join(f"{name} {lower} to {upper}" for name, (lower, upper) in facts["bounds"].items())
+    lines = {
+        "rows": f"{table.rows:,} in {counted(table.segments, 'segment')}",
+        "bytes": f"about {sized(table.bytes)}, {table.bytes / max(1, table.rows):,.0f} for each row",
+        "groups": f"{facts['cells']:,} by {', '.join(table.by) or 'nothing'}",
+        "bounds": bounds or "none",
+        "not stored": f"{', '.join(facts['not_stored'])} (kind local)" if facts["not_stored"] else "",
+    }
+    return "\n".join(f"{name:<12}{printable(line)}" for name, line in lines.items() if line)
 
 
 def facts_of(tables: Tables, opened: Opened) -> TableFacts:

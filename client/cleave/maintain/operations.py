@@ -28,7 +28,7 @@ from cleave.ask.options import (
     Updating,
 )
 from cleave.files import names_file, write_atomically
-from cleave.maintain.facts import Changed, Pulled, StoredTable, TableFacts, facts_of, stored_table
+from cleave.maintain.facts import Changed, Pulled, StoredTable, TableFacts, facts_of, planned_table, stored_table
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave_shared.errors import CleaveWarning, InputError, UsageError
 
@@ -43,35 +43,38 @@ _MOST_DAYS = 36_500
 _SECONDS = 600.0  # to list or show tables
 
 
-@change(Putting, after=CONTINUES)
-def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Opened:
+@operation(Putting, after=CONTINUES)
+def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
     `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
     that name one row. `scan`, `replace`, `drop_contributors`, `sheet`, `flatten`: as the options of `cleave put`.
     `say`: called with each line that the command prints. A file is read a batch at a time. A put that was stopped
-    continues when it is called again with the same data.
+    continues when it is called again with the same data. `dry_run`: check all rows and store nothing. Then `bytes` of
+    the result is an estimate, `version` is the one that is there now (0: none), and `facts` also has cells and bounds.
 
     >>> import cleave
+    >>> cleave.put("patients.csv", "trial", store="tables", by=["ward"], dry_run=True).facts["cells"]
+    6
     >>> stored = cleave.put("patients.csv", "trial", store="tables", by=["ward"])
     >>> stored.rows, stored.version, stored.by
     (600, 1, ('ward',))
     >>> cleave.query("trial", "SELECT COUNT(*), SUM(bill) FROM trial", store="tables").rows
     [(600, Decimal('1534139.46'))]
     """
-    from cleave.store.put import put as store  # noqa: PLC0415 - what a question over a file does without
+    from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
 
-    tables = task.tables
+    tables, by = task.tables, _columns(options["by"])
+    how: dict[str, Any] = {"key": _columns(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
+    over: dict[str, Any] = {"replace": options["replace"], "drop_contributors": options["drop_contributors"]}
     unread = lazy(data, options["schema"], name, options["sheet"], flatten=options["flatten"])
     with unread.stream() as rows:
-        return store(
-            *(tables, rows, name, _columns(options["by"]), task.progress),
-            key=_columns(options["key_columns"]) or (),
-            scan=options["scan"],
-            replace=options["replace"],
-            drop_contributors=options["drop_contributors"],
-            say=task.say,
-        )
+        if options["dry_run"]:
+            existing = putting.require_new(tables, name, **over)
+            return planned_table(putting.plan_put(rows, name, by, task.progress, existing, **how))
+        done = putting.put(tables, rows, name, by, task.progress, **how, **over)
+    tables.sweep(done)
+    return stored_table(done.manifest)
 
 
 @change(Appending, after=CONTINUES)

@@ -12,7 +12,7 @@ from cleave.store.schemas import BY
 from cleave.table.duck import identifier
 from cleave.table.faults import TooLargeError
 from cleave.table.schema import Kind
-from cleave.table.stream import Stream
+from cleave.table.stream import Stream, Survey
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
@@ -91,6 +91,19 @@ def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str
         + (f", {counted(texts, 'column')} of text as long as they are" if texts else "")
         + " and the plain columns compressed"
     )
+
+
+def estimated_bytes(manifest: Manifest, survey: Survey, cells: int, segments: int, profile: Profile) -> int:
+    """About how many bytes a put stores: sealed values, texts, and the ciphertexts of all segments.
+
+    Plain columns other than texts, which are compressed, are left out.
+    """
+    rows = survey.rows
+    values = int(rows * sum(each.width + each.nullable / 8 for each in manifest.sealed))
+    each = min(cells, rows // max(1, segments) + 1)
+    chunks = segments * _chunks(total_lanes(manifest.measures, profile), each)
+    chunks += _chunks(row_lanes(manifest, profile), rows) if manifest.scanned else 0
+    return values + survey.text_bytes + chunks * bytes_of_chunk(profile)
 
 
 def _chunks(lanes: Lanes, entries: int) -> int:

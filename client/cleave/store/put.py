@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
 
 from pydantic import JsonValue
 
@@ -19,7 +21,7 @@ from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.consent import require_no_move, require_word
 from cleave.store.contributors import contributed
-from cleave.store.filling import NewRows, Say
+from cleave.store.filling import NewRows, Say, rows_together
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
@@ -79,47 +81,14 @@ def put(
         raise InputError("the table has no name", hint="name it with --table")
     existing = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
     with as_stream(rows) as stream:
-        schema = stored_schema(stream.schema, name)
-        chosen = None if by is None else check_by(by, schema)
-        key = check_key(key, schema)
-        survey = stream.survey(progress)
-        _keys(stream, schema, key)
-        if chosen is None:
-            plain, more = propose(stream, survey.rows)
-            chosen = check_by(plain, schema)
-            if more:
-                say(
-                    f"by is proposed of plain columns; {', '.join(more)} have few values too: queries that group by "
-                    f"them need no rows with --by {','.join([*chosen, *more])}"
-                )
-        cells = count_cells(stream, chosen)
-        measures = measures_of(schema, survey, stream)
-        local = tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL)
-        manifest = Manifest.model_construct(
-            format=FORMAT,
-            table=name,
-            table_id=existing.manifest.table_id if existing else new_id(),
-            version=existing.manifest.version if existing else 0,  # that it is put on top of
-            profile=profile.name,
-            schema_toml=dump_schema(schema),
-            by=chosen,
-            key=key,
-            measures=measures,
-            sealed=sealed_columns(schema, chosen),
-            scanned=len(measures) if scan else 0,
-            segments=(),
-            local=local,
-        )
+        planned = plan_put(stream, name, by, progress, existing, key=key, scan=scan, say=say, profile=profile)
+        manifest, survey, local = planned.manifest, planned.survey, planned.manifest.local
         if local:
             say(f"not stored: {', '.join(local)} (kind local)")
-        if bounds := [
-            f"{each.name} {each.lower} to {each.upper}"
-            for each in schema.columns
-            if each.kind is Kind.ENCRYPTED and each.lower is not None and each.upper is not None
-        ]:
+        if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
-        say(describe(manifest, survey.rows, cells, profile))
+        say(describe(manifest, survey.rows, planned.cells, profile))
         pieces = [StreamRows(_rows_of(stream, survey, manifest, segment_rows, say))]
         return apply(
             tables,
@@ -133,6 +102,83 @@ def put(
             stage=_STAGE,
             rows=survey.rows,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPut:
+    """Plan of a put: a `manifest` without segments yet, on top of its version."""
+
+    manifest: Manifest
+    survey: Survey
+    cells: int
+
+    @property
+    def schema(self) -> Schema:
+        return load_stored_schema(self.manifest)
+
+    @property
+    def bounds(self) -> dict[str, tuple[Decimal, Decimal]]:
+        """Stated bounds of encrypted columns."""
+        return {
+            each.name: (each.lower, each.upper)
+            for each in self.schema.columns
+            if each.kind is Kind.ENCRYPTED and each.lower is not None and each.upper is not None
+        }
+
+    @property
+    def segments(self) -> int:
+        sorts = bool(plain_by(self.manifest, self.schema.columns))
+        together = rows_together(self.survey, self.manifest.scanned, sorts=sorts)
+        return -(-self.survey.rows // together)
+
+
+def plan_put(
+    stream: Stream,
+    name: str,
+    by: Sequence[str] | None,
+    progress: Progress,
+    existing: Opened | None = None,
+    *,
+    key: Sequence[str] = (),
+    scan: bool = False,
+    say: Say = _silent,
+    profile: Profile = DEFAULT_PROFILE,
+) -> PlannedPut:
+    """Check all rows as `put` does, and plan what it stores. `existing`: the table that is replaced.
+
+    `say` gets columns that could be `by` columns too. Raises InputError for rows that do not fit the schema.
+    """
+    schema = stored_schema(stream.schema, name)
+    chosen = None if by is None else check_by(by, schema)
+    key = check_key(key, schema)
+    survey = stream.survey(progress)
+    _keys(stream, schema, key)
+    if chosen is None:
+        plain, more = propose(stream, survey.rows)
+        chosen = check_by(plain, schema)
+        if more:
+            say(
+                f"by is proposed of plain columns; {', '.join(more)} have few values too: queries that group by "
+                f"them need no rows with --by {','.join([*chosen, *more])}"
+            )
+    cells = count_cells(stream, chosen)
+    measures = measures_of(schema, survey, stream)
+    manifest = Manifest.model_construct(
+        format=FORMAT,
+        table=name,
+        table_id=existing.manifest.table_id if existing else new_id(),
+        version=existing.manifest.version if existing else 0,  # that it is put on top of
+        profile=profile.name,
+        schema_toml=dump_schema(schema),
+        by=chosen,
+        key=key,
+        measures=measures,
+        sealed=sealed_columns(schema, chosen),
+        scanned=len(measures) if scan else 0,
+        segments=(),
+        local=tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL),
+    )
+    return PlannedPut(manifest, survey, cells)
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:

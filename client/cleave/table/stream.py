@@ -55,12 +55,13 @@ class Extent:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Figures of all rows. `bytes`: of their columns that are not local, in memory; `floats` has each encrypted
-    column of floats.
+    column of floats. `text_bytes`: of texts that are not local.
     """
 
     rows: int
     bytes: int
     floats: Mapping[str, Extent | None]
+    text_bytes: int = 0
 
 
 class Stream:
@@ -115,7 +116,7 @@ class Stream:
             rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
             for column, *values in zip(floats, rest[::3], rest[1::3], rest[2::3], strict=True):
                 extents[column.name] = _wider(extents[column.name], values)
-        return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents)
+        return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents, int(size))
 
     def load(self, progress: Progress | None) -> int:
         """Make the relation of a table of all rows. Returns how many. Raises as `survey` does, and for too many."""
