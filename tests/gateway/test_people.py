@@ -163,6 +163,16 @@ def test_columns_leave_people_counted(worker: Worker) -> None:
         assert reads == []
 
 
+def test_names_that_a_user_may_not_know_are_free(worker: Worker) -> None:
+    """`sex` is a column that the table is stored by; to this user it is a name like any other."""
+    rights = RIGHTS | {"columns": ("stays.ward", "stays.bill")}
+    for name in ("sex", "zex"):
+        sql = f"SELECT 'x' AS {name}, COUNT(*) AS n FROM stays GROUP BY {name}"
+        assert worker.ask(sql, **rights)[1] == [["x", "23"]]
+        sql = f"SELECT ward AS {name}, COUNT(*) AS n FROM stays GROUP BY {name} ORDER BY {name}"
+        assert worker.ask(sql, **rights)[1] == [["A", "6"], ["C", "5"]]
+
+
 def test_the_larger_least_size_holds(worker: Worker) -> None:
     """Of the user's and the table's."""
     sql = "SELECT ward FROM stays GROUP BY ward ORDER BY ward"

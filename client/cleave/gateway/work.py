@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.question import Options
-from cleave.ask.ways.base import shows_all
 from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
@@ -423,13 +422,18 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
     privacy = table.schema.privacy
     askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
     admitted = askable.admitted(statement)
-    with source.showing(shows_all):  # what counts people need not be the user's to name
+    try:
         plan = _by_cells(session, admitted) or source.under_threshold(session.plan(admitted))
-        if not is_bare(plan.cut):
-            raise refused(G1)
-        if table.assumed not in plan.assumed:
-            raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
-        number = max(rights.min_group, privacy.min_group, source.min_group(plan))
+    except QueryRefused:  # whose words may follow from numbers of rows
+        raise QueryRefused(
+            "this table has more rows than the gateway counts people of, or nothing that names people",
+            hint="`cleave plan --min-group N` says more to its owner",
+        ) from None
+    if not is_bare(plan.cut):
+        raise refused(G1)
+    if table.assumed not in plan.assumed:
+        raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
+    number = max(rights.min_group, privacy.min_group, source.min_group(plan))
     note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
     return plan, _Least(number, note)
 
