@@ -30,9 +30,9 @@ from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.change import ChangeDraft, change_drafts
 from cleave.store.contribution import folder_of
-from cleave.store.contributors import remove
 from cleave.store.drafts import Draft
 from cleave.store.reader import Opened
+from cleave.store.removing import remove
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored

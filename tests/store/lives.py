@@ -27,7 +27,7 @@ CELLS = [("A", "f"), ("A", "m"), ("B", "f"), ("B", "m")]
 PARTIES = ("ann", "bob")
 MOST_VERSIONS = 61  # bits of a mark
 VALUES = ("age", "lab")
-EXPRESSIONS = {"twice": "2 * age + 1", "both": "age + lab", "product": "age * lab"}
+EXPRESSIONS = {"twice": "2 * age + 1", "sum_of_both": "age + lab", "product": "age * lab"}
 Cell = tuple[str, str]
 Unknown = tuple[Any, ...]
 SCHEMA = """
@@ -71,13 +71,13 @@ class Row:
             "age": {age[0]: 1},
             "lab": {lab[0]: 1},
             "twice": {age[0]: 2, one: 1},
-            "both": {age[0]: 1, lab[0]: 1},
+            "sum_of_both": {age[0]: 1, lab[0]: 1},
         }[measure]
 
     def value(self, measure: str) -> int:
         assert self.age is not None or measure == "lab"
         age, lab = self.age or 0, self.lab or 0
-        return {"age": age, "lab": lab, "twice": 2 * age + 1, "both": age + lab}[measure]
+        return {"age": age, "lab": lab, "twice": 2 * age + 1, "sum_of_both": age + lab}[measure]
 
 
 def squared(terms: dict[Unknown, int]) -> dict[Unknown, int]:
@@ -134,7 +134,7 @@ class Life:
         ended = self.cli.run(*words, "--store", self.folder / "store", "--key", self.place["key"])
         if ended.exit_code:
             raise CleaveError(ended.stderr)
-        return ended.stderr
+        return ended.stdout + ended.stderr
 
     def begin(self, rows: Sequence[Row] = ()) -> None:
         (self.folder / "schema.toml").write_text(SCHEMA)

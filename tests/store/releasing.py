@@ -12,6 +12,7 @@ from cleave.ask.question import Result
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.ckks.public_key import PublicKey, public_side
+from cleave.share.release import ReleasedTotals
 from cleave.share.releases import ReleaseFacts, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.seen_versions import SeenVersions
@@ -47,8 +48,9 @@ class Releases(World):
     def public_of(self, name: str) -> PublicKey:
         return public_side(self.analyst(name))
 
-    def release(self, *names: str, least: int | None = LEAST) -> ReleaseFacts:
-        return release(self.tables()[0], self.name, {name: self.public_of(name) for name in names}, least)
+    def release(self, *names: str, least: int | None = LEAST, **how: Any) -> ReleaseFacts:
+        """`how`: new_lineage, yes, page."""
+        return release(self.tables()[0], self.name, {name: self.public_of(name) for name in names}, least, **how)
 
     def revoke(self, name: str) -> ReleaseFacts | None:
         return revoke(self.tables()[0], self.name, name)
@@ -67,10 +69,17 @@ class Releases(World):
 
     def shown(self, name: str) -> dict[tuple[Any, ...], int]:
         """Cells of the release that the analyst reads, and their rows."""
+        shown: dict[tuple[Any, ...], int] = {}
+        totals = self.totals(name)
+        for key, count in zip(totals.keys, totals.rows, strict=True):
+            shown[key] = shown.get(key, 0) + count
+        return shown
+
+    def totals(self, name: str) -> ReleasedTotals:
         source = self.source(name)
         totals = source._release(self.name).totals
         source.close()
-        return dict(zip(totals.keys, totals.rows, strict=True))
+        return totals
 
 
 @cache

@@ -15,7 +15,7 @@ from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
 from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of
-from cleave.store import contributors
+from cleave.store import contributors, removing
 from cleave.store import put as putting
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
@@ -121,7 +121,7 @@ def test_a_contributor_that_is_not_registered_puts_nothing(world: World) -> None
     assert "cleave contributor add" in (raised.value.hint or "")
     world.register("east")
     before = world.public()
-    contributors.remove(world.tables()[0], "trial", "east")
+    removing.remove(world.tables()[0], "trial", "east")
     world.contribute("east", NORTH, public=before)
     assert world.collect() == []
     assert world.open().manifest.rows == 3
@@ -200,9 +200,9 @@ def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -
 def test_removing_a_contributor(joined: World) -> None:
     tables, _ = joined.tables()
     invited = joined.public()
-    contributors.remove(tables, "trial", "south")
+    removing.remove(tables, "trial", "south")
     assert joined.ask(SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
-    contributors.remove(tables, "trial", "north")
+    removing.remove(tables, "trial", "north")
     assert joined.ask(SUMS).result.rows == expected(joined, OWN, SUMS)
     joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []

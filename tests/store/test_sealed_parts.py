@@ -19,7 +19,7 @@ from cleave.ckks.public_key import export_public
 from cleave.share.collect import collect
 from cleave.share.contribute import read_invited
 from cleave.share.invitation import invitation_of, invite
-from cleave.store import contributors
+from cleave.store import contributors, removing
 from cleave.store import put as putting
 from cleave.store.contribution import Entry, folder_of
 from cleave.store.manifest import new_id
@@ -338,7 +338,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
 def test_a_part_from_before_a_removal_is_not_replayed(world: World) -> None:
     """Removed and added again, a contributor is somebody new."""
     old = world.public()
-    contributors.remove(world.tables()[0], "trial", "north")
+    removing.remove(world.tables()[0], "trial", "north")
     world.register("north")
     refuses(world, CANNOT)
     with pytest.raises(InputError, match="does not name this identity"):

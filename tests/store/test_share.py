@@ -8,7 +8,7 @@ import pytest
 
 from cleave.store import put as putting
 from cleave.store.cells import Cells, load_cells
-from cleave.store.contributors import remove
+from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.asking import ask

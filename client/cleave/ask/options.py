@@ -176,8 +176,33 @@ class Releasing(Place, total=False):
     ]
     min_cell: Annotated[
         int | None,
-        Flag(None, "--min-cell N", "Least rows of a released cell; fixed by the first release. Default: 5.", int),
+        Flag(
+            None,
+            "--min-cell N",
+            "Least people (rows without an entity) of what is released together; never falls. Default: 5.",
+            int,
+        ),
     ]
+    dry_run: Annotated[bool, Flag(False, "--dry-run", "Write the page of the release, and release nothing.", bool)]
+    page: Annotated[
+        str | Path | None,
+        Flag(
+            None,
+            "--page FILE",
+            "Release what this page has, or fail if the table changed. With --dry-run: write it to this new file.",
+        ),
+    ]
+    new_lineage: Annotated[
+        bool,
+        Flag(
+            False,
+            "--new-lineage",
+            "Release all rows again, also those released before: both can be subtracted. Needs --yes.",
+            bool,
+            advanced=True,
+        ),
+    ]
+    yes: Annotated[bool, Flag(False, "--yes", "Confirm --new-lineage.", bool, advanced=True)]
 
 
 class Dropping(Place, total=False):

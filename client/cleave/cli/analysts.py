@@ -50,14 +50,23 @@ def new_analyst(
 def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     """Release totals of a stored table to analysts.
 
-    Earlier analysts stay. Cells of fewer than N rows are left out. Cells that changed by fewer than N rows keep their
-    last value. Once rows of the table were deleted, rows that are added later are not released.
+    Each row is released once, together with at least N people of its cell (rows, where the schema names no entity);
+    until then it waits. Earlier analysts stay. With a new analyst in --to nothing more is released: the new one gets
+    what was.
 
     Examples:
       cleave release new visits --to carol.pub=SHA256:gwzC...,dave.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix
       cleave release new visits --store tables
+      cleave release new visits --dry-run --page visits.md --store tables
+      cleave release new visits --page visits.md --store tables
     """
-    _say(ctx, cleave.release(name, **options))
+    done = cleave.release(name, **options)
+    if not isinstance(done, str):
+        _say(ctx, done)
+    elif options["page"] is None:
+        console.out(done.rstrip("\n"))
+    else:
+        ctx.obj.say(f"nothing is released; {options['page']} says what would be")
 
 
 def ls(name: Name, place: Place, as_json: Json = False) -> None:
@@ -81,7 +90,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
         console.out("no analysts")
     else:
         console.out(text_table([Heading("analyst"), Heading("fingerprint"), Heading("added")], rows))
-        console.out(f"release {release.number} of {release.at}: cells of at least {counted(release.least, 'row')}")
+        console.out(f"release {release.number} of {release.at}: parts of at least {release.least}")
 
 
 def revoke(
@@ -90,7 +99,7 @@ def revoke(
     analyst: Annotated[str, argument("ANALYST", "Name or fingerprint of the analyst.")],
     place: Place,
 ) -> None:
-    """Make a new release, under a new key, without one analyst.
+    """Seal what was released again, under a new key, without one analyst.
 
     Copies that the analyst has stay readable.
 
@@ -110,19 +119,17 @@ def revoke(
 def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     names = ", ".join(done.analysts) or "no one"
     ctx.obj.say(f"{done.table}: release {done.number} for {names}, in {done.place}: {counted(done.cells, 'cell')}")
-    if done.hidden:
-        ctx.obj.say(f"left out: {counted(done.hidden, 'cell')} of fewer than {done.min_cell} rows")
-    if done.closed:
-        ctx.obj.say(
-            "left out: rows added since the last release, because rows were deleted since the first one: they may be "
-            "the same, and differences would show them"
-        )
-    if done.older:
-        ctx.obj.say(f"unchanged since an earlier release, or changed by too few rows: {counted(done.older, 'cell')}")
+    if done.begins:
+        ctx.obj.say("a new lineage: numbers of releases before it, if there are any, can be subtracted from its own")
+    if done.publishes:
+        ctx.obj.say(f"published: {counted(done.parts, 'part')} of at least {done.min_cell} {done.counted}")
+    else:
+        ctx.obj.say("published: nothing new; `cleave release new` without new analysts publishes rows added since")
+    if done.waiting:
+        ctx.obj.say(f"waiting: rows of {counted(done.waiting, 'cell')}, until there are {done.min_cell} {done.counted}")
+    for name, parts in done.withheld:
+        ctx.obj.say(f"withheld: {name} in {counted(parts, 'part')}")
     if done.left_out:
-        ctx.obj.say(
-            f"left out: {', '.join(done.left_out)}: their totals would be as many as the rows of a cell; a larger "
-            "--min-cell at the first release has room for them"
-        )
+        ctx.obj.say(f"left out: {', '.join(done.left_out)}: not numbers of the table, nor sums of them with constants")
     ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
     console.out(f"fingerprint {done.fingerprint}")

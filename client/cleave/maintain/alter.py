@@ -13,10 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
+from cleave.share.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import apply
-from cleave.store.manifest import Manifest, Measure, SealedColumn
+from cleave.store.manifest import MARK, Manifest, Measure, SealedColumn
 from cleave.store.pieces import SegmentRows
 from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
@@ -53,11 +54,6 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     """Raises InputError for what cannot be done; ConflictError where another writer came first."""
     opened = tables.open(name)
     old = opened.manifest
-    if old.release is not None:
-        raise InputError(
-            f"table {name!r} was released to analysts: releases of other columns could show single rows",
-            hint="put the altered table under another name",
-        )
     before = load_stored_schema(old)
     columns = _columns(before, wanted)  # each with the SQL of its old values
     schema = _checked(replace(before, columns=tuple(each for each, _ in columns)), name)
@@ -73,6 +69,8 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     )
     if manifest.schema_toml == old.schema_toml and by == old.by:
         return opened
+    released = renamed(tables, opened, _news(wanted), {each.strip().lower() for each in wanted.drop})
+    manifest = manifest.model_copy(update={"release": released})
     same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
     if same_plain and _format(old) == _format(manifest):
         sealed = tuple(
@@ -82,6 +80,8 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
+    if released is not None and released.lineage is not None:
+        selected += f", {identifier(MARK)}"
     request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
     cells = Cells() if wanted.by is not None else None
     with closing(Rows(tables, opened)) as rows:
@@ -91,7 +91,6 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
                 (each,),
                 lambda table: f"SELECT {selected} FROM {table.relation}",
                 keeps_plain=same_plain,
-                same_rows=True,
                 recounts=wanted.by is not None,
             )
             for each in old.segments

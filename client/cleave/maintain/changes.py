@@ -24,9 +24,10 @@ from cleave.objects.locate import Stores
 from cleave.objects.retention import Retention, end_of
 from cleave.store.change import apply, last_change
 from cleave.store.compacting import merges
-from cleave.store.consent import require_no_move, require_word
+from cleave.store.consent import require_word
 from cleave.store.manifest import Manifest, Object, now
 from cleave.store.pieces import SegmentRows
+from cleave.store.published import leaving
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -124,12 +125,15 @@ def delete(
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
     remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
+    leaves = f"FROM {Table.relation} WHERE ({condition.sql})"
+    release = leaving(tables, opened, {each: lambda _: leaves for each in counts}, condition.columns)
+    ends = release is not None and bool(release.ended) and opened.manifest.release != release
     touched = [each for each in opened.manifest.segments if each.id in counts]
     with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, (each,), lambda _: remaining, same_rows=True) for each in touched]
-        manifest, rows_gone = opened.manifest, changed.rows
-        done = apply(tables, opened, manifest, pieces, "delete", [where], progress, deleted=rows_gone, stays=True)
-    return replace(changed, version=done.manifest.version), opened.manifest, done
+        pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
+        manifest = opened.manifest.model_copy(update={"release": release})
+        done = apply(tables, opened, manifest, pieces, "delete", [where], progress, stays=True)
+    return replace(changed, version=done.manifest.version, ends_releases=ends), opened.manifest, done
 
 
 def update(
@@ -155,8 +159,6 @@ def update(
             f"column {keys[0]!r} is a key column: its values stay",
             hint="delete the rows, and append them with new keys",
         )
-    if opened.manifest.release is not None:
-        require_no_move([each.name for each in new.columns if each.name in opened.manifest.by])
     if not condition.columns and not (yes or dry_run):
         raise InputError(
             "the condition names no column: it holds for all rows or for none",
@@ -174,8 +176,9 @@ def update(
         require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
     selected, keeps_plain = new.select(condition.sql), not new.plain
     touched = [each for each in opened.manifest.segments if each.id in counts]
+    same_cells = {each.name for each in new.columns}.isdisjoint(opened.manifest.by)
     with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain) for each in touched]
+        pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
         done = apply(tables, opened, opened.manifest, pieces, "update", request, progress, stays=True)
     return replace(changed, version=done.manifest.version), opened.manifest, done
 
@@ -244,7 +247,7 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
     if not groups:
         return opened
     with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, each, same_rows=True) for each in groups]
+        pieces = [SegmentRows(rows, each, same_cells=True) for each in groups]
         return apply(tables, opened, opened.manifest, pieces, "compact", [], progress)
 
 

@@ -85,7 +85,7 @@ class _Addition(Piece):
         return self.segment.rows
 
     @property
-    def same_rows(self) -> bool:
+    def same_cells(self) -> bool:
         return True
 
     def take_out(self, cells: Cells) -> None:

@@ -62,7 +62,7 @@ class Changed:
 
     `segments`: those with such rows, as (number from 1, rows it is about, all rows). `reveals`: what the plain place
     learns, empty for nothing. `version`: of the table, after the change if there was one. `repeated`: nothing was
-    changed, because the last change was this one.
+    changed, because the last change was this one. `ends_releases`: no further rows are released.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Changed:
     segments: tuple[tuple[int, int, int], ...]
     reveals: str
     repeated: bool = False
+    ends_releases: bool = False
 
     @property
     def text(self) -> str:

@@ -231,6 +231,7 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     95
     """
     from cleave.maintain import changes  # noqa: PLC0415 - as above
+    from cleave.store.published import ENDS  # noqa: PLC0415
 
     path = None if options["record"] is None or options["dry_run"] else Path(options["record"])
     if path is not None and names_file(path):
@@ -243,6 +244,8 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     old_versions = None if path is None else changes.OldVersions.from_stores(tables.stores, days)
     how = {"dry_run": options["dry_run"], "yes": options["yes"]}
     changed, before, done = changes.delete(tables, name, where, task.progress, **how)
+    if changed.ends_releases:
+        task.warn(ENDS)
     if path is not None and done is not None and old_versions is not None:
         tables.delete_older(before, done)  # a record says what is gone
         record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)

@@ -11,9 +11,10 @@ from contextlib import closing
 
 from cleave.objects.storage import ConflictError
 from cleave.share.collect import news
+from cleave.share.releases import reseal
 from cleave.store.change import apply
 from cleave.store.log import copied
-from cleave.store.manifest import Manifest, Release, Segment
+from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -49,6 +50,7 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
                 continue
         old.clear(table)
         new.drop_note(table, old)
+        reseal(new, table)
         return new.open(table)
     raise InputError(f"table {table!r} is changed faster than it can be put under another key")
 
@@ -63,6 +65,8 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     old.note(table, new)
     new.note(table, old)
     present = {_content(each): each for each in (existing.manifest.segments if existing else ())}
+    if existing is not None and _lineage(existing.manifest) != _lineage(source):  # marks of another
+        present = {}
     fields = {
         **dict(source),
         "table_id": table_id,
@@ -79,7 +83,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     cells, log = old.cells(opened), copied(old.log(opened), new, new.folder(table), new.vault(table_id))
     with closing(Rows(old, opened)) as rows:
         missing = [each for each in source.segments if _content(each) not in present]
-        pieces = [SegmentRows(rows, (each,), same_rows=True, id=each.id) for each in missing]
+        pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
         request = [source.table_id, source.version]
         done = apply(
             new,
@@ -98,15 +102,26 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
 
 
 def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:
-    """The ledger of the releases under the new key. Analysts read nothing until the next release: its owner is new."""
+    """Ledger and digests of the releases under the new key. Totals follow once the table is there."""
     release, table = opened.manifest.release, opened.manifest.table
     if release is None:
         return None
-    ledger = old.unseal(opened.vault, "release", release.ledger)
-    sealed = new.seal(new.folder(table), new.vault(table_id), "release", ledger)
-    return release.model_copy(update={"ledger": sealed, "totals": None, "before": None})
+
+    def moved(which: Object) -> Object:
+        content = old.unseal(opened.vault, "release", which)
+        return new.seal(new.folder(table), new.vault(table_id), "release", content)
+
+    digests = None if release.digests is None else moved(release.digests)
+    update = {"ledger": moved(release.ledger), "digests": digests, "totals": None, "before": None}
+    return release.model_copy(update=update)
+
+
+def _lineage(manifest: Manifest) -> str | None:
+    return manifest.release.lineage if manifest.release else None
 
 
 def _content(segment: Segment) -> tuple[object, ...]:
-    """The same for a segment under either key: its rows never change, but columns may be derived from them."""
-    return (segment.id, segment.totals[-1].stop, segment.contributor)
+    """The same for a segment under either key: its rows never change, but columns may be derived from them, and rows
+    published.
+    """
+    return (segment.id, segment.totals[-1].stop, segment.contributor, segment.unpublished)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
+from cleave.files import names_file, write_atomically
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.text.quantities import counted
@@ -70,7 +71,7 @@ def add_contributor(task: Task, name: str, contributor: str, contributor_key: st
 @change(Place)
 def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Place]) -> Opened:
     """Remove a contributor and its rows from a table."""
-    from cleave.store.contributors import remove  # noqa: PLC0415 - as above
+    from cleave.store.removing import remove  # noqa: PLC0415 - as above
 
     return remove(task.tables, name, contributor)
 
@@ -92,15 +93,20 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
 
 
 @operation(Releasing)
-def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts:
-    """Release totals of a stored table to its analysts and to those of `to`, as `cleave release new` does.
+def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | str:
+    """Release totals of a stored table to its analysts, as `cleave release new` does.
 
-    `to`: files that `cleave analyst new` wrote, as "carol.pub=SHA256:...". The fingerprint is what the analyst gave
-    over another channel. It is required unless the key was used here before or the table has this analyst. `min_cell`:
-    rows that a cell has at least; fixed by the first release. `cleave.query` with `analyst` queries the release. Once
-    rows of the table were deleted, rows that are added later are not released.
+    Rows that no release has are published where a cell has enough of them. `to`: files that `cleave analyst new`
+    wrote, as "carol.pub=SHA256:...". The fingerprint is what the analyst gave over another channel. It is required
+    unless the key was used here before or the table has this analyst. New analysts get what was published before,
+    and nothing is published then. `min_cell`: people, or rows where the schema names no entity, of each part; it
+    never falls. `dry_run`: release nothing, and return the page that says what would be released, or write it to
+    the new file `page`. `page` alone: release only what that page says. `new_lineage`: release all rows again;
+    requires `yes`. `cleave.query` with `analyst` queries the release.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
+    from cleave.share.drafting import drafted  # noqa: PLC0415
+    from cleave.share.page import page_of  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
 
     to = options["to"] or ()
@@ -110,12 +116,30 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     prints = [each.fingerprint for each in analysts.values()]
     listed = () if all(each.fingerprint for each in files) else releases.analysts_of(task.tables, name)
     require_compared("analyst", "--to", list(zip(files, prints, strict=True)), listed)
-    return releases.release(task.tables, name, analysts, options["min_cell"])
+    page = None if options["page"] is None else Path(options["page"])
+    how = {"new_lineage": options["new_lineage"], "yes": options["yes"]}
+    if not options["dry_run"]:
+        approved = None if page is None else _read_page(page)
+        return releases.release(task.tables, name, analysts, options["min_cell"], page=approved, **how)
+    if page is not None and names_file(page):
+        raise InputError(f"{page}: already exists", hint="name another file, or move this one away first")
+    text = page_of(drafted(task.tables, name, analysts, options["min_cell"], **how))
+    if page is not None:
+        write_atomically(page, text.encode(), error=InputError)
+    return text
+
+
+def _read_page(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: cannot be read", hint="--dry-run --page FILE writes it") from None
 
 
 @operation(Place)
 def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | None:
-    """Make a release under a new key for all analysts of a table but `analyst`, a name or a fingerprint.
+    """Seal what was released again, under a new key, for all analysts of a table but `analyst`, a name or a
+    fingerprint.
 
     None where that was done before. Releases that the analyst has copied stay readable to them.
     """

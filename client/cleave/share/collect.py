@@ -31,11 +31,12 @@ from cleave.store.contribution import (
     names_of,
     read_head,
 )
-from cleave.store.contributors import contributor_of, without
+from cleave.store.contributors import contributor_of
 from cleave.store.keys import keys_of
 from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import LostError, Opened
+from cleave.store.removing import without
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables

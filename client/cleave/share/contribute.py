@@ -209,7 +209,7 @@ class Contributions:
         if current is not None and draft is not None and not again and self._is_done(draft, current, new):
             self._say("the last put had the same rows: nothing is added (--again adds them again)")
             if draft.is_open:  # it was killed before the end of its sweep
-                self._sweep(current, listed(self._stores, self.folder), draft)
+                self._sweep(current, listed(self._stores, [self.folder]), draft)
             self._close(draft, replace=replace)
             return current, survey.rows
         advance = progress.stage("encrypt and store", survey.rows, "rows")
@@ -289,7 +289,7 @@ class Contributions:
             version=current.version + 1 if current else 1,
             parts=(entry,) if replace else (*old, entry),
         )
-        before = listed(self._stores, self.folder)
+        before = listed(self._stores, [self.folder])
         parts = [which for each in draft.segments for which in each.parts()]
         require_listed(self._stores, before, [*parts, entry.manifest, entry.names])
         content = dump_head(head, self._identity.sign(head.signed()))

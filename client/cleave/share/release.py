@@ -1,11 +1,11 @@
-"""A release: totals of the cells of a table that have enough rows, as analysts read them.
+"""A release: totals of parts of a table, each of enough people, as analysts read them.
 
     head     in the clear, one for each analyst under a name that follows from its key and the table's name; signed by
              the owner. It names the totals, and has their key, sealed to the analyst by HPKE
-    totals   sealed under the key of the release by AES-256-GCM, and as large as counts make it: how many cells are in
+    totals   sealed under the key of the release by AES-256-GCM, and as large as counts make it: how many parts are in
              it, columns, measures, and the longest key, in powers of two
 
-What is sealed is bound to the owner, the table, the release, its number, and the least rows of a cell; a head to the
+What is sealed is bound to the owner, the table, the release, its number, and the least people of a part; a head to the
 analyst too. So no release passes for another's, and the number is the least that its analyst accepts from then on.
 """
 
@@ -30,7 +30,7 @@ from cleave_shared.errors import CheckFailed
 
 SUITE = "HPKE base mode, MLKEM768-X25519, HKDF-SHA256, AES-256-GCM (draft-ietf-hpke-pq)"
 KEY_BYTES = 32
-MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 cells of some 100 measures
+MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 parts of some 100 measures
 MOST_HEAD = 16 << 10
 _MAGIC = b"CLR1"
 _LEAST_KEY = 64  # bytes
@@ -38,33 +38,39 @@ MOST_ROWS = 1 << 48  # more than any table has
 
 
 class ReleasedTotals(StoredModel):
-    """Content of a release: counts of values, sums and squares by measure, then by cell; 0 where not `shown`.
+    """Content of a release: by measure, then by part, counts of values, sums and squares; 0 where not `shown`.
 
-    `hides`: the table has cells that are not here. `times`: number and time of the releases that values are as of;
-    `as_of`: by cell, which of them.
+    A part is some rows of a cell; a cell may have several. `people`: parts have a least number of people, else of rows.
+    `times`: number and time of the releases that parts came with; `as_of`: by part, which of them. `shown`: 1 count and
+    sum, 2 that of the squares too.
     """
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     table: str
     schema_toml: str
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
-    hides: bool
+    people: bool
     times: tuple[tuple[Count, str], ...]
     keys: tuple[Texts, ...] = ()
     rows: tuple[Count, ...] = ()
     as_of: tuple[Count, ...] = ()
-    shown: tuple[tuple[bool, ...], ...] = ()
+    shown: tuple[tuple[Literal[0, 1, 2], ...], ...] = ()
     counts: tuple[tuple[Count, ...], ...] = ()
     sums: tuple[tuple[Count, ...], ...] = ()
     squares: tuple[tuple[Count, ...], ...] = ()
 
+    @property
+    def counted(self) -> str:
+        """Name what is counted: "people" or "rows"."""
+        return "people" if self.people else "rows"
+
     def is_consistent(self) -> bool:
-        """Check whether all lists are as long as there are cells."""
+        """Check whether all lists are as long as there are parts."""
         tables = (self.shown, self.counts, self.sums, self.squares)
-        by_cell = [self.rows, self.as_of, *(each for table in tables for each in table)]
+        by_part = [self.rows, self.as_of, *(each for table in tables for each in table)]
         return (
-            all(len(each) == len(self.keys) for each in by_cell)
+            all(len(each) == len(self.keys) for each in by_part)
             and all(len(each) == len(self.measures) for each in tables)
             and all(len(key) == len(self.by) for key in self.keys)
             and all(each < len(self.times) for each in self.as_of)
@@ -73,14 +79,28 @@ class ReleasedTotals(StoredModel):
     def dump(self) -> bytes:
         """JSON, padded to a size that follows from counts."""
         content = self.model_dump_json().encode()
-        by_cell = ("keys", "rows", "as_of", "shown", "counts", "sums", "squares")
-        rest = self.model_copy(update=dict.fromkeys(by_cell, ())).model_dump_json().encode()
+        by_part = ("keys", "rows", "as_of", "shown", "counts", "sums", "squares")
+        rest = self.model_copy(update=dict.fromkeys(by_part, ())).model_dump_json().encode()
         limits = [each.limit for each in of_measures.columns_of(self.measures)]
         digits = sum(len(str(each * MOST_ROWS)) + 1 for each in (*limits, *(1 for _ in self.measures), 1, 1))
         longest = max((len(json.dumps(text)) for key in self.keys for text in key), default=0)
         text = max(_LEAST_KEY, 1 << longest.bit_length()) * len(self.by)
-        cell = digits + text + 8 * len(self.measures) + 8
-        return content.ljust(padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * cell))
+        part = digits + text + 8 * len(self.measures) + 8
+        return content.ljust(padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * part))
+
+
+def read_totals(content: bytes) -> ReleasedTotals:
+    """Read what `dump` wrote, or Cleave 1.0, whose parts are whole cells. Raises ValueError."""
+    try:
+        fields = json.loads(content)
+        if isinstance(fields, dict) and fields.get("format") == 1:
+            shown = [[2 * bool(each) for each in of] for of in fields["shown"]]
+            del fields["hides"]
+            fields |= {"format": 2, "people": False, "shown": shown}
+            return ReleasedTotals.model_validate_json(json.dumps(fields))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError from error
+    return ReleasedTotals.model_validate_json(content)
 
 
 class ReleaseHead(StoredModel):
@@ -141,8 +161,14 @@ def read_head(content: bytes, analyst: PublicKey, table: str) -> ReleaseHead:
     return head
 
 
-def seal_totals(key: bytes, head: ReleaseHead, totals: ReleasedTotals) -> bytes:
-    return seal(_MAGIC, key, totals.dump(), head.bound().encode())
+def seal_content(key: bytes, head: ReleaseHead, content: bytes) -> bytes:
+    """Seal what `ReleasedTotals.dump` made."""
+    return seal(_MAGIC, key, content, head.bound().encode())
+
+
+def open_content(key: bytes, head: ReleaseHead, sealed: bytes) -> bytes:
+    """Return what `seal_content` was given. Raises InvalidTag."""
+    return unseal(_MAGIC, key, sealed, head.bound().encode())
 
 
 def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, sealed: bytes) -> ReleasedTotals:
@@ -154,7 +180,7 @@ def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, seale
     if head.suite != SUITE:
         raise failed
     try:
-        totals = ReleasedTotals.model_validate_json(unseal(_MAGIC, key, sealed, head.bound().encode()))
+        totals = read_totals(open_content(key, head, sealed))
     except (InvalidTag, ValueError, ValidationError):
         raise failed from None
     if not totals.is_consistent():

@@ -1,8 +1,9 @@
-"""Make, renew and revoke the releases of a table, as its owner.
+"""Make and revoke the releases of a table, as its owner.
 
-A release is a version of the table: the head of the table is its one commit point, and with it comes the ledger of all
-that was ever released. The analysts' heads follow, and each is replaced only by a newer one. A command that was
-stopped in between is finished by the next. Until an analyst's head names the new totals, the old ones stay.
+A release publishes parts: all rows of a cell that no release has published, where they are of enough people. The head
+of the table is its one commit point: with it come the ledger of all numbers, and the marks of published rows. The
+analysts' heads follow, and each is replaced only by a newer one. A command that was stopped in between is finished by
+the next. Until an analyst's head names the new totals, the old ones stay.
 """
 
 from __future__ import annotations
@@ -10,129 +11,63 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cleave.ckks.public_key import PublicKey, public_side, read_public_key
-from cleave.disclosure.renewal import CellValue, MeasureSums, chosen, released
 from cleave.objects.storage import ConflictError, replaced
+from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
+from cleave.share.ledger import Ledger, key_of
+from cleave.share.page import is_of
 from cleave.share.release import (
     KEY_BYTES,
     MOST_HEAD,
-    MOST_ROWS,
     SUITE,
     ReleasedTotals,
     ReleaseHead,
-    place_of,
+    open_content,
     public_of,
     read_head,
+    seal_content,
     seal_key,
-    seal_totals,
 )
-from cleave.sql.rejoin import Texts
-from cleave.store.cells import Cells
-from cleave.store.contributors import MIN_GROUP
-from cleave.store.manifest import Analyst, Manifest, Measure, Object, Release, new_id, now
-from cleave.store.measures import columns_of
+from cleave.store.manifest import Analyst, Manifest, Object, Release, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
+from cleave.store.segment import write_marks
 from cleave.store.tables import Tables
-from cleave.sums.stored import Stored
+from cleave.table.privacy import NO_PRIVACY
+from cleave.table.schema import dump_schema
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
-LEAST = 3  # rows of a cell: two values follow from their sum and that of their squares
-MOST_ANALYSTS = 256
-_DIGITS = len(str(MOST_ROWS))
 _TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """Values released of a table so far, by key of the cell; of 0 rows where they are released no more.
-
-    `key`: of the newest totals. `cells`: the id of the cells whose numbers the values have. `left`: how many rows had
-    left the table before its first release.
-    """
-
-    key: bytes
-    cells: str
-    by: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    times: dict[int, str]  # when each release was made
-    values: dict[Texts, CellValue]
-    left: int
-
-    @property
-    def shown(self) -> dict[Texts, CellValue]:
-        """Values that the release has."""
-        return {key: each for key, each in self.values.items() if each.rows}
-
-    def dump(self) -> bytes:
-        values = self.values.values()
-        content = {
-            "key": self.key.hex(),
-            "cells": self.cells,
-            "by": self.by,
-            "measures": [each.model_dump() for each in self.measures],
-            "times": self.times,
-            "left": self.left,
-            "keys": list(self.values),
-            "values": [[each.cell, each.rows, each.gone, each.number, each.steps, each.way] for each in values],
-            "sums": [[self._texts(number, of) for number, of in enumerate(each.measures)] for each in values],
-        }
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-    def _texts(self, measure: int, sums: MeasureSums | None) -> list[str]:
-        """Texts of a measure, as long for all cells: 1 where it is shown, and its totals."""
-        digits = {each.part: len(str(each.limit * MOST_ROWS)) for each in columns_of([self.measures[measure]])}
-        of = sums or MeasureSums()
-        parts = (("count", of.count), ("sum", of.sum), ("square", of.square))
-        return [str(int(sums is not None)), *(f"{total:0{digits.get(part, _DIGITS)}d}" for part, total in parts)]
-
-
-def _sums(stored: list[Any] | None) -> MeasureSums | None:
-    """Read what `Ledger._texts` wrote; Cleave 1.0 wrote three numbers, or nothing."""
-    if stored is None or stored[0] == "0":
-        return None
-    return MeasureSums(*map(int, stored[-3:]))
-
-
-def load_ledger(content: bytes) -> Ledger:
-    """Read what `dump` wrote; it was sealed by the owner."""
-    fields = json.loads(content)
-    values = {
-        tuple(key): CellValue(cell, rows, gone, tuple(map(_sums, sums)), number, steps, way)
-        for key, (cell, rows, gone, number, steps, way), sums in zip(
-            fields["keys"], fields["values"], fields["sums"], strict=True
-        )
-    }
-    measures = tuple(map(Measure.model_validate, fields["measures"]))
-    times = {int(number): at for number, at in fields["times"].items()}
-    left = fields.get("left", 0)  # Cleave 1.0 did not say
-    return Ledger(bytes.fromhex(fields["key"]), fields["cells"], tuple(fields["by"]), measures, times, values, left)
-
-
-@dataclass(frozen=True, slots=True)
 class ReleaseFacts:
-    """A release that was made: `cells` that it has, `hidden` cells of fewer than `min_cell` rows, and how many cells
-    an `older` value. `left_out`: measures. `place`: where it is stored. `fingerprint`: the owner's, and @ with the
-    number: the least that an analyst's machine then accepts. `closed`: rows were deleted since the first release, so
-    no rows that were added since are in it.
+    """A release that was made. `parts`: published now, `new_rows` rows of them; `waiting`: cells with rows that are too
+    few so far. `withheld`: measures, and in how many of the new parts. `left_out`: measures that are no numbers of the
+    table or linear in them. `begins`: a new lineage, whose numbers and those of one before can be subtracted.
+    `publishes`: False: the numbers of earlier releases were sealed again. `place`: where it is stored. `fingerprint`:
+    the owner's, and @ with the number: the least that an analyst's machine then accepts.
     """
 
     table: str
     number: int
     min_cell: int
+    counted: str
     analysts: tuple[str, ...]
+    parts: int
+    new_rows: int
+    waiting: int
     cells: int
-    hidden: int
-    older: int
+    withheld: tuple[tuple[str, int], ...]
     left_out: tuple[str, ...]
+    begins: bool
+    publishes: bool
     place: str
     fingerprint: str
-    closed: bool = False
 
 
 _IDENTITY = "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
@@ -157,34 +92,136 @@ def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
     return tuple(public_of(each).fingerprint for each in newest.analysts) if newest else ()
 
 
-def release(tables: Tables, table: str, to: Mapping[str, PublicKey], least: int | None = None) -> ReleaseFacts:
-    """Make a release for the analysts that there are, and for `to`. `least`: rows of a cell, as in all releases.
+def release(
+    tables: Tables,
+    table: str,
+    to: Mapping[str, PublicKey],
+    least: int | None = None,
+    *,
+    new_lineage: bool = False,
+    yes: bool = False,
+    page: str | None = None,
+) -> ReleaseFacts:
+    """Publish what no release has, for current analysts; new ones in `to` get the numbers that there are, and nothing
+    is published then. `least`: people, or rows, of a part. `new_lineage`: publish all rows, also those that an earlier
+    release has. `page`: as `page_of` wrote it.
 
-    Raises InputError for analysts or a least number of rows that do not go with what was released before.
+    Raises InputError for analysts or a least number that do not go with what was released before, for a lineage that
+    has ended, and for a table that is not as `page` says.
     """
-    opened = tables.open(table)
-    newest = opened.manifest.release
-    least = (newest.least if newest else MIN_GROUP) if least is None else least
-    if least < LEAST:
+    draft = drafted(tables, table, to, least, new_lineage=new_lineage, yes=yes)
+    if page is not None and not is_of(page, draft):
         raise InputError(
-            f"a cell of {least} rows is too small: at least {LEAST}",
-            hint="two values follow from their sum and the sum of their squares",
+            "the table, or what would be released of it, changed since the page was written",
+            hint="write it again with --dry-run, and have it signed",
         )
-    if newest and newest.least != least:
-        raise InputError(
-            f"releases of table {table!r} have cells of at least {newest.least} rows",
-            hint="leave --min-cell out: releases of two sizes together would show smaller cells",
-        )
-    analysts = _joined(table, newest.analysts if newest else (), to)
-    if not analysts:
-        raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
-    keys = {each.box for each in analysts}
-    revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
-    return _make(tables, opened, least, analysts, revoked, "release")
+    return commit(draft)
+
+
+def commit(draft: Draft) -> ReleaseFacts:
+    """Make the release, and publish its heads. Raises ConflictError where another writer came first."""
+    tables, opened, manifest = draft.tables, draft.opened, draft.opened.manifest
+    newest, number, at = manifest.release, draft.number, now()
+    key = secrets.token_bytes(KEY_BYTES)
+    new = [(each.key, each.rows, each.sums) for each in draft.parts]
+    ledger = replace(draft.ledger, key=key).with_parts(number, at, draft.measures, new)
+    is_old = newest is not None and newest.lineage is None and not draft.publishes  # of Cleave 1.0
+    head = _head(tables, manifest.table_id, new_id(), number, ledger.least, None)
+    content = None
+    if draft.analysts:
+        content = _old_content(tables, opened) if is_old else released_totals(manifest, ledger).dump()
+    folder, place = tables.folder(manifest.table), tables.released(manifest.table_id)
+    written = None if content is None else tables.write(place, seal_content(key, head, content))
+    if written is not None:
+        tables.read(written, cached=False)  # or no head would lead to them
+    lineage = new_id() if draft.begins else newest.lineage if newest else new_id()
+    ledger_content = ledger.dump()
+    if is_old and newest is not None:
+        old = json.loads(tables.unseal(opened.vault, "release", newest.ledger))
+        ledger_content = json.dumps({**old, "key": key.hex()}).encode()
+    released = Release(
+        id=head.release,
+        number=number,
+        at=at,
+        least=draft.least,
+        ledger=tables.seal(folder, opened.vault, "release", ledger_content),
+        totals=written,
+        before=newest.totals if newest and draft.what == "release" else None,
+        analysts=draft.analysts,
+        revoked=draft.revoked,
+        lineage=lineage,
+        lowest=ledger.least,
+        digests=newest.digests if newest and not draft.begins else None,
+        ended=newest.ended if newest and not draft.begins else 0,
+    )
+    names = tuple(each.name for each in draft.analysts)
+    update = {"release": released, "segments": _segments(draft)}
+    done = tables.commit(manifest.model_copy(update=update), opened, draft.what, to=", ".join(names))
+    publish(tables, done, key)
+    tables.sweep(done)
+    return _facts(draft, number, names, ledger)
+
+
+def _segments(draft: Draft) -> tuple[Segment, ...]:
+    """The segments, with new marks of those that were read."""
+    published = {each.cell for each in draft.parts}
+    news = {
+        each.segment.id: write_marks(draft.tables, draft.opened.manifest, each.segment, each.published(published))
+        for each in draft.read
+    }
+    return tuple(news.get(each.id, each) for each in draft.opened.manifest.segments)
+
+
+def _facts(draft: Draft, number: int, names: tuple[str, ...], ledger: Ledger) -> ReleaseFacts:
+    manifest = draft.opened.manifest
+    missing = {
+        each.name: sum(not part.rule.shown[place] for part in draft.parts) for place, each in enumerate(draft.measures)
+    }
+    released = {each.name for each in draft.measures}
+    return ReleaseFacts(
+        manifest.table,
+        number,
+        draft.least,
+        draft.counted,
+        names,
+        len(draft.parts),
+        sum(each.rows for each in draft.parts),
+        len(draft.waiting or {}),
+        len({each.key for each in ledger.parts}),
+        tuple((name, count) for name, count in missing.items() if count),
+        tuple(each.name for each in manifest.measures if each.name not in released) if draft.publishes else (),
+        draft.begins,
+        draft.publishes,
+        draft.tables.places[0],
+        f"{public_side(draft.tables.key).fingerprint}@{number}",
+    )
+
+
+def released_totals(manifest: Manifest, ledger: Ledger) -> ReleasedTotals:
+    """Return what analysts read: every part of the ledger, with the measures that the table has now."""
+    schema = load_stored_schema(manifest)
+    measures, _ = released_measures(manifest, schema)
+    numbers = list(ledger.times)
+    sums = [ledger.sums(each) for each in measures]
+    return ReleasedTotals(
+        table=manifest.table,
+        schema_toml=dump_schema(replace(schema, privacy=NO_PRIVACY)),
+        by=manifest.by,
+        measures=measures,
+        people=bool(ledger.entity),
+        times=tuple(ledger.times.items()),
+        keys=tuple(each.key for each in ledger.parts),
+        rows=tuple(each.rows for each in ledger.parts),
+        as_of=tuple(numbers.index(each.release) for each in ledger.parts),
+        shown=tuple(tuple(each.shown for each in of) for of in sums),
+        counts=tuple(tuple(each.count if each.shown else 0 for each in of) for of in sums),
+        sums=tuple(tuple(each.sum if each.shown else 0 for each in of) for of in sums),
+        squares=tuple(tuple(each.square if each.shown > 1 else 0 for each in of) for of in sums),
+    )
 
 
 def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
-    """Make a release under a new key for all but `analyst`, a name or a fingerprint.
+    """Seal the numbers of the newest release again, under a new key, for all but `analyst`, a name or a fingerprint.
 
     None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
     """
@@ -203,156 +240,47 @@ def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
         names = ", ".join(each.name for each in newest.analysts) if newest else ""
         raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {names or 'none'}")
     left = tuple(each for each in newest.analysts if each not in gone)
-    return _make(tables, opened, newest.least, left, (*newest.revoked, *gone), "revoke")
+    return commit(_sealed_again(tables, opened, newest, "revoke", left, (*newest.revoked, *gone)))
 
 
-def _joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
-    """The analysts there are, and those to come. Raises InputError where a name is another's."""
-    analysts = {each.name: each for each in existing}
-    for name, public in to.items():
-        previous = analysts.get(name)
-        if previous is not None and public_of(previous) != public:
-            raise InputError(
-                f"there is another analyst {name!r}", hint="revoke that one first, or give the file another name"
-            )
-        if same := [each.name for each in analysts.values() if each.name != name and public_of(each) == public]:
-            raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
-        if previous is None:
-            box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
-            analysts[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
-    if len(analysts) > MOST_ANALYSTS:
-        raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
-    return tuple(analysts.values())
+def reseal(tables: Tables, table: str) -> None:
+    """Seal the numbers of the newest release for its analysts under the key of `tables`, which the table came to."""
+    opened = tables.open(table)
+    newest = opened.manifest.release
+    if newest is not None and newest.lineage is not None and newest.totals is None and newest.analysts:
+        commit(_sealed_again(tables, opened, newest, "release", newest.analysts, newest.revoked))
 
 
-def _make(
-    tables: Tables, opened: Opened, least: int, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...], what: str
-) -> ReleaseFacts:
-    manifest = opened.manifest
-    newest, number, at = manifest.release, manifest.version + 1, now()
-    past = _ledger(tables, opened, newest)
-    schema = load_stored_schema(manifest)
-    every = frozenset(each.name for each in schema.columns)  # what is not known to read less
-    derived = {each.name.lower(): frozenset(each.columns) for each in schema.derived}
-    reads = [
-        derived.get(each.name.lower(), every) if each.derived else frozenset([each.name]) for each in manifest.measures
-    ]
-    numbers = chosen(reads, least)
-    measures, columns = tuple(manifest.measures[each] for each in numbers), [reads[each] for each in numbers]
-    cells = tables.cells(opened)
-    before = past.left if past else cells.left
-    closed = cells.left > before
-    values = {
-        key: value
-        for key, each, old in _values(tables, opened, cells, numbers, past, measures, number)
-        if (value := released(each, old, least, columns, closed=closed)) is not None
-    }
-    times = {**(past.times if past else {}), number: at}
-    used = sorted({each.number for each in values.values() if each.rows})
-    key, used_times = secrets.token_bytes(KEY_BYTES), {each: times[each] for each in used}
-    ledger = Ledger(key, cells.id, manifest.by, measures, used_times, values, before)
-    filled = sum(rows > 0 for rows in cells.rows)
-    shown = ledger.shown.values()
-    totals = _totals(manifest, ledger, hides=filled > len(shown))
-    head = _head(tables, manifest.table_id, new_id(), number, least, None)
-    folder = tables.folder(manifest.table)
-    written = tables.write(folder, seal_totals(ledger.key, head, totals)) if analysts else None
-    release = Release(
-        id=head.release,
-        number=number,
-        at=at,
-        least=least,
-        ledger=tables.seal(folder, opened.vault, "release", ledger.dump()),
-        totals=written,
-        before=newest.totals if newest and what == "release" else None,
-        analysts=analysts,
-        revoked=revoked,
-    )
-    names = tuple(each.name for each in analysts)
-    done = tables.commit(manifest.model_copy(update={"release": release}), opened, what, to=", ".join(names))
-    publish(tables, done, ledger.key)
-    tables.sweep(done)
-    older = sum(each.number != number for each in shown)
-    left_out = tuple(each.name for place, each in enumerate(manifest.measures) if place not in numbers)
-    counts = len(shown), max(0, filled - len(shown)), older
-    owner = f"{public_side(tables.key).fingerprint}@{number}"
-    return ReleaseFacts(manifest.table, number, least, names, *counts, left_out, tables.places[0], owner, closed)
-
-
-def _ledger(tables: Tables, opened: Opened, newest: Release | None) -> Ledger | None:
-    """Raises InputError for one of another partition than the table has."""
-    if newest is None:
-        return None
-    past = load_ledger(tables.unseal(opened.vault, "release", newest.ledger))
-    if past.by != opened.manifest.by:
-        raise InputError(
-            f"table {opened.manifest.table!r} was released by {', '.join(past.by) or 'no columns'}, and is stored by "
-            f"{', '.join(opened.manifest.by) or 'none'}",
-            hint="totals of two partitions together could show fewer rows than --min-cell: go back with `cleave alter "
-            "--by`, or store the table under another name",
-        )
-    return past
-
-
-def _values(
+def _sealed_again(
     tables: Tables,
     opened: Opened,
-    cells: Cells,
-    numbers: Sequence[int],
-    past: Ledger | None,
-    measures: Sequence[Measure],
-    number: int,
-) -> Iterator[tuple[Texts, CellValue, CellValue | None]]:
-    """List the cells that have rows, or had a value: key, value now, and the value that was released last."""
-    manifest = opened.manifest
-    parts = [(each.measure, each.part) for each in columns_of(manifest.measures) if each.measure in numbers]
-    totals = Stored(tables, opened).totals(parts) if manifest.rows and parts else {}
-    rows = cells.rows
-    by_part = {part: entries.tolist() for part, entries in totals.items()}
-    columns = [
-        (by_part.get((each, "count"), rows), by_part.get((each, "sum"), rows), by_part.get((each, "square"), rows))
-        for each in numbers
-    ]
-    places = [past.measures.index(each) if past and each in past.measures else None for each in measures]
-    released = past.values if past else {}
-    same = past is not None and past.cells == cells.id
-    for cell, key in enumerate(cells.keys):
-        if rows[cell]:
-            sums = tuple(MeasureSums(count[cell], total[cell], square[cell]) for count, total, square in columns)
-            value = CellValue(cell, rows[cell], cells.gone.get(cell, 0), sums, number)
-            old = released.get(key)
-            yield key, value, _moved(old if same else replace(old, cell=-1), places) if old else None
-    filled = {key for key, left in zip(cells.keys, rows, strict=True) if left}
-    for key, old in released.items():
-        if key not in filled:
-            yield key, CellValue(-1, 0, 0, (), number), _moved(old, places)
+    newest: Release,
+    what: str,
+    analysts: tuple[Analyst, ...],
+    revoked: tuple[Analyst, ...],
+) -> Draft:
+    past = ledger_of(tables, opened) or Ledger(b"", newest.least, opened.manifest.by, (), ())
+    return Draft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False, ends=False)
 
 
-def _moved(value: CellValue, places: Sequence[int | None]) -> CellValue:
-    """`value` with the measures that there are now; None for one that was not there as it is."""
-    return replace(value, measures=tuple(None if place is None else value.measures[place] for place in places))
+def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Set[str]) -> Release | None:
+    """The release of a table whose columns get other names, by their old ones in lower case, or are `dropped`."""
+    newest, past = opened.manifest.release, ledger_of(tables, opened)
+    if newest is None or past is None or not (news or dropped):
+        return newest
+    content = past.renamed(news, dropped).dump()
+    folder = tables.folder(opened.manifest.table)
+    return newest.model_copy(update={"ledger": tables.seal(folder, opened.vault, "release", content)})
 
 
-def _totals(manifest: Manifest, ledger: Ledger, *, hides: bool) -> ReleasedTotals:
-    times = list(ledger.times.items())
-    places = {number: place for place, (number, _) in enumerate(times)}
-    values = list(ledger.shown.values())
-    sums = [[each.measures[place] for each in values] for place in range(len(ledger.measures))]
-    return ReleasedTotals(
-        table=manifest.table,
-        schema_toml=manifest.schema_toml,
-        by=manifest.by,
-        measures=ledger.measures,
-        hides=hides,
-        times=tuple(times),
-        keys=tuple(ledger.shown),
-        rows=tuple(each.rows for each in values),
-        as_of=tuple(places[each.number] for each in values),
-        shown=tuple(tuple(of is not None for of in each) for each in sums),
-        counts=tuple(tuple(of.count if of else 0 for of in each) for each in sums),
-        sums=tuple(tuple(of.sum if of else 0 for of in each) for each in sums),
-        squares=tuple(tuple(of.square if of else 0 for of in each) for each in sums),
-    )
+def _old_content(tables: Tables, opened: Opened) -> bytes | None:
+    """The content of the newest totals, which Cleave 1.0 made; None: there are none."""
+    manifest, newest = opened.manifest, opened.manifest.release
+    if newest is None or newest.totals is None:
+        return None
+    key = key_of(tables.unseal(opened.vault, "release", newest.ledger))
+    head = _head(tables, manifest.table_id, newest.id, newest.number, newest.least, newest.totals)
+    return open_content(key, head, tables.read(newest.totals))
 
 
 def _head(
@@ -384,8 +312,9 @@ def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
     store.delete([f"{each.place}/head" for each in release.revoked])
     if release.totals is None:
         return
-    key = key or load_ledger(tables.unseal(opened.vault, "release", release.ledger)).key
-    head = _head(tables, manifest.table_id, release.id, release.number, release.least, release.totals)
+    key = key or key_of(tables.unseal(opened.vault, "release", release.ledger))
+    least = release.lowest or release.least
+    head = _head(tables, manifest.table_id, release.id, release.number, least, release.totals)
     for each in release.analysts:
         _publish(tables, manifest.table, each, head, key)
 

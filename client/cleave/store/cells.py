@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
-from cleave.store.manifest import Segment, new_id
+from cleave.store.manifest import Segment
 from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
@@ -71,17 +71,10 @@ def load_index(content: bytes, segment: Segment) -> Index:
 class Cells:
     """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
     again once a cell has lost all its rows: then no segment has a total in it.
-
-    Releases compare `gone` and `left` (cleave.disclosure.renewal). `gone`: by number, how many rows were ever taken out
-    of the cell, those included that changed in it. `left`: how many rows ever left the table. `id`: random; numbers of
-    cells with another one have another meaning.
     """
 
     keys: list[Texts] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
-    gone: dict[int, int] = field(default_factory=dict)
-    left: int = 0
-    id: str = field(default_factory=new_id)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -110,18 +103,10 @@ class Cells:
         """Add the rows of a segment `times` times; -1: take them out."""
         for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
             self.rows[number] += times * rows
-            if times < 0:
-                self.gone[number] = self.gone.get(number, 0) + rows
-
-    def put_back(self, index: Index) -> None:
-        """Count the rows of a segment as not gone: they were taken out of their cells, and are in it again."""
-        for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
-            if left := self.gone.pop(number, rows) - rows:
-                self.gone[number] = left
 
     def copy(self) -> Cells:
         """Return a copy."""
-        return Cells(list(self.keys), list(self.rows), dict(self.gone), self.left, self.id)
+        return Cells(list(self.keys), list(self.rows))
 
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
         """Make `relation` of the cells that have rows: their numbers, in column `number`."""
@@ -148,13 +133,10 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        content = {"keys": self.keys, "rows": self.rows, "gone": self.gone, "left": self.left, "id": self.id}
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def load_cells(content: bytes) -> Cells:
     """Read what `dump` wrote; it was sealed, so no one else wrote it."""
     fields = json.loads(content)
-    gone = {int(number): rows for number, rows in fields.get("gone", {}).items()}
-    left = fields.get("left", sum(gone.values()))  # Cleave 1.0 did not say which of these changed only
-    return Cells([tuple(key) for key in fields["keys"]], fields["rows"], gone, left, fields.get("id", ""))
+    return Cells([tuple(key) for key in fields["keys"]], fields["rows"])

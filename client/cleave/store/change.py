@@ -66,7 +66,6 @@ def apply(
     progress: Progress,
     *,
     cells: Cells | None = None,
-    deleted: int = 0,
     stays: bool = False,
     stage: str = "",
     rows: int | None = None,
@@ -76,8 +75,9 @@ def apply(
     """Write `pieces` and commit `manifest` with their segments as the next version; see `Tables.commit` too.
 
     `manifest`: without a secret where the table is new. `request`: JSON of what makes a second call the same as one
-    that was stopped. `cells` of the rows that no piece brings; None: those of `previous`. `deleted`: rows that leave
-    the table. `stays`: the draft, by which `last_change` knows it again. `stage`: of `progress`, `what` by default.
+    that was stopped. `cells` of the rows that no piece brings; None: those of `previous`. `stays`: the draft, by which
+    `last_change` knows it again. `stage`: of `progress`, `what` by default.
+
     Raises InputError, CheckFailed, StoreError; ConflictError where another writer came first. Nothing is changed then.
     """
     head = previous.head.manifest.name if previous else None
@@ -98,9 +98,8 @@ def apply(
         most_rows = max((each.most_rows for each in pieces), default=0)
         with SegmentWriter(tables, manifest, cells, most_rows, advance) as writer:
             draft = drafts.write(draft, _steps(pieces, draft, writer))
-        cells.left += deleted
         manifest = _next(manifest, pieces, draft)
-        if cells != stored:
+        if stored is None or not all(each.same_cells for each in pieces):
             manifest = manifest.model_copy(update={"cells": tables.seal_cells(manifest, cells)})
         done = tables.commit(manifest, previous, what, rows, log, **details)
     with cleaning():
@@ -160,10 +159,7 @@ def _continued(tables: Tables, draft: ChangeDraft, pieces: Sequence[Piece], cell
                     counted.rows.append(0)
                 counted.keys[number] = key
             if step.segment is not None:
-                index = tables.index(vault, step.segment)
-                counted.count(index)
-                if piece.same_rows:
-                    counted.put_back(index)
+                counted.count(tables.index(vault, step.segment))
     except ForeignError:
         raise
     except (CheckFailed, KeyError):

@@ -15,13 +15,3 @@ def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bo
             f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
             hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
         )
-
-
-def require_no_move(columns: Collection[str]) -> None:
-    """Raise InputError where rows of a released table would get other values of these by columns."""
-    if columns:
-        raise InputError(
-            f"the table was released to analysts, and {', '.join(columns)} is one of its --by columns: totals of the "
-            "cells that rows leave and enter could show single rows",
-            hint="delete the rows, and append them with the new values: later releases then have no rows added since",
-        )

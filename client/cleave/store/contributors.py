@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from cleave.store.cells import Cells
@@ -36,28 +35,6 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
     contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
     manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, contributor)})
     return tables.commit(manifest, opened, "contributor add", contributor=name)
-
-
-def remove(tables: Tables, table: str, name: str) -> Opened:
-    """Remove a contributor and its rows."""
-    opened = tables.open(table)
-    who = contributor_of(opened.manifest, name)
-    gone = [each for each in opened.manifest.segments if each.contributor == who.name]
-    manifest, cells = without(tables, opened, gone)
-    left = tuple(each for each in manifest.contributors if each != who)
-    manifest = manifest.model_copy(update={"contributors": left, "cells": tables.seal_cells(manifest, cells)})
-    return tables.commit(manifest, opened, "contributor remove", contributor=who.name)
-
-
-def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> tuple[Manifest, Cells]:
-    """The manifest of `opened` without some of its segments, and its cells, which no longer count their rows."""
-    manifest, cells = opened.manifest, tables.cells(opened)
-    for segment in gone:
-        cells.count(tables.index(opened.vault, segment), -1)
-        cells.left += segment.rows
-    ids = {each.id for each in gone}
-    segments = tuple(each for each in manifest.segments if each.id not in ids)
-    return manifest.model_copy(update={"segments": segments}), cells
 
 
 def contributed(manifest: Manifest) -> str:

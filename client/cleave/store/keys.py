@@ -50,31 +50,9 @@ class Keys:
                     counts[segment.id] = count
         return counts
 
-    def moved_in(
-        self, tables: Tables, opened: Opened, segments: Sequence[Segment], schema: Schema, rows: RowBatch
-    ) -> list[str]:
-        """Names of the columns of `schema` that have another value in a row of `segments` than in that of `rows` with
-        the same key. `rows`: of `schema`, which has the key columns too. Raises CheckFailed, StoreError.
-        """
-        columns = [each.name for each in schema.columns]
-        others = [name for name in columns if name not in self._columns]
-        if not others:
-            return []
-        # as text, because that is what tells cells apart: 0.0 and -0.0 are two
-        differ = ", ".join(
-            f"coalesce(bool_or(CAST(old.{name} AS VARCHAR) IS DISTINCT FROM CAST(new.{name} AS VARCHAR)), false)"
-            for name in map(identifier, others)
-        )
-        moved: dict[str, None] = {}
-        with closing(Rows(tables, opened)) as stored:
-            for segment in segments:
-                with stored.table(columns, segments=[segment]) as table:
-                    new = table.join("keys", schema)
-                    expose(new, rows)
-                    pairs = f"{table.relation} AS old JOIN {new.relation} AS new USING ({self._names})"
-                    (differing,) = table.connection.execute(f"SELECT {differ} FROM {pairs}").fetchall()
-                moved |= {name: None for name, differs in zip(others, differing, strict=True) if differs}
-        return [*moved]
+    def replaced(self, table: Table) -> str:
+        """SQL of the rows of `table` that have one of these keys."""
+        return f"SELECT * FROM {table.relation} SEMI JOIN {self._beside(table)} USING ({self._names})"
 
     def others(self, table: Table) -> str:
         """SQL of the rows of `table` that have none of these keys, in their order."""

@@ -4,10 +4,12 @@
     manifest    sealed: schema, by columns, measures, segments and the objects of each
     secret      sealed: the CKKS secret key of the table's totals and rows for scans
     cells       sealed: the by columns' values of every cell, and its rows
-    release     ledger sealed: what was released to analysts; totals sealed under the key of the release
+    release     ledger sealed: the numbers that were released to analysts; digests sealed: of published rows that left
+                the table. The totals that analysts read are below releases/, sealed under the key of the release
     log         sealed: pages of the audit log (cleave.store.log), which the head names
     segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
                 columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
+                marks   sealed likewise: which rows were published in a release
                 plain   Parquet of the plain columns, in the plain store; its rows have the same order
                 totals  CKKS: every measure's totals of every cell
                 scan    after `put --scan`: the rows of every measure as CKKS ciphertexts in a secret order, and that
@@ -34,7 +36,8 @@ WINDOW = 64  # segments whose totals may be added up, position by position
 # would be read in the place of a value.
 NUMBER: Final = "number of the cell"  # of the cells
 ROW: Final = "row of the segment"  # of rows that are put, and of those stored in another order
-RESERVED = frozenset({NUMBER, ROW, "file_row_number"})  # the last is DuckDB's, of a Parquet file
+MARK: Final = "mark of the row"  # TRUE: it was published
+RESERVED = frozenset({NUMBER, ROW, MARK, "file_row_number"})  # the last is DuckDB's, of a Parquet file
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -47,7 +50,7 @@ class StoredModel(BaseModel):
 class Object(StoredModel):
     """Stored object. Its digest identifies what was written: the manifest that holds it is authenticated."""
 
-    name: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}/[0-9a-f]{32}$")]
+    name: Annotated[str, Field(pattern=r"^(tables|releases)/[0-9a-f]{32}/[0-9a-f]{32}$")]
     bytes: Count
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -123,11 +126,15 @@ class Segment(StoredModel):
     plain: Object | None
     scan: ScanObjects | None = None
     contributor: str | None = None  # whose rows they are; None: the owner's
+    marks: Sealed | None = None  # None: no row is published
+    unpublished: Count | None = None  # rows; None: all
 
     def parts(self) -> Iterator[Object]:
         """List all its objects, in either store."""
         yield self.index
         yield from (each.object for each in self.columns)
+        if self.marks is not None:
+            yield self.marks.object
         yield from (lane for each in self.totals for lane in each.lanes)
         if self.plain is not None:
             yield self.plain
@@ -172,25 +179,37 @@ class Analyst(StoredModel):
 
 
 class Release(StoredModel):
-    """The newest release of the table (cleave.share.release), under the number of the version that it came with.
+    """The newest release of the table (cleave.share.release).
 
-    `ledger`, sealed: the release key, and all that was ever released. `totals`: None without analysts, or under a new
-    key. `before`: the totals that analysts read until their heads name the new ones. `revoked`: they get no more.
+    `number`: counts releases alone. `least`: people of a part, or rows without an entity. `ledger`, sealed: the key of
+    the totals, and the numbers of every part. `totals`: None without analysts. `before`: the totals that analysts read
+    until their heads name the new ones. `revoked`: they get no more. `lineage`: id of the parts that no row is in
+    twice; None: Cleave 1.0 made it. `digests`, sealed: of published rows that left. `ended` 1: a published row left
+    without one, so the lineage gets no further part.
     """
 
     id: Hex
     number: Count
     at: str
-    least: Count  # rows of a cell that is released
+    least: Count
     ledger: Object
     totals: Object | None
     before: Object | None = None
     analysts: tuple[Analyst, ...] = ()
     revoked: tuple[Analyst, ...] = ()
+    lineage: Hex | None = None
+    lowest: Count = 0  # the least of the first of its parts
+    digests: Object | None = None
+    ended: Literal[0, 1] = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Check whether its lineage may get further parts."""
+        return self.lineage is not None and not self.ended
 
     def parts(self) -> Iterator[Object]:
         """List all its objects, except the analysts' heads."""
-        yield from (each for each in (self.ledger, self.totals, self.before) if each is not None)
+        yield from (each for each in (self.ledger, self.totals, self.before, self.digests) if each is not None)
 
 
 class Batch(StoredModel):

@@ -16,8 +16,8 @@ from cleave.sql.rejoin import Texts
 from cleave.store.cells import Cells
 from cleave.store.drafts import Step
 from cleave.store.filling import NewRows
-from cleave.store.manifest import Count, Segment
-from cleave.store.rows import Rows
+from cleave.store.manifest import MARK, Count, Segment
+from cleave.store.rows import Rows, with_mark
 from cleave.store.segment import SegmentWriter
 from cleave.table.duck import identifier
 from cleave.table.running import fetched
@@ -36,8 +36,7 @@ class ChangeStep(Step):
 class Piece(ABC):
     """Part of a change. Of segments that it replaces it makes one at most, else any number.
 
-    `replaces`: their ids. `same_rows`: each new row is one of theirs, with the values it had; else releases
-    (cleave.disclosure.renewal) take all of them for other rows.
+    `replaces`: their ids. `same_cells`: the rows of each cell stay as many, whatever the values are.
     """
 
     @property
@@ -45,7 +44,7 @@ class Piece(ABC):
         return ()
 
     @property
-    def same_rows(self) -> bool:
+    def same_cells(self) -> bool:
         return False
 
     @property
@@ -108,14 +107,15 @@ class SegmentRows(Piece):
     """The rows that `select`, SQL over the relation of a table, returns of the rows of `segments`, as one segment.
 
     `source` reads them. `keeps_plain`: rows and plain columns stay, so the plain object does. `id` of the new segment;
-    None: a random one. `recounts`: cells are new, and have no rows of `segments` yet.
+    None: a random one. `recounts`: cells are new, and have no rows of `segments` yet. In a released table the relation
+    has MARK too, and so must what `select` returns.
     """
 
     source: Rows
     segments: tuple[Segment, ...]
     select: Callable[[Table], str] = whole
     keeps_plain: bool = False
-    same_rows: bool = False
+    same_cells: bool = False
     id: str | None = None
     recounts: bool = False
 
@@ -139,7 +139,7 @@ class SegmentRows(Piece):
                 writer.advance(self.rows)
                 return
             plain = last.plain if self.keeps_plain else None
-            partial = writer.begin(table, self.id, last.contributor, plain, same_rows=self.same_rows)
+            partial = writer.begin(table, self.id, last.contributor, plain)
             segment = writer.finish(partial).model_copy(update={"added": last.added})
         yield self.step(segment, keys=partial.keys)
         writer.advance(self.rows - segment.rows)
@@ -147,11 +147,15 @@ class SegmentRows(Piece):
     @contextmanager
     def _computed(self, schema: Schema) -> Iterator[Table]:
         """Its rows in the order they were put. No error quotes a value."""
+        names = {*self.source.schema.names}
+        if self.source.has_marks:
+            schema = with_mark(schema)
+            names.add(MARK)
         typed = [(identifier(each.name), each.type) for each in schema.columns]
         selected = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
         with self.source.new_table(schema) as table:
             into = f"{table.home}.main.{table.relation}"
-            with self.source.table(self.source.schema.names, ordered=True, segments=self.segments) as old:
+            with self.source.table(names, ordered=True, segments=self.segments) as old:
                 select = f"CREATE TABLE {into} AS SELECT {selected} FROM ({self.select(old)})"
                 ((table.rows,),) = fetched(
                     old.connection, select, lambda why: InputError(f"the new rows cannot be computed ({why})")

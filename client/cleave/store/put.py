@@ -19,12 +19,13 @@ from cleave.store.cells import Cells
 from cleave.store.change import apply, last_change
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
-from cleave.store.consent import require_no_move, require_word
+from cleave.store.consent import require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together
 from cleave.store.keys import Keys, keys_of
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, SealedColumn, new_id
+from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Release, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
+from cleave.store.published import ENDS, all_rows, leaving
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import (
@@ -37,7 +38,6 @@ from cleave.store.schemas import (
 )
 from cleave.store.segment import plain_by
 from cleave.store.tables import Tables
-from cleave.table.batches import joined
 from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
@@ -83,6 +83,10 @@ def put(
     with as_stream(rows) as stream:
         planned = plan_put(stream, name, by, progress, existing, key=key, scan=scan, say=say, profile=profile)
         manifest, survey, local = planned.manifest, planned.survey, planned.manifest.local
+        if existing is not None:
+            schema = load_stored_schema(manifest)
+            release = _replaced(tables, existing, schema, manifest.by, manifest.key, say)
+            manifest = manifest.model_copy(update={"release": release})
         if local:
             say(f"not stored: {', '.join(local)} (kind local)")
         if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
@@ -189,11 +193,6 @@ def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: 
             f"{tables.places[0]}: table {name!r} already exists",
             hint="--append adds rows to it, --replace replaces it",
         )
-    if existing is not None and existing.manifest.release is not None:
-        raise InputError(
-            f"table {name!r} was released to analysts: releases of other rows under its name could show single rows",
-            hint="`cleave drop` deletes it with its releases; what analysts have copied stays open to them",
-        )
     if existing is not None and not drop_contributors and (lost := contributed(existing.manifest)):
         raise InputError(
             f"table {name!r} would lose {lost}",
@@ -241,12 +240,14 @@ def append(
         merged = merge_due(manifest)
         touched = keys.count_in(tables, opened, manifest.segments) if keys else {}
         if keys and touched:
-            _check_upsert(tables, opened, stream, keys, touched, upsert=upsert, yes=yes)
+            _check_upsert(manifest, touched, upsert=upsert, yes=yes)
             say(f"replacing {counted(sum(touched.values()), 'row')} by rows with the same key")
+            release = leaving(tables, opened, dict.fromkeys(touched, keys.replaced))
+            manifest = manifest.model_copy(update={"release": release})
         others = keys.others if keys and touched else whole
         groups = [tuple(merged)] if merged else []
         groups += [(each,) for each in manifest.segments if each.id in touched and each not in merged]
-        pieces = [SegmentRows(stored, each, others, same_rows=True) for each in groups]
+        pieces = [SegmentRows(stored, each, others) for each in groups]
         details: dict[str, JsonValue] = {"replaced": sum(touched.values())} if touched else {}
         if batch is not None:
             manifest = manifest.model_copy(update={"batches": (*manifest.batches, batch)})
@@ -287,18 +288,31 @@ def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], 
     return True
 
 
-def _check_upsert(
-    tables: Tables,
-    opened: Opened,
-    stream: Stream,
-    keys: Keys,
-    touched: Mapping[str, int],
-    *,
-    upsert: bool,
-    yes: bool,
-) -> None:
+def _replaced(
+    tables: Tables, existing: Opened, schema: Schema, by: Sequence[str], key: Sequence[str], say: Say
+) -> Release | None:
+    """The release of a table whose rows are all replaced. Its lineage ends where rows or cells are named otherwise."""
+    old = existing.manifest
+    release = leaving(tables, existing, {each.id: all_rows for each in old.segments})
+    if release is None or not release.is_live:
+        if release is not None and release.ended and old.release is not None and not old.release.ended:
+            say(ENDS)
+        return release
+    before = load_stored_schema(old)
+    entity = before.privacy.entity
+    is_named_alike = (tuple(by), tuple(key), schema.privacy.entity) == (old.by, old.key, entity)
+    columns = {*old.key, *entity} & {*before.names}
+    same = is_named_alike and all(
+        (new := schema.find(name)) and new.type == before.column(name).type for name in columns
+    )
+    if not same:
+        say(ENDS)
+    return release if same else release.model_copy(update={"ended": 1})
+
+
+def _check_upsert(manifest: Manifest, touched: Mapping[str, int], *, upsert: bool, yes: bool) -> None:
     """Raise InputError where rows of these keys, of which the table has some, may not take the place of its own."""
-    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
+    schema = load_stored_schema(manifest)
     if not upsert:
         raise InputError(
             f"table {manifest.table!r} already has {counted(sum(touched.values()), 'key')} of these rows",
@@ -306,11 +320,6 @@ def _check_upsert(
         )
     if schema.plain:
         require_word(schema, manifest.key, "which rows are replaced", yes=yes)
-    if manifest.release is not None:
-        of_cells = schema.only([*manifest.key, *manifest.by])
-        new = joined([*stream.batches(of_cells.columns)])
-        segments = [each for each in manifest.segments if each.id in touched]
-        require_no_move(keys.moved_in(tables, opened, segments, of_cells, new))
 
 
 def _keys(stream: Stream, schema: Schema, key: Sequence[str]) -> Keys | None:

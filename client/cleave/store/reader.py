@@ -112,6 +112,15 @@ class Objects:
         """Return the folder of a table's objects, in both stores."""
         return f"tables/{self.tag(name)}"
 
+    def released(self, table_id: str) -> str:
+        """Return the folder of the totals that analysts of a table read."""
+        return f"releases/{self.key.tag(f'releases of {table_id}')}"
+
+    def folders(self, manifest: Manifest) -> list[str]:
+        """Return the folders of all objects of a table."""
+        more = [self.released(manifest.table_id)] if manifest.release is not None else []
+        return [self.folder(manifest.table), *more]
+
     def vault(self, table_id: str) -> Vault:
         """Return the sealer of a table's objects."""
         return Vault(self.key, table_id)

@@ -27,7 +27,7 @@ from cleave.processes.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import CONTRIBUTOR, contributor_in
-from cleave.store.manifest import ROW, Manifest, Object, SealedColumn, Segment
+from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment
 from cleave.store.reader import Opened
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
 from cleave.store.tables import Tables
@@ -47,6 +47,7 @@ _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be ope
 _MOST_FILES = 16  # of one table that DuckDB reads itself, in at most _FETCHED_BYTES
 _OPENING_BYTES = 128 << 20  # of sealed bytes that are opened at a time, besides those of one piece
 _TOGETHER = 4  # blocks of each column that one thread opens at a time
+MARKS = SealedColumn(name=MARK, id="0" * 32, type="BOOLEAN", width=1, nullable=False)
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ T = TypeVar("T")
 class Needed:
     """Objects that have to be read for some columns."""
 
-    sealed: tuple[int, ...]  # numbers among the manifest's sealed columns
+    sealed: tuple[int, ...]  # numbers among the manifest's sealed columns; one more: the marks
     plain: tuple[Column, ...]
     contributor: bool  # whether that column is among them: its values follow from the segments
     ordered: bool  # whether rows must come as they were put, and are stored otherwise
@@ -247,7 +248,7 @@ class Reading:
 
     def _sealed(self) -> list[SealedColumn]:
         """The sealed columns that are opened, row numbers of the whole table last."""
-        sealed = [self._manifest.sealed[number] for number in self._needed.sealed]
+        sealed = [column_of(self._manifest, number) for number in self._needed.sealed]
         if self._needed.ordered:
             sealed[-1] = sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
         return sealed
@@ -349,7 +350,7 @@ class Reading:
         return blocks
 
     def _fetched(self, segment: Segment, wanted: BlockRange, *, again: bool = False) -> bytes:
-        which = segment.columns[wanted.column].object
+        which = stored_of(segment, wanted.column).object
         return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
 
     def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
@@ -359,8 +360,13 @@ class Reading:
         if self._needed.contributor:
             rows = [min(BLOCK_ROWS, run.segment.rows - number * BLOCK_ROWS) for number in range(first, stop)]
             columns.append([_repeated(contributor_in(run.segment), each) for each in rows])
-        for wanted, sealed in zip(coming.ranges, coming.sealed, strict=True):
-            columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
+        fetched = {each.column: (each, sealed) for each, sealed in zip(coming.ranges, coming.sealed, strict=True)}
+        for number in self._needed.sealed:
+            if number in fetched:
+                wanted, sealed = fetched[number]
+                columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
+            else:  # the marks of a segment that has none
+                columns.append([_unmarked(run.segment, each) for each in range(first, stop)])
         if self._needed.ordered:
             columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
         opened = [[column[place] for column in columns] for place in range(stop - first)]
@@ -372,7 +378,7 @@ class Reading:
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
         place = place_of(self._manifest, segment, wanted.column)
-        key, (first, stop) = self._vault.key_of("rows", segment.columns[wanted.column].object.name), blocks
+        key, (first, stop) = self._vault.key_of("rows", stored_of(segment, wanted.column).object.name), blocks
         before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
         start = sum(wanted.sizes[:before])
         part = BlockRange(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)
@@ -404,15 +410,31 @@ def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
         each.finish()
 
 
+def column_of(manifest: Manifest, number: int) -> SealedColumn:
+    """A sealed column by its number; the number after the last: the marks."""
+    return manifest.sealed[number] if number < len(manifest.sealed) else MARKS
+
+
+def stored_of(segment: Segment, number: int) -> Sealed:
+    """The object of a sealed column. Raises CheckFailed for the marks of a segment that has none."""
+    stored = segment.columns[number] if number < len(segment.columns) else segment.marks
+    if stored is None:
+        raise unequal()
+    return stored
+
+
 def place_of(manifest: Manifest, segment: Segment, column: int) -> ColumnPlace:
-    which = segment.columns[column].object
-    return ColumnPlace(manifest.table_id, which.name[-32:], segment.id, manifest.sealed[column], segment.rows)
+    which = stored_of(segment, column).object
+    return ColumnPlace(manifest.table_id, which.name[-32:], segment.id, column_of(manifest, column), segment.rows)
 
 
 def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[BlockRange]:
-    """Return the ranges of `blocks` of a sealed column. Raises CheckFailed."""
-    sizes = place_of(manifest, segment, column).sizes(segment.columns[column].lengths)
-    if sum(sizes) != segment.columns[column].object.bytes:
+    """Return the ranges of `blocks` of a sealed column; none of marks that are not there. Raises CheckFailed."""
+    if column == len(manifest.sealed) and segment.marks is None:
+        return []
+    stored = stored_of(segment, column)
+    sizes = place_of(manifest, segment, column).sizes(stored.lengths)
+    if sum(sizes) != stored.object.bytes:
         raise unequal()
     ends = np.cumsum([0, *sizes]).tolist()
     return [BlockRange(column, (first, stop), sizes[first:stop], ends[first]) for first, stop in blocks]
@@ -436,6 +458,11 @@ def _discarded(work: Callable[[], object]) -> None:
 def _repeated(text: str, rows: int) -> ColumnBlock:
     content = text.encode()
     return ColumnBlock(rows, None, memoryview(content * rows), np.full(rows, len(content), np.uint32))
+
+
+def _unmarked(segment: Segment, block: int) -> ColumnBlock:
+    rows = min(BLOCK_ROWS, segment.rows - block * BLOCK_ROWS)
+    return ColumnBlock(rows, None, memoryview(bytes(rows)), None)
 
 
 def _numbered(block: ColumnBlock, before: int) -> ColumnBlock:

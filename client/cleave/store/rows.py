@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import CONTRIBUTOR, contributor_in, with_contributor
-from cleave.store.manifest import ROW, Object, Segment
+from cleave.store.manifest import MARK, ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
-from cleave.table.schema import Kind, Schema
+from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, MemoryFile, Table, no_table
 from cleave_shared.errors import QueryRefused
 
@@ -56,6 +56,11 @@ class Read:
 
     object: Object
     bytes: int
+
+
+def with_mark(schema: Schema) -> Schema:
+    """`schema` with the column that says which rows are published."""
+    return replace(schema, columns=(*schema.columns, Column(MARK, Kind.SEALED, "BOOLEAN", nullable=False)))
 
 
 def whole(which: Object) -> Read:
@@ -132,14 +137,21 @@ class Rows:
         self._read_before: set[str] = set()  # columns whose rows were all read
         self._may_stay = True  # unless that failed once
 
+    @property
+    def has_marks(self) -> bool:
+        """Check whether segments of the table may have marks of published rows."""
+        release = self._manifest.release
+        return release is not None and release.lineage is not None
+
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
+        """`names`: with MARK, marks of published rows are read too."""
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         contributor = self._whole_schema is not self.schema and CONTRIBUTOR in names
         wanted = [each for each in self.schema.columns if each.name in names]
         ordered = ordered and ROW in places
         sealed = [places[each.name] for each in wanted if each.kind is not Kind.PLAIN]
         return Needed(
-            sealed=(*sealed, *([places[ROW]] if ordered else [])),
+            sealed=(*sealed, *([len(places)] if MARK in names else []), *([places[ROW]] if ordered else [])),
             plain=tuple(each for each in wanted if each.kind is Kind.PLAIN),
             contributor=contributor,
             ordered=ordered,
@@ -176,6 +188,8 @@ class Rows:
         runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
         needed, limit = self.needed(names, ordered=ordered), deadline or Deadline(PULL_SECONDS)
         schema = self._whole_schema.only(names)
+        if MARK in names:
+            schema = with_mark(schema)
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
     def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, now: bool = False) -> Table:

@@ -23,9 +23,11 @@ from cleave.sql.rejoin import Texts
 from cleave.store.by import too_many_cells
 from cleave.store.cells import MOST_CELLS, Cells, Index
 from cleave.store.columns import read_columns
+from cleave.store.contributors import OWNER
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
 from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
+    MARK,
     Manifest,
     Measure,
     Object,
@@ -38,6 +40,8 @@ from cleave.store.manifest import (
     new_id,
     now,
 )
+from cleave.store.published import digests_of, identity_of
+from cleave.store.reading import MARKS
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import ColumnPlace, ColumnValues, seal_column
 from cleave.store.slices import sort
@@ -92,6 +96,10 @@ class ColumnTarget:
             read = read_columns(rows.connection, columns, rows.relation)
         return [self._write_values(column, values) for column, values in zip(columns, read, strict=True)]
 
+    def write_marks(self, marks: NDArray[np.bool_]) -> Sealed:
+        """Seal and write which rows are published (rows,)."""
+        return self._write_values(MARKS, ColumnValues(marks.astype(np.uint8).reshape(-1, 1), None))
+
     def _write_values(self, column: SealedColumn, values: ColumnValues) -> Sealed:
         name = f"{self.folder}/{new_id()}"
         place = ColumnPlace(self.table_id, name[-32:], self.segment, column, values.rows)
@@ -124,6 +132,8 @@ class SegmentWriter:
         self._cipher = Cipher(secret)
         self._profile = secret.profile
         self._folder = tables.folder(manifest.table)
+        self._digests = digests_of(tables, manifest)
+        self._identity = identity_of(manifest) if self._digests else ()
         self._encryptors: RowEncryptors | None = None
         if manifest.scanned and most_rows:
             self._encryptors = RowEncryptors(row_lanes(manifest, self._profile), most_rows, self._cipher)
@@ -143,12 +153,11 @@ class SegmentWriter:
         segment: str | None = None,
         contributor: str | None = None,
         plain: Object | None = None,
-        *,
-        same_rows: bool = False,
     ) -> PartialSegment:
         """Write the rows of `table`, in their order, as `segment` (None: a new one).
 
-        `plain`: the plain half, where it is stored already. `same_rows`: they were just taken out of their cells.
+        `plain`: the plain half, where it is stored already. Rows that were published before are marked: as `table` has
+        it in MARK, or by the digests of rows that left.
 
         Raises InputError for values beyond what the table was made for, and for too many cells; StoreError. No manifest
         names what was written before an error.
@@ -163,6 +172,7 @@ class SegmentWriter:
         with ThreadPoolExecutor(THREADS) as pool:
             half = None if plain else pool.submit(self._plain_half, table)
             columns = target.write(pool, table, manifest.sealed)
+            marks = self._marks(table, contributor)
             summed = Summing(table, manifest.by, manifest.measures).sums()
             numbers = cells.add(summed.keys, summed.counts.tolist())
             totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
@@ -178,13 +188,22 @@ class SegmentWriter:
                 totals=(totals,),
                 plain=half.result() if half else plain,
                 contributor=contributor,
+                marks=None if marks is None else target.write_marks(marks),
+                unpublished=None if marks is None else int(table.rows - marks.sum()),
             )
-        if same_rows:
-            cells.put_back(index)
         if len(cells) > MOST_CELLS:
             raise too_many_cells(manifest.by)
         fresh = (at for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
         return self.for_scans(table, written, tuple((at, cells.keys[at]) for at in fresh))
+
+    def _marks(self, table: Table, contributor: str | None) -> NDArray[np.bool_] | None:
+        """Which rows were published before (rows,); None: none can have been."""
+        if table.schema.find(MARK) is not None:
+            read = table.connection.execute(f"SELECT {identifier(MARK)} AS mark FROM {table.relation}").fetchnumpy()
+            return np.asarray(read["mark"], np.bool_)
+        if self._digests is None:
+            return None
+        return self._digests.marks(table, self.schema, self._identity, contributor or OWNER)
 
     def _plain_half(self, table: Table) -> Object | None:
         names = table.schema.plain
@@ -269,6 +288,15 @@ class SegmentWriter:
             sums=tuple(total for total, _ in checks),
             weighted=tuple(weighted for _, weighted in checks),
         )
+
+
+def write_marks(tables: Tables, manifest: Manifest, segment: Segment, marks: NDArray[np.bool_]) -> Segment:
+    """`segment` with new marks of published rows (rows,)."""
+    vault = tables.vault(manifest.table_id)
+    store, folder = tables.stores.sensitive, tables.folder(manifest.table)
+    target = ColumnTarget(store, folder, manifest.table_id, segment.id, lambda name: vault.key_of("rows", name))
+    left = int(segment.rows - marks.sum())
+    return segment.model_copy(update={"marks": target.write_marks(marks), "unpublished": left})
 
 
 def plain_by(manifest: Manifest, columns: Sequence[Column]) -> list[Column]:

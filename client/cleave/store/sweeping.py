@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
@@ -16,11 +16,14 @@ from cleave.processes.deadline import OutOfTime
 from cleave.store.manifest import Object
 from cleave_shared.errors import CleaveWarning
 
-Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in a folder, with their sizes
+Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
 
 
-def listed(stores: Stores, folder: str) -> Listed:
-    return [(store, store.sizes(folder)) for store in stores.distinct()]
+def listed(stores: Stores, folders: Sequence[str]) -> Listed:
+    return [
+        (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
+        for store in stores.distinct()
+    ]
 
 
 def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: Iterable[str] = ()) -> None:

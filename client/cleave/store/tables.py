@@ -28,7 +28,7 @@ from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.sweeping import Listed, cleaning, listed, require_listed, unlisted
+from cleave.store.sweeping import cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
 from cleave.text.nearest import did_you_mean
 from cleave_shared import limits
@@ -198,7 +198,7 @@ class Tables(Objects):
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
-        before = listed(self.stores, f"tables/{tag}")
+        before = listed(self.stores, self.folders(manifest))
         old = previous.manifest.objects() if previous else set()
         new = [each for each in (*manifest.parts(), written) if each.name not in old]
         try:
@@ -332,8 +332,8 @@ class Tables(Objects):
 
     def missing(self, opened: Opened) -> int:
         """Return how many objects of a version are not in the stores any more."""
-        folder = self.folder(opened.manifest.table)
-        return len(opened.manifest.objects().difference(*(store.names(folder) for store in self.stores.distinct())))
+        there = listed(self.stores, self.folders(opened.manifest))
+        return len(opened.manifest.objects().difference(*(sizes for _, sizes in there)))
 
     @contextlib.contextmanager
     def changing(self, opened: Opened | None) -> Iterator[None]:
@@ -396,8 +396,8 @@ class Tables(Objects):
         own, head = f"tables/{tag}", f"tables/{tag}/{_HEAD}"
         opened = self._openable(tag)
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", *_shared(opened), own]
-        objects = self._listed(folders)  # not of a put that follows
+        folders = [*self._left(own), f"results/{tag}", *self._shared(opened), own]
+        objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self._no_table(name)
         missing = unlisted(self.stores, objects, _named(opened))
@@ -416,7 +416,7 @@ class Tables(Objects):
                 store.delete(batch)
                 advance(len(batch))
         deleted = {name for _, sizes in objects for name in sizes}
-        if left := {name for _, sizes in self._listed(folders) for name in sizes} & deleted:
+        if left := {name for _, sizes in listed(self.stores, folders) for name in sizes} & deleted:
             raise self._undeleted(len(left))
         if missing:
             raise StoreError(
@@ -427,6 +427,15 @@ class Tables(Objects):
         self._evict(name)
         self._seen.forget(tag)
 
+    def _shared(self, opened: Opened | None) -> list[str]:
+        """The folders of contributors and analysts of a table."""
+        if opened is None:
+            return []
+        manifest, release = opened.manifest, opened.manifest.release
+        released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
+        contributed = [folder_of(manifest.table_id, each.key) for each in manifest.contributors]
+        return [*contributed, *released, self.released(manifest.table_id)]
+
     def _states(self, tag: str) -> dict[str, int]:
         """The ids of the table that is there, was seen here, or is in the key file, and the lengths of their logs."""
         states = dict(each for each in (self._seen.newest(tag), self.key.floors.get(tag)) if each)
@@ -435,12 +444,6 @@ class Tables(Objects):
             if head is not None and (table_id := _table_id(head[0])):
                 states.setdefault(table_id, 1)
         return states
-
-    def _listed(self, folders: Iterable[str]) -> Listed:
-        return [
-            (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
-            for store in self.stores.distinct()
-        ]
 
     def _version(self, name: str) -> str | None:
         """The version of an object that changes; None where there is none, or what is there is no such object."""
@@ -469,7 +472,7 @@ class Tables(Objects):
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """Close the table under this key: only the key `key_id` opens it now. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
-        require_listed(self.stores, listed(self.stores, f"tables/{tag}"), (), _named(opened))
+        require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head_etag)
@@ -482,7 +485,8 @@ class Tables(Objects):
         if loaded is None or key_moved_to(loaded[0]) is None:
             raise InputError(f"table {name!r} was not put under another key")
         self._evict(name)
-        folders = [*self._left(f"tables/{tag}"), f"tables/{tag}"]
+        released = [self.released(table_id)] if (table_id := _table_id(loaded[0])) else []
+        folders = [*self._left(f"tables/{tag}"), *released, f"tables/{tag}"]
         for store in reversed(self.stores.distinct()):
             for folder in folders:
                 store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{_HEAD}"])
@@ -558,15 +562,6 @@ class Tables(Objects):
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, head, stored)
-
-
-def _shared(opened: Opened | None) -> list[str]:
-    """The folders of contributors and analysts of a table."""
-    if opened is None:
-        return []
-    manifest, release = opened.manifest, opened.manifest.release
-    released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
-    return [*(folder_of(manifest.table_id, each.key) for each in manifest.contributors), *released]
 
 
 def _named(opened: Opened | None) -> set[str]:

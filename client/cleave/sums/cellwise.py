@@ -30,13 +30,13 @@ from cleave.table.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of one argument by group: its totals, and how many values. `withheld`: of how many cells of the group
-    a total is not known; empty where all are.
+    """Sums of one argument by group: its totals, and how many values. `withheld`: by total, of how many cells of the
+    group it is not known; without those known of all.
     """
 
     totals: dict[TotalOf, list[int]]
     counts: list[int]
-    withheld: list[int] = field(default_factory=list)
+    withheld: dict[TotalOf, list[int]] = field(default_factory=dict)
 
 
 def figures_of(
@@ -54,10 +54,11 @@ def _figure(needs: CutSums, encrypted: EncryptedAggregate, sums: Sums) -> Callab
     facts = [combination.facts(needs.cut.arguments[place], needs.measures)]
     moments = combination.moments(encrypted.aggregate, needs.measures)
     counts, totals = sums.counts, sums.totals.items()
-    withheld = sums.withheld if combination.needs(encrypted.aggregate, needs.measures) else []
+    needed = combination.needs(encrypted.aggregate, needs.measures)
+    withheld = [cells for which, cells in sums.withheld.items() if which in needed]
 
     def figure(members: Members) -> Figure:
-        if withheld and any(withheld[group] for group in members):
+        if withheld and any(cells[group] for group in members for cells in withheld):
             return HIDDEN
         count = sum(counts[group] for group in members)
         total = {which: sum(entries[group] for group in members) for which, entries in totals}
@@ -111,11 +112,11 @@ class Selection:
     def sums(
         self,
         totals: Mapping[TotalOf, Integers],
-        withheld: Mapping[int, NDArray[np.bool_]] = MappingProxyType({}),
+        withheld: Mapping[TotalOf, NDArray[np.bool_]] = MappingProxyType({}),
     ) -> list[Sums]:
         """Return the sums by argument, from the cells' totals that it needs.
 
-        `withheld`: by measure, the cells whose totals are not known (cells,).
+        `withheld`: the cells of which a total is not known (cells,).
         """
         sums: list[Sums] = []
         for each in self._needs.combinations:
@@ -123,9 +124,12 @@ class Selection:
             summed = {which: self._sums(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
             counted = each.counted(self._needs.measures)
             counts = self._sums(self._rows, each.filter) if counted is None else summed[counted, "count"]
-            unknown = [withheld[number] for number in of if number in withheld]
-            cells = self._sums(np.logical_or.reduce(unknown).astype(np.int64), each.filter) if unknown else []
-            sums.append(Sums(summed, counts, cells))
+            unknown = {
+                which: self._sums(withheld[which].astype(np.int64), each.filter)
+                for which in summed
+                if which in withheld
+            }
+            sums.append(Sums(summed, counts, unknown))
         return sums
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cleave.ask.question import GroupSums
 from cleave.ask.ways.base import Disclosures, Setting, Use, Uses, Way, Work
@@ -31,54 +32,51 @@ class Released:
         self.totals = totals
         self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
         self.cells = Cells(list(totals.keys), list(totals.rows))
-        self.withheld = {number: ~np.array(each, np.bool_) for number, each in enumerate(totals.shown) if not all(each)}
+        self.withheld: dict[TotalOf, NDArray[np.bool_]] = {}
+        for number, shown in enumerate(totals.shown):
+            for part, least in (("count", 1), ("sum", 1), ("square", 2)):
+                if min(shown, default=least) < least:
+                    self.withheld[number, part] = np.array(shown, np.int64) < least
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
 
     def table(self, names: Collection[str]) -> Table:
         return self._cell_table.read(self.cells, names)
 
     def totals_of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
-        """Totals of every cell (cells,)."""
+        """Totals of every part (parts,), each of which is a cell here."""
         totals = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
         return {(measure, which): np.array(totals[which][measure], object) for measure, which in wanted}
 
     def warnings(self, needs: CutSums, selection: Selection) -> list[str]:
-        """Return what may be missing of an answer."""
-        texts = []
-        if self.totals.hides:
-            texts.append(
-                f"incomplete: cells of fewer than {self.head.least} rows are not in the release, and the answer may "
-                "lack them"
-            )
-        for name, missing, _ in self._missing(needs, selection):
-            texts.append(
-                f"incomplete: the totals of {name} are not in the release for {counted(missing, 'cell')}, where "
-                f"fewer than {self.head.least} rows have a value, or none, or which have an older value"
-            )
-        return texts
+        """Return which totals an answer lacks."""
+        return [
+            f"incomplete: the totals of {name} are withheld in {counted(missing, 'part')} of the release"
+            for name, missing, _ in self._missing(needs, selection)
+        ]
 
     def _missing(self, needs: CutSums, selection: Selection) -> list[tuple[str, int, int]]:
-        """Measures with withheld totals, and in how many of how many cells."""
-        cells = selection.cells
-        missing = [(number, int(self.withheld[number][cells].sum())) for number in sorted(self._needed(needs))]
-        return [(self.totals.measures[number].name, count, len(cells)) for number, count in missing if count]
-
-    def _needed(self, needs: CutSums) -> set[int]:
-        """The withheld measures that are needed."""
-        return {number for number, _ in needs.totals if number in self.withheld}
+        """Measures with withheld totals, and in how many of how many parts."""
+        parts, names = selection.cells, list[tuple[str, int, int]]()
+        for number in sorted({number for number, _ in needs.totals}):
+            unknown = [self.withheld[which] for which in needs.totals if which[0] == number and which in self.withheld]
+            missing = int(np.logical_or.reduce(unknown)[parts].sum()) if unknown else 0
+            if missing:
+                names.append((self.totals.measures[number].name, missing, len(parts)))
+        return names
 
     def note(self, needs: CutSums, selection: Selection) -> str:
-        """Return the times that an answer is as of, and how many cells its totals are known of."""
+        """Return when the parts of an answer were published, and over how many of them its totals are known."""
         as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
         names = [
-            f"{counted(int(count), 'cell')} as of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
+            f"{counted(int(count), 'part')} of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
             for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
         ]
         totals = [
-            f"{name} is known over {cells - missing:,} of {counted(cells, 'cell')}"
-            for name, missing, cells in self._missing(needs, selection)
+            f"{name} is known over {parts - missing:,} of {counted(parts, 'part')}"
+            for name, missing, parts in self._missing(needs, selection)
         ]
-        return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no cells'}", *totals])
+        smaller = f"rows of fewer than {self.head.least} {self.totals.counted} may exist besides"
+        return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no parts'}", *totals, smaller])
 
     def close(self) -> None:
         self._cell_table.close()

@@ -1,0 +1,209 @@
+"""Draft a release: the rows that no release has published, and the parts that they make."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from cleave.ckks.public_key import PublicKey
+from cleave.disclosure.joining import Part, parts_of
+from cleave.share.ledger import Ledger, Sums, load_ledger
+from cleave.share.release import place_of, public_of
+from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
+from cleave.sql.catalog import Catalog
+from cleave.sql.read import expression_of, spellings
+from cleave.sql.rejoin import Texts
+from cleave.store.contributors import MIN_GROUP
+from cleave.store.manifest import Analyst, Manifest, Measure, Release, now
+from cleave.store.published import ENDS, identity_of
+from cleave.store.reader import Opened
+from cleave.store.schemas import load_stored_schema
+from cleave.store.tables import Tables
+from cleave.sums.combination import combination_of
+from cleave.table.schema import Schema
+from cleave_shared.errors import InputError
+
+LEAST = 3  # people of a part: two values follow from their sum and that of their squares
+MOST_ANALYSTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """`cell`: its number in the table."""
+
+    key: Texts
+    cell: int
+    rows: int
+    rule: Part
+    sums: tuple[Sums, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A release that is computed, and not made. `read`: segments that were read; `waiting`: rows by key of cells that
+    are not published. `measures`: released ones.
+    """
+
+    tables: Tables
+    opened: Opened
+    what: str
+    least: int
+    analysts: tuple[Analyst, ...]
+    revoked: tuple[Analyst, ...]
+    ledger: Ledger
+    publishes: bool
+    begins: bool
+    ends: bool  # an earlier lineage
+    measures: tuple[Measure, ...] = ()
+    parts: tuple[NewPart, ...] = ()
+    waiting: Mapping[Texts, int] | None = None
+    read: tuple[ReadSegment, ...] = ()
+
+    @property
+    def counted(self) -> str:
+        return "people" if self.ledger.entity else "rows"
+
+    @property
+    def number(self) -> int:
+        newest = self.opened.manifest.release
+        return newest.number + 1 if newest else 1
+
+
+def drafted(
+    tables: Tables,
+    table: str,
+    to: Mapping[str, PublicKey],
+    least: int | None = None,
+    *,
+    new_lineage: bool = False,
+    yes: bool = False,
+) -> Draft:
+    """Return what `cleave.share.releases.release` would do. Raises InputError as it does."""
+    opened = tables.open(table)
+    manifest, newest = opened.manifest, opened.manifest.release
+    schema = load_stored_schema(manifest)
+    analysts = _joined(table, newest.analysts if newest else (), to)
+    if not analysts:
+        raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
+    keys = {each.box for each in analysts}
+    revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
+    past = ledger_of(tables, opened)
+    before = newest.lineage if newest else None
+    begins = new_lineage or before is None
+    if newest is not None and before is not None and new_lineage and not yes:
+        raise InputError(
+            f"releases of table {table!r} that follow could be subtracted from those before",
+            hint="confirm with --yes (yes=True in Python): differences of both show fewer people than --min-cell",
+        )
+    is_known = newest is not None and {each.box for each in newest.analysts} == keys
+    publishes = begins or is_known
+    if publishes and not begins and newest is not None and past is not None and _has_ended(manifest, newest, past):
+        raise InputError(
+            f"table {table!r} gets no further parts: {ENDS}",
+            hint="--new-lineage --yes publishes all rows; both can be subtracted",
+        )
+    least = _least(table, schema, None if begins and before else newest, least)
+    if begins or past is None:
+        past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
+    ends = begins and newest is not None
+    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, ends)
+    return _with_parts(draft, schema) if publishes else draft
+
+
+def _has_ended(manifest: Manifest, newest: Release, past: Ledger) -> bool:
+    """Check whether its rows or cells are named by other columns now, or a published row left without a digest."""
+    named = manifest.by, identity_of(manifest), load_stored_schema(manifest).privacy.entity
+    return bool(newest.ended) or named != (past.by, past.identity, past.entity)
+
+
+def _least(table: str, schema: Schema, newest: Release | None, least: int | None) -> int:
+    floor = max(LEAST, schema.privacy.min_group)
+    if least is None:
+        return max(newest.least if newest else MIN_GROUP, floor)
+    if least < floor:
+        counted = schema.privacy.counted
+        raise InputError(
+            f"a part of {least} {counted} is too small: at least {floor}",
+            hint="two values follow from their sum and the sum of their squares"
+            if floor == LEAST
+            else "[privacy] min_group of the table's schema",
+        )
+    if newest is not None and least < newest.least:
+        raise InputError(
+            f"releases of table {table!r} have parts of at least {newest.least} {schema.privacy.counted}",
+            hint="leave --min-cell out: it never falls",
+        )
+    return least
+
+
+def _with_parts(draft: Draft, schema: Schema) -> Draft:
+    """`draft` with the parts that would be published. Reads every segment that is not wholly published."""
+    manifest = draft.opened.manifest
+    measures, reads = released_measures(manifest, schema)
+    privacy = schema.privacy
+    wanted = Wanted(manifest.by, measures, reads, privacy.entity, privacy.dominance is not None)
+    segments = [each for each in manifest.segments if draft.begins or each.unpublished != 0]
+    with closing(Unpublished(draft.tables, draft.opened, wanted, segments, ignores_marks=draft.begins)) as rows:
+        squared = [not each.derived for each in measures]
+        dominated = rows.dominated(privacy.dominance) if privacy.dominance is not None else {}
+        rules = parts_of(rows.classes, rows, wanted.bits, squared, dominated, draft.least)
+        by_cell = rows.by_cell()
+        parts = tuple(
+            NewPart(rows.cells.keys[cell], cell, by_cell[cell], rule, rows.sums_of(cell, by_cell[cell], rule.shown))
+            for cell, rule in rules.items()
+        )
+        waiting = {rows.cells.keys[cell]: count for cell, count in by_cell.items() if cell not in rules}
+        read = tuple(rows.read)
+    return replace(draft, measures=measures, parts=parts, waiting=waiting, read=read)
+
+
+def released_measures(manifest: Manifest, schema: Schema) -> tuple[tuple[Measure, ...], tuple[tuple[str, ...], ...]]:
+    """The measures that a release has, and the stored columns each reads: numbers of the table, and sums of several of
+    them with constants. What is linear in one column follows from the column.
+    """
+    stored = tuple(each for each in manifest.measures if not each.derived)
+    numbers = dict(spellings(tuple(each.sql for each in stored)))
+    never_null = [each.model_copy(update={"nullable": False}) for each in stored]
+    measures, reads = list(stored), [*map(_itself, stored)]
+    with closing(Catalog(manifest.table, schema.columns)) as catalog:
+        for each in manifest.measures:
+            if not each.derived:
+                continue
+            linear = combination_of(expression_of(each.sql), numbers, never_null, catalog.types)
+            if linear is not None and len(linear.terms) > 1:
+                measures.append(each)
+                reads.append(tuple(stored[number].name for number, _ in linear.terms))
+    return tuple(measures), tuple(reads)
+
+
+def _itself(measure: Measure) -> tuple[str, ...]:
+    return (measure.name,)
+
+
+def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
+    """The ledger of a table's lineage; None: there is none, or Cleave 1.0 made its releases."""
+    newest = opened.manifest.release
+    if newest is None or newest.lineage is None:
+        return None
+    return load_ledger(tables.unseal(opened.vault, "release", newest.ledger))
+
+
+def _joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
+    """The analysts there are, and those to come. Raises InputError where a name is another's."""
+    analysts = {each.name: each for each in existing}
+    for name, public in to.items():
+        previous = analysts.get(name)
+        if previous is not None and public_of(previous) != public:
+            raise InputError(
+                f"there is another analyst {name!r}", hint="revoke that one first, or give the file another name"
+            )
+        if same := [each.name for each in analysts.values() if each.name != name and public_of(each) == public]:
+            raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
+        if previous is None:
+            box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
+            analysts[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
+    if len(analysts) > MOST_ANALYSTS:
+        raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
+    return tuple(analysts.values())

@@ -1,0 +1,183 @@
+"""The ledger of a lineage of releases: the numbers of every part, fixed when it was published.
+
+Nothing in it is computed again. A part has the measures of its release. Where a column was widened since, its numbers
+are written in the new units; a measure that was derived later is withheld in parts from before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from cleave.share.release import MOST_ROWS
+from cleave.sql.rejoin import Texts
+from cleave.store.manifest import Measure
+from cleave.store.measures import columns_of, domain_of
+
+_DIGITS = len(str(MOST_ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Totals of a measure in a part. `shown`: 0 none; 1 count and sum; 2 that of the squares too."""
+
+    shown: Literal[0, 1, 2] = 0
+    count: int = 0
+    sum: int = 0
+    square: int = 0
+
+
+WITHHELD = Sums()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPart:
+    """`release`: its number. `measures`: in the order of the ledger's, of which it may have fewer."""
+
+    key: Texts
+    release: int
+    rows: int
+    measures: tuple[Sums, ...]
+
+    def of(self, place: int) -> Sums:
+        return self.measures[place] if place < len(self.measures) else WITHHELD
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """`key`: of the newest totals. `least`: people, or rows, of each part at least. `by`, `identity`, `entity`: columns
+    that are fixed within the lineage. `measures`: of all parts, as they were then.
+    """
+
+    key: bytes
+    least: int
+    by: tuple[str, ...]
+    identity: tuple[str, ...]
+    entity: tuple[str, ...]
+    measures: tuple[Measure, ...] = ()
+    times: Mapping[int, str] = field(default_factory=dict)
+    parts: tuple[PublishedPart, ...] = ()
+
+    def with_parts(
+        self, number: int, at: str, measures: Sequence[Measure], parts: Sequence[tuple[Texts, int, Sequence[Sums]]]
+    ) -> Ledger:
+        """The ledger with the parts of release `number`: key, rows, and sums of each of `measures`."""
+        if not parts:
+            return self
+        every = [*self.measures]
+        for each in measures:
+            if each not in every:
+                every.append(each)
+        places = [measures.index(each) if each in measures else None for each in every]
+        published = [
+            PublishedPart(key, number, rows, tuple(WITHHELD if at is None else sums[at] for at in places))
+            for key, rows, sums in parts
+        ]
+        return replace(
+            self,
+            measures=tuple(every),
+            times={**self.times, number: at},
+            parts=(*self.parts, *published),
+        )
+
+    def sums(self, measure: Measure) -> list[Sums]:
+        """The totals of a measure in every part, in its units."""
+        places = [
+            (place, conversion)
+            for place, each in enumerate(self.measures)
+            if (conversion := converting(each, measure)) is not None
+        ]
+        sums = []
+        for part in self.parts:
+            shown = [conversion(part.of(place)) for place, conversion in places if part.of(place).shown]
+            sums.append(shown[0] if shown else WITHHELD)
+        return sums
+
+    def renamed(self, news: Mapping[str, str], dropped: Set[str]) -> Ledger:
+        """The ledger with new names of columns, by their old ones in lower case, and without those `dropped`."""
+
+        def new(name: str) -> str:
+            return "" if name.lower() in dropped else news.get(name.lower(), name)
+
+        measures = tuple(
+            each.model_copy(update={"name": new(each.name), "sql": each.sql if each.derived else new(each.name)})
+            for each in self.measures
+        )
+        by, identity, entity = (tuple(map(new, each)) for each in (self.by, self.identity, self.entity))
+        return replace(self, measures=measures, by=by, identity=identity, entity=entity)
+
+    def dump(self) -> bytes:
+        content = {
+            "format": 2,
+            "key": self.key.hex(),
+            "least": self.least,
+            "by": self.by,
+            "identity": self.identity,
+            "entity": self.entity,
+            "measures": [each.model_dump() for each in self.measures],
+            "times": dict(self.times),
+            "keys": [each.key for each in self.parts],
+            "parts": [[each.release, each.rows] for each in self.parts],
+            "sums": [
+                [_texts(measure, part.of(place)) for place, measure in enumerate(self.measures)] for part in self.parts
+            ],
+        }
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _texts(measure: Measure, of: Sums) -> list[str]:
+    """Texts of the totals of a measure, as long for all parts."""
+    digits = {each.part: len(str(each.limit * MOST_ROWS)) for each in columns_of([measure])}
+    parts = (("count", of.count), ("sum", of.sum), ("square", of.square))
+    return [str(of.shown), *(f"{total:0{digits.get(part, _DIGITS)}d}" for part, total in parts)]
+
+
+def load_ledger(content: bytes) -> Ledger:
+    """Read what `dump` wrote; it was sealed by the owner."""
+    fields = json.loads(content)
+    parts = tuple(
+        PublishedPart(tuple(key), number, rows, tuple(Sums(*map(int, each)) for each in sums))  # type: ignore[arg-type]
+        for key, (number, rows), sums in zip(fields["keys"], fields["parts"], fields["sums"], strict=True)
+    )
+    return Ledger(
+        key_of(content),
+        fields["least"],
+        tuple(fields["by"]),
+        tuple(fields["identity"]),
+        tuple(fields["entity"]),
+        tuple(map(Measure.model_validate, fields["measures"])),
+        {int(number): at for number, at in fields["times"].items()},
+        parts,
+    )
+
+
+def key_of(content: bytes) -> bytes:
+    """The key of the newest totals in a ledger, that of Cleave 1.0 included."""
+    fields: dict[str, Any] = json.loads(content)
+    return bytes.fromhex(fields["key"])
+
+
+def converting(old: Measure, new: Measure) -> Callable[[Sums], Sums] | None:
+    """How totals of a measure, as it was, are written in the units of the measure it is now; None: it is another."""
+    if old == new:
+        return lambda sums: sums
+    before, now = domain_of(old), domain_of(new)
+    same = (old.name, old.derived, old.nullable) == (new.name, new.derived, new.nullable)
+    if not same or (old.derived and old.sql != new.sql) or not (before.is_exact and now.is_exact):
+        return None
+    if now.unit % before.unit:
+        return None
+    scale = now.unit // before.unit
+    if now.lower > before.lower * scale or now.upper < before.upper * scale:
+        return None
+
+    def convert(sums: Sums) -> Sums:
+        total = sums.sum + before.lower * sums.count
+        squares = sums.square + 2 * before.middle * total - before.middle**2 * sums.count
+        total, squares = total * scale, squares * scale**2
+        square = squares - 2 * now.middle * total + now.middle**2 * sums.count if sums.shown > 1 else 0
+        return Sums(sums.shown, sums.count, total - now.lower * sums.count, square)
+
+    return convert

@@ -1,0 +1,73 @@
+"""The page of a release: what it would publish, what it withholds and why, and a line to sign.
+
+It is for the owner and whoever approves the release, never for analysts: it has reasons, and cells that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cleave.share.release import public_of
+from cleave.text.quantities import counted
+
+if TYPE_CHECKING:
+    from cleave.share.drafting import Draft
+
+_SIGN = "Approved by:"
+_SHOWN = ("", "count, sum", "count, sum, sum of squares")
+
+
+def page_of(draft: Draft) -> str:
+    """Markdown. The same draft of the same version of a table gives the same page."""
+    return "\n".join(_lines(draft)) + "\n"
+
+
+def is_of(page: str, draft: Draft) -> bool:
+    """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
+    return page.partition(_SIGN)[0] == page_of(draft).partition(_SIGN)[0]
+
+
+def _lines(draft: Draft) -> Iterator[str]:
+    manifest, people = draft.opened.manifest, draft.counted
+    yield f"# Release {draft.number} of table {manifest.table}"
+    yield ""
+    yield f"- table: id {manifest.table_id}, version {manifest.version}, {draft.opened.head.manifest.sha256}"
+    yield f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in draft.analysts)}"
+    yield f"- each part: at least {draft.least} {people}"
+    yield f"- parts published before: {len(draft.ledger.parts)}"
+    if draft.ends:
+        yield "- a new lineage: all rows are published anew. Numbers of the lineage before can be subtracted from these"
+    if not draft.publishes:
+        yield "- nothing new: the parts published before are sealed again"
+    yield ""
+    yield "## Parts"
+    yield ""
+    if not draft.parts:
+        yield "None."
+    for name, part in zip(_names(draft), draft.parts, strict=True):
+        yield f"- {name}: {counted(part.rows, 'row')}, {part.rule.size:,} {people}"
+        for place, measure in enumerate(draft.measures):
+            shown = part.rule.shown[place]
+            reason = part.rule.why.get(place)
+            yield f"  - {measure.name}: {_SHOWN[shown] or f'withheld: {reason}'}"
+    yield ""
+    yield "## Waiting"
+    yield ""
+    rows = sum((draft.waiting or {}).values())
+    yield f"{counted(rows, 'row')} in {counted(len(draft.waiting or {}), 'cell')}: too few {people} so far."
+    yield ""
+    yield "## What the analysts will see"
+    yield ""
+    yield f"For each part its cell, its number of rows, and that it has at least {draft.ledger.least} {people}."
+    yield "For each column that is not withheld: how many values, their sum, and that of their squares as above."
+    yield "Nothing of reasons, and nothing of cells that wait."
+    yield ""
+    yield f"{_SIGN} ______________________  Date: ____________"
+
+
+def _names(draft: Draft) -> Iterator[str]:
+    by = draft.opened.manifest.by
+    for part in draft.parts:
+        pairs = zip(by, part.key, strict=True)
+        yield ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in pairs) or "all rows"

@@ -1,0 +1,146 @@
+"""Rows that were published in a release: marks by segment, and digests of those that left the table.
+
+A published row stays published, whatever its values become. A segment has a sealed mark for each row once a release
+read it, or it was written again since. Of a published row that leaves, a digest of its key columns stays, or of its
+entity where there are no key columns: rows with the same values are marked when they come in.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleave.store.contributors import contributor_in
+from cleave.store.manifest import MARK, Manifest, Release
+from cleave.store.reader import Opened
+from cleave.store.rows import Rows
+from cleave.store.schemas import load_stored_schema
+from cleave.store.tables import Tables
+from cleave.table.duck import identifier, literal
+from cleave.table.schema import Schema
+from cleave.table.table import Table
+from cleave.table.types import FLOATS, decimals_of
+
+ENDS = (
+    "rows of a release left, and neither key columns nor an entity name them: no further rows are released, unless "
+    "`cleave release new NAME --new-lineage --yes` begins again"
+)
+_MAGIC = b"CLD1"
+_BYTES = 16  # of a digest
+_FEWEST = 64  # digests that there is room for
+_KEY_BYTES = 32
+_BLOCK = 64  # bytes of a block of SHA-256
+
+
+def identity_of(manifest: Manifest) -> tuple[str, ...]:
+    """The columns that say which row, or whose, a row is: the key columns, or the entity; none."""
+    return manifest.key or load_stored_schema(manifest).privacy.entity
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """Digests, in hex, of published rows that left. `key`: without it nobody can compare a guess with them."""
+
+    key: bytes
+    values: frozenset[str] = frozenset()
+
+    @classmethod
+    def new(cls) -> Digests:
+        return cls(secrets.token_bytes(_KEY_BYTES))
+
+    @classmethod
+    def load(cls, content: bytes) -> Digests:
+        """Read what `dump` wrote; it was sealed by the owner."""
+        start = len(_MAGIC) + _KEY_BYTES + 8
+        count = int.from_bytes(content[start - 8 : start], "big")
+        packed = content[start : start + count * _BYTES].hex()
+        values = (packed[place : place + 2 * _BYTES] for place in range(0, len(packed), 2 * _BYTES))
+        return cls(content[len(_MAGIC) : start - 8], frozenset(values))
+
+    def dump(self) -> bytes:
+        """Bytes whose length is that of the next power of two of digests."""
+        packed = bytes.fromhex("".join(sorted(self.values)))
+        room = max(_FEWEST, 1 << max(0, len(self.values) - 1).bit_length()) * _BYTES
+        return _MAGIC + self.key + len(self.values).to_bytes(8, "big") + packed.ljust(room, b"\0")
+
+    def of(self, table: Table, schema: Schema, identity: Sequence[str], whose: str, source: str) -> list[str]:
+        """The digest of each row of `source`, SQL over `table`, in their order; `whose` rows they are."""
+        texts = ", ".join(_text(schema, name, whose) for name in identity)
+        inner, outer = (bytes(each ^ pad for each in self.key.ljust(_BLOCK, b"\0")) for pad in (0x36, 0x5C))
+        hashed = f"sha256($outer::BLOB || unhex(sha256($inner::BLOB || encode(concat({texts})))))"
+        sql = f"SELECT {hashed}[:{2 * _BYTES}] AS digest FROM ({source})"
+        column = table.connection.execute(sql, {"inner": inner, "outer": outer}).fetchnumpy()["digest"]
+        return [str(each) for each in column.tolist()]
+
+    def marks(self, table: Table, schema: Schema, identity: Sequence[str], whose: str) -> NDArray[np.bool_]:
+        """Which rows of `table` are those that left (rows,)."""
+        digests = self.of(table, schema, identity, whose, f"FROM {table.relation}")
+        return np.fromiter((each in self.values for each in digests), np.bool_, len(digests))
+
+
+def _text(schema: Schema, name: str, whose: str) -> str:
+    """SQL of a value as text, the same after the column got a wider type; another text for each value and for NULL."""
+    column = schema.find(name)
+    if column is None:
+        text = literal(whose)
+    elif column.type in FLOATS:
+        text = f"CAST(CAST({identifier(name)} AS DOUBLE) AS VARCHAR)"
+    else:
+        text = f"CAST({identifier(name)} AS VARCHAR)"
+        if decimals_of(column.type):
+            text = f"rtrim(rtrim({text}, '0'), '.')"
+    return f"coalesce(strlen({text}) || ':' || {text}, '-')"
+
+
+def digests_of(tables: Tables, manifest: Manifest) -> Digests | None:
+    """Digests by which new rows are marked; None: no row has left, or none is looked for."""
+    release = manifest.release
+    if release is None or release.digests is None:
+        return None
+    return Digests.load(tables.unseal(tables.vault(manifest.table_id), "release", release.digests))
+
+
+def leaving(
+    tables: Tables,
+    opened: Opened,
+    gone: Mapping[str, Callable[[Table], str]],
+    reads: Collection[str] = (),
+) -> Release | None:
+    """The release of a table once rows leave it: with their digests, or ended where there are none.
+
+    `gone`: by segment, SQL of the rows that leave; `reads`: the columns it reads. Raises CheckFailed, StoreError.
+    """
+    manifest, release = opened.manifest, opened.manifest.release
+    if release is None or not release.is_live or not gone:
+        return release
+    identity, schema = identity_of(manifest), load_stored_schema(manifest)
+    digests = digests_of(tables, manifest) or Digests.new()
+    values, ends = set(digests.values), False
+    names = {*(each for each in identity if schema.find(each)), *reads, MARK}
+    with closing(Rows(tables, opened)) as rows:
+        for segment in manifest.segments:
+            if segment.id not in gone or segment.marks is None:
+                continue
+            with rows.table(names, segments=[segment]) as table:
+                published = f"SELECT * FROM ({gone[segment.id](table)}) WHERE {identifier(MARK)}"
+                if identity:
+                    values.update(digests.of(table, schema, identity, contributor_in(segment), published))
+                else:
+                    ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({published})").fetchall()
+                    ends = ends or count > 0
+    if not identity:
+        return release.model_copy(update={"ended": int(ends)})
+    sealed = tables.seal(
+        tables.folder(manifest.table), opened.vault, "release", Digests(digests.key, frozenset(values)).dump()
+    )
+    return release.model_copy(update={"digests": sealed})
+
+
+def all_rows(table: Table) -> str:
+    """SQL of all rows."""
+    return f"FROM {table.relation}"

@@ -1,0 +1,362 @@
+"""A row is published once: marks and digests follow it through every change."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cleave.ckks.key_file import create_key, open_key
+from cleave.maintain.alter import Alteration, alter
+from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.rotate import rotate
+from cleave.share.drafting import drafted
+from cleave.share.ledger import key_of
+from cleave.share.release import ReleaseHead, seal_content
+from cleave.share.releases import _head, publish
+from cleave.store import put as putting
+from cleave.store.manifest import MARK
+from cleave.store.published import Digests
+from cleave.store.removing import remove
+from cleave.store.rows import Rows
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
+from cleave.table.progress import Silent
+from cleave.table.schema import load_schema
+from cleave_shared.errors import CheckFailed, InputError
+from tests.store.contributing import SCHEMA, kept_as
+from tests.store.made import loaded
+from tests.store.releasing import Releases, rows
+
+A, B = ("A", "f"), ("B", "f")
+FIRST = rows([A] * 6 + [B] * 3)  # of p0 to p8; the last three wait
+
+
+class Keyed(Releases):
+    def put_rows(
+        self, *, key: Sequence[str] = ("name",), privacy: str = "", csv: str = FIRST, change: bool = False
+    ) -> None:
+        """`change`: the table is there, and is replaced."""
+        text = SCHEMA + (f"[privacy]\n{privacy}\n" if privacy else "")
+        table = loaded(self.header + csv, text)
+        tables = self.tables()[0]
+        done = putting.put(tables, table, self.name, ("ward", "sex"), Silent(), key=key, replace=change)
+        tables.sweep(done)
+
+    def append(self, csv: str, *, upsert: bool = False) -> None:
+        tables = self.tables()[0]
+        with self.table(csv) as table:
+            tables.sweep(putting.append(tables, table, self.name, Silent(), again=True, upsert=upsert, yes=True))
+
+    def delete(self, where: str) -> None:
+        tables = self.tables()[0]
+        delete(tables, self.name, where, Silent(), yes=True)
+        tables.sweep(tables.open(self.name))
+
+    def marked(self, tables: Tables | None = None) -> dict[str, bool]:
+        """Which rows are published, by name."""
+        tables = tables or self.tables()[0]
+        opened = tables.open(self.name)
+        found: dict[str, bool] = {}
+        with closing(Rows(tables, opened)) as stored, stored.table({"name", MARK}) as table:
+            found = dict(table.connection.execute(f'SELECT name, "{MARK}" FROM {table.relation}').fetchall())
+        left = sum(each.rows if each.unpublished is None else each.unpublished for each in opened.manifest.segments)
+        assert left == len(found) - sum(found.values())
+        return found
+
+    def published(self) -> set[str]:
+        return {name for name, mark in self.marked().items() if mark}
+
+
+def names(*numbers: int) -> set[str]:
+    return {f"p{number}" for number in numbers}
+
+
+def keyed(world: Keyed) -> None:
+    world.put_rows()
+    world.release("carol")
+
+
+def unkeyed(world: Keyed) -> None:
+    world.put_rows(key=())
+    world.release("carol")
+
+
+def of_people(world: Keyed) -> None:
+    world.put_rows(key=(), privacy='entity = ["name"]')
+    world.release("carol")
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> Keyed:
+    return kept_as(Keyed, tmp_path / "world", key_file, keyed)
+
+
+def test_a_release_marks_the_rows_of_its_parts(world: Keyed) -> None:
+    assert world.published() == names(*range(6))
+    assert world.shown("carol") == {A: 6}
+    world.append(rows([B] * 2, 9))
+    world.release()
+    assert world.published() == names(*range(11))
+    assert world.shown("carol") == {A: 6, B: 5}
+    assert [each.unpublished for each in world.open().manifest.segments] == [0, 0]
+
+
+def test_a_release_reads_no_segment_that_is_wholly_published(world: Keyed) -> None:
+    world.append(rows([B] * 2, 9))
+    world.release()
+    world.append(rows([A] * 5, 20))
+    draft = drafted(world.tables()[0], world.name, {})
+    assert [each.segment.rows for each in draft.read] == [5]
+    assert [(each.key, each.rows) for each in draft.parts] == [(A, 5)]
+
+
+CHANGES: dict[str, Callable[[Tables, Keyed], object]] = {
+    "update": lambda tables, _: update(
+        tables, "trial", {"age": "age + 1", "ward": "'Z'"}, "age < 24", Silent(), yes=True
+    ),
+    "compact": lambda tables, _: compact(tables, "trial", Silent()),
+    "alter": lambda tables, _: alter(
+        tables,
+        "trial",
+        Alteration(widen=["age=0..60000"], rename=["bill=cost"], drop=["weight"], add=["x BIGINT"]),
+        Silent(),
+    ),
+    "by": lambda tables, _: alter(tables, "trial", Alteration(by=["sex"]), Silent()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_marks_go_with_their_rows(world: Keyed, change: str) -> None:
+    world.append(rows([A, B], 9))
+    before, tables = world.marked(), world.tables()[0]
+    CHANGES[change](tables, world)
+    tables.sweep(tables.open(world.name))
+    assert world.marked() == before
+    assert world.published() == names(*range(6))
+
+
+def test_a_row_that_moves_is_not_published_again(world: Keyed) -> None:
+    """With three that wait there would be nine; of p1 alone the difference would tell."""
+    update(world.tables()[0], world.name, {"ward": "'B'"}, "ward = 'A'", Silent(), yes=True)
+    made = world.release()
+    assert (made.parts, made.waiting) == (0, 1)
+    world.append(rows([B] * 2, 9))
+    assert world.release().new_rows == 5
+    assert world.shown("carol") == {A: 6, B: 5}
+
+
+@pytest.mark.parametrize("keys", [keyed, of_people])
+def test_a_deleted_row_comes_back_published(tmp_path: Path, key_file: Path, keys: Callable[[Keyed], None]) -> None:
+    world = kept_as(Keyed, tmp_path / "world", key_file, keys)
+    world.delete("name IN ('p0', 'p1', 'p2', 'p3', 'p4')")
+    world.append(rows([B] * 5) + rows([B], 30))
+    assert world.published() == names(*range(6))
+    made = world.release()
+    assert (made.parts, made.new_rows, made.waiting) == (0, 0, 1), "three that wait, and p30"
+    world.append(rows([B], 31))
+    assert world.release().new_rows == 5
+
+
+def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:
+    world.append(rows([B] * 3) + rows([B] * 2, 40), upsert=True)
+    assert world.published() == names(*range(6))
+    assert world.release().new_rows == 5, "three that waited, p40 and p41"
+    assert world.shown("carol") == {A: 6, B: 5}
+
+
+@pytest.mark.parametrize("keys", [keyed, of_people])
+def test_a_replaced_table_keeps_what_is_published(
+    tmp_path: Path, key_file: Path, keys: Callable[[Keyed], None]
+) -> None:
+    world = kept_as(Keyed, tmp_path / "world", key_file, keys)
+    key, privacy = (("name",), "") if keys is keyed else ((), 'entity = ["name"]')
+    world.put_rows(key=key, privacy=privacy, csv=rows([B] * 12), change=True)
+    assert world.published() == names(*range(6))
+    assert world.release().new_rows == 6
+
+
+def test_a_table_with_other_key_columns_gets_no_further_parts(world: Keyed) -> None:
+    world.put_rows(key=("name", "age"), change=True)
+    with pytest.raises(InputError, match="no further parts"):
+        world.release()
+    made = world.release(new_lineage=True, yes=True)
+    assert (made.begins, made.parts, made.number) == (True, 1, 2)
+    assert world.published() == names(*range(6))
+
+
+@pytest.mark.parametrize("change", ["by", "replace", "delete", "remove"])
+def test_what_ends_a_lineage(tmp_path: Path, key_file: Path, change: str) -> None:
+    world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
+    tables = world.tables()[0]
+    if change == "by":
+        tables.sweep(alter(tables, world.name, Alteration(by=["ward"]), Silent()))
+    elif change == "replace":
+        world.put_rows(key=(), change=True)
+    elif change == "delete":
+        changed, _, _ = delete(tables, world.name, "name = 'p0'", Silent(), yes=True)
+        assert changed.ends_releases
+    else:
+        world.register("north")
+        world.contribute("north", rows([A] * 5, 50))
+        world.collect()
+        world.append(rows([A] * 5, 60))
+        assert world.release().new_rows == 10
+        tables.sweep(remove(tables, world.name, "north"))
+    with pytest.raises(InputError, match="no further parts"):
+        world.release()
+    world.revoke("carol")
+
+
+def test_a_delete_of_rows_that_wait_ends_nothing(tmp_path: Path, key_file: Path) -> None:
+    world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
+    changed, _, _ = delete(world.tables()[0], world.name, "name = 'p7'", Silent(), yes=True)
+    assert not changed.ends_releases
+    world.append(rows([B] * 3, 20))
+    assert world.release().new_rows == 5
+
+
+def test_a_contributor_who_puts_rows_elsewhere_publishes_none_again(tmp_path: Path, key_file: Path) -> None:
+    world = Keyed(tmp_path / "world", key_file)
+    world.put_rows()
+    world.register("north")
+    world.contribute("north", rows([A] * 6, 50))
+    world.collect()
+    world.release("carol")
+    assert world.published() == names(*range(6), *range(50, 56))
+    world.contribute("north", rows([B] * 6, 50) + rows([B] * 6, 70), replace=True)
+    world.collect()
+    assert world.published() == names(*range(6), *range(50, 56))
+    assert world.release().parts == 0, "three of the owner's are too few for north"
+
+
+def test_a_rotated_table_keeps_its_releases(world: Keyed) -> None:
+    world.append(rows([A, B], 9))
+    world.delete("name = 'p0'")
+    before, path = world.marked(), world.root / "new.json"
+    create_key(path, None)
+    tables, stores = world.tables()
+    new = Tables(stores, open_key(path, None), SeenVersions(world.root / "owner.json"))
+    rotate(tables, new, world.name, Silent())
+    assert world.marked(new) == before
+    world.key = new.key
+    (world.root / "carol.json").unlink(missing_ok=True)
+    assert world.shown("carol") == {A: 6}
+    world.append(rows([B] * 2, 30) + rows([B]))
+    assert world.published() == names(*range(6)), "p0 is back"
+    assert world.release().new_rows == 6
+
+
+def test_a_digest_is_the_hmac_of_the_values_that_name_a_row(world: Keyed) -> None:
+    digests = Digests(b"k" * 32)
+    schema = load_schema(world.root / "schema.toml")
+    with world.table("A,f,20,1.50,2.25,\xfcber\n,,,,,x\n") as table:
+        found = digests.of(table, schema, ("name", "bill", "weight", "ward", "contributor"), "north", "FROM source")
+    texts = "5:\xfcber3:1.54:2.251:A5:north", "1:x---5:north"
+    assert found == [hmac.new(b"k" * 32, each.encode(), hashlib.sha256).hexdigest()[:32] for each in texts]
+    assert Digests.load(replace(digests, values=frozenset(found)).dump()).values == {*found}
+    sizes = [len(Digests(b"k" * 32, frozenset(f"{n:032x}" for n in range(count))).dump()) for count in (0, 64, 65, 128)]
+    assert sizes[0] == sizes[1] < sizes[2] == sizes[3]
+
+
+def test_stored_objects_do_not_show_whether_a_deleted_row_was_published(world: Keyed, tmp_path: Path) -> None:
+    shapes = []
+    for number in (0, 7):
+        copy = world.copy(tmp_path / f"copy {number}")
+        copy.delete(f"name = 'p{number}'")
+        copy.append(rows([A], 60))
+        store = copy.sensitive()
+        shapes.append(
+            sorted(len(store.read(each)) for each in store.names("tables") if each.rpartition("/")[2] != "head")
+        )
+    assert shapes[0] == shapes[1]
+
+
+def test_one_who_has_most_of_a_sum_withholds_it(tmp_path: Path, key_file: Path) -> None:
+    world = Keyed(tmp_path / "world", key_file)
+    bills = [10, 10, 10, 10, 300, 10]
+    csv = "".join(f"A,f,{20 + n},{bill},{50.5 + n},q{n}\n" for n, bill in enumerate(bills))
+    world.put_rows(key=(), privacy='entity = ["name"]\ndominance = 0.8', csv=csv)
+    made = world.release("carol")
+    assert made.withheld == (("bill", 1),)
+    assert made.counted == "people"
+    answer = world.ask("carol", "SELECT COUNT(*), SUM(age), SUM(bill) FROM trial").result
+    assert answer.rows == [[6, 135, None]]
+    assert "most of it" not in answer.trust + " ".join(answer.warnings)
+    world.put_rows(key=(), privacy='entity = ["name"]\ndominance = 0.9', csv=csv.replace(",q", ",r"), change=True)
+    assert world.release().withheld == ()
+
+
+def test_widened_columns_add_up_with_what_was_released(world: Keyed) -> None:
+    tables = world.tables()[0]
+    widened = Alteration(widen=["age=-5..60000", "bill=DECIMAL(12,3)"], rename=["bill=cost"])
+    tables.sweep(alter(tables, world.name, widened, Silent()))
+    answer = world.ask("carol", "SELECT SUM(age), SUM(bill) FROM trial").result.rows
+    world.release()
+    assert [*map(float, world.ask("carol", "SELECT SUM(age), SUM(cost) FROM trial").result.rows[0])] == [
+        *map(float, answer[0])
+    ]
+    tables.sweep(alter(tables, world.name, Alteration(drop=["age"]), Silent()))
+    world.release()
+    assert "age" not in {each.name for each in world.totals("carol").measures}
+
+
+# releases of Cleave 1.0
+
+
+def as_before(world: Keyed) -> None:
+    """Make the newest release as Cleave 1.0 stored it: totals of cells, in the table's folder, and no marks."""
+    tables = world.tables()[0]
+    opened, totals = tables.open(world.name), world.totals("carol")
+    release = opened.manifest.release
+    assert release is not None
+    fields = json.loads(totals.model_dump_json())
+    fields["shown"] = [[bool(each) for each in of] for of in fields["shown"]]
+    del fields["people"]
+    fields |= {"format": 1, "hides": True}
+    key = key_of(tables.unseal(opened.vault, "release", release.ledger))
+    head: ReleaseHead = _head(tables, opened.manifest.table_id, release.id, release.number, release.least, None)
+    folder = tables.folder(world.name)
+    written = tables.write(folder, seal_content(key, head, json.dumps(fields).encode()))
+    old = {"key": key.hex(), "cells": "", "by": ["ward", "sex"], "measures": [], "times": {}, "keys": [], "values": []}
+    ledger = tables.seal(folder, opened.vault, "release", json.dumps({**old, "sums": []}).encode())
+    update = {"totals": written, "ledger": ledger, "lineage": None, "lowest": 0, "before": None}
+    segments = tuple(each.model_copy(update={"marks": None, "unpublished": None}) for each in opened.manifest.segments)
+    manifest = opened.manifest.model_copy(update={"release": release.model_copy(update=update), "segments": segments})
+    done = tables.commit(manifest, opened, "release")
+    for each in release.analysts:
+        world.sensitive().delete([f"{each.place}/head"])
+    publish(tables, done)
+    tables.sweep(done)
+
+
+def test_a_release_of_an_earlier_version_is_read_until_the_next(world: Keyed) -> None:
+    as_before(world)
+    assert world.shown("carol") == {A: 6}
+    sums = world.ask("carol", "SELECT COUNT(*), SUM(age), VAR_POP(age) FROM trial").result
+    assert not sums.warnings
+    made = world.revoke("carol")
+    assert made is not None
+    assert not made.publishes
+    made = world.release("dave")
+    assert (made.begins, made.publishes, made.parts, made.number) == (True, True, 1, 3)
+    assert world.shown("dave") == {A: 6}
+    with pytest.raises(CheckFailed):
+        world.source("carol")
+
+
+def test_a_revocation_seals_what_an_earlier_version_released(world: Keyed) -> None:
+    world.release("dave")
+    as_before(world)
+    made = world.revoke("dave")
+    assert made is not None
+    assert world.shown("carol") == {A: 6}
+    assert world.totals("carol").shown[0] == (2,)
+    made = world.release()
+    assert (made.begins, made.parts) == (True, 1)
