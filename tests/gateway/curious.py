@@ -283,7 +283,11 @@ def question(rng: random.Random) -> Question:
 def _group(rng: random.Random, keys: Sequence[str]) -> str:
     listed = ", ".join(keys)
     places = ", ".join(str(place) for place in range(1, len(keys) + 1))
-    sets = f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ({keys[0]}))"
+    sets = (
+        f"ROLLUP ({listed})",
+        f"CUBE ({listed})",
+        f"GROUPING SETS (({listed}), {f'({keys[0]})' if keys[1:] else '()'})",
+    )
     return " GROUP BY " + rng.choice([listed, listed, listed, places, *sets])
 
 

@@ -51,7 +51,7 @@ def curious(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], in
     folder = tmp_path_factory.mktemp("curious")
     create_key(folder / "key.json", None)
     tables = Tables(folder, 1)
-    more: Any = {"columns": None} if "columns" in inspect.signature(write_user).parameters else {}
+    more: Any = {}
     token = write_user(
         folder / "users.toml", "carl", None, tables=None, min_group=LEAST, rows=False, token=True, **more
     )

@@ -59,7 +59,7 @@ class Row:
     @property
     def line(self) -> str:
         values = [f"r{self.number}", "" if self.patient is None else f"p{self.patient}", *self.cell, 1 << self.version]
-        return ",".join(str(each) for each in [*values, *("" if v is None else v for v in (self.age, self.lab))]) + "\n"
+        return ",".join(str(each) for each in [*values, *("" if v is None else v for v in (self.age, self.lab))])
 
     def terms(self, measure: str) -> dict[Unknown, int] | None:
         """A value as a sum of unknowns; None: it is NULL. The same value of the same row is the same unknown."""
@@ -116,13 +116,15 @@ class Life:
         self.made = 0
         self.numbers: dict[frozenset[tuple[Unknown, int]], str] = {}
         self.derived: list[str] = []
+        self.notes: list[str] = []
+        self.gone: set[str] = set()
         self.did: list[str] = []
         self.refused: list[str] = []
         self.analysts: list[str] = []
         self.fingerprint = ""
         self.keys = 1
         self.shown: set[Cell] = set()
-        self.nulls = rng.choice([0, 0.05, 0.2])
+        self.nulls = rng.choice([0, 0, 0.05, 0.2])
 
     # the table
 
@@ -161,7 +163,9 @@ class Life:
 
     def file(self, rows: Iterable[Row]) -> Path:
         (path := self.folder / "rows.csv").write_text(
-            "id,patient,ward,sex,mark,age,lab\n" + "".join(each.line for each in rows)
+            ",".join(["id,patient,ward,sex,mark,age,lab", *self.notes])
+            + "\n"
+            + "".join(each.line + "," * len(self.notes) + "\n" for each in rows)
         )
         return path
 
@@ -215,8 +219,15 @@ class Life:
     # changes
 
     def append(self) -> None:
-        cell = self.rng.choice([None, *CELLS])
-        self.add([self.row(cell) for _ in range(self.rng.choice([1, 1, 3, 4]))])
+        self.add(self.batch())
+
+    def batch(self, party: str = "") -> list[Row]:
+        """A row, or rows of several people in one cell, with the same columns NULL in most."""
+        if self.rng.random() < 0.3:
+            return [self.row(party=party)]
+        cell, empty = self.rng.choice(CELLS), self.rng.choice([{}, {}, {"age": None}, {"lab": None}])
+        rows = [self.row(cell, each, party) for each in self.rng.sample(range(PEOPLE), self.rng.randint(3, 6))]
+        return [self.made_as(each, **empty) for each in rows] if self.rng.random() < 0.8 else rows
 
     def come_back(self) -> None:
         self.add(self.back())
@@ -298,7 +309,9 @@ class Life:
         if choice:
             cleave.alter("t", widen=[f"age=0..{200 + len(self.did)}"], **self.place)
         else:
-            cleave.alter("t", add=[f"note{len(self.did)} VARCHAR sealed"], **self.place)
+            name = f"note{len(self.did)}"
+            cleave.alter("t", add=[f"{name} VARCHAR sealed"], **self.place)
+            self.notes.append(name)
 
     def contribute(self) -> None:
         """A contributor adds rows, or puts all of its rows again with some left out and others back."""
@@ -306,16 +319,19 @@ class Life:
         again = self.rng.random() < 0.4
         mine = [*self.of(name)]
         stay = [each for each in mine if self.rng.random() < 0.7] if again else []
-        self.put_by(name, [*stay, *self.back(name)], again=again)
+        new = self.back(name) if self.rng.random() < 0.4 else self.batch(name)
+        self.put_by(name, [*stay, *new], again=again)
 
     def put_by(self, name: str, rows: Sequence[Row], *, again: bool = False) -> None:
         """A contributor puts rows, `again`: in the place of all that it has, and they are collected."""
         mine = self.of(name)
+        again = again or name in self.gone  # parts that were put before are lost
         self.export()
         given = {"public_key": self.folder / "pub.json", "identity": self.folder / f"{name}.pem"}
         known = {"fingerprint": self.fingerprint, "store": self.place["store"]}
         cleave.contribute(self.file(rows), "t", replace=again, again=True, **given, **known)
-        cleave.collect("t", **self.place)
+        cleave.collect("t", name, **self.place)
+        self.gone.discard(name)
         if again:
             self.lose(mine)
         self.take(rows)
@@ -325,19 +341,26 @@ class Life:
         self.run("contributor", "remove", "t", name)
         self.lose(self.of(name))
         self.register(name)
+        self.gone.add(name)
 
     def replace_all(self) -> None:
         """Put the table again: most rows that it has, some that it had, and new ones. Contributors go."""
         rows = [each for each in self.of("") if self.rng.random() < 0.8]
         rows += self.back()
-        old = [*self.rows.values()]
+        old, notes = [*self.rows.values()], self.notes
+        self.notes = []
         given = {"schema": self.folder / "schema.toml", "drop_contributors": True, "replace": True}
-        cleave.put(self.file(rows), "t", **given, **self.keyed_by(), **self.place)
+        try:
+            cleave.put(self.file(rows), "t", **given, **self.keyed_by(), **self.place)
+        except CleaveError:
+            self.notes = notes
+            raise
         self.derived.clear()
         self.lose(old)
         self.take(rows)
         for name in PARTIES:
             self.register(name)
+            self.gone.add(name)
 
     def rotate(self) -> None:
         old = self.place
