@@ -16,7 +16,7 @@ import duckdb
 import cleave
 
 LEAST = 3
-PEOPLE = 7
+PEOPLE = 6
 KINDS = ("age", "lab", "null", "twice", "away")
 BY = ("ward", "sex", "stage")
 SCHEMA = """
