@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,18 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ask.opening import opened
 from cleave.ask.options import Place as PlaceOptions
 from cleave.ask.options import complete
 from cleave.ckks.key_file import create_key
 from cleave.maintain.task import CONTINUES, Task
+from cleave.store import put as store_put
+from cleave.store.by import estimated_bytes
 from cleave.table.csv_reading import CsvReading
+from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
+from cleave_shared.params import DEFAULT_PROFILE
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.samples import copy_patients
@@ -171,6 +178,26 @@ def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
     result = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial"))
     assert "6 cells" in result.stderr
     assert "bytes for each of" in result.stderr
+    about, unit = re.search(r"about ([\d.]+) ([kM])B", result.stderr).groups()
+    stored = json.loads(place.run("show", "trial", "--json"))["bytes"]
+    assert 0.7 < float(about) * {"k": 1e3, "M": 1e6}[unit] / stored < 1.3
+
+
+def test_what_a_put_costs_counts_texts_and_the_ciphertexts_of_each_segment(place: Place, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("k,v,t\n" + "".join(f"{row % 3},{row % 7},{'x' * 200}\n" for row in range(9_000)))
+    (tmp_path / "rows.schema.toml").write_text(
+        '[columns.k]\nkind = "plain"\ntype = "BIGINT"\n'
+        '[columns.v]\nkind = "encrypted"\ntype = "BIGINT"\n'
+        '[columns.t]\nkind = "sealed"\ntype = "VARCHAR"\n'
+    )
+    options = complete(PlaceOptions, {"store": place.store, "key": place.key})
+    with opened(options) as tables, of_files([rows]).stream() as stream:
+        done = store_put.put(tables, stream, "three", ["k"], Silent(), segment_rows=3_000)
+        assert len(done.manifest.segments) == 3
+        planned = store_put.plan_put(stream, "three", ["k"], Silent())
+        about = estimated_bytes(planned.manifest, planned.survey, planned.cells, 3, DEFAULT_PROFILE)
+    assert 0.7 < about / done.manifest.bytes < 1.3
 
 
 def test_put_says_what_is_not_stored_and_which_columns_have_few_values(place: Place) -> None:

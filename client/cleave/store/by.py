@@ -76,20 +76,14 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
     return int(count)
 
 
-def describe(manifest: Manifest, rows: int, cells: int, profile: Profile) -> str:
+def describe(manifest: Manifest, survey: Survey, cells: int, segments: int, profile: Profile) -> str:
     """Describe in a line the cells, how well they fill the ciphertexts of their totals, and bytes that are stored."""
-    totals = total_lanes(manifest.measures, profile)
     capacity = profile.degree - SENTINELS
     fill = cells / (capacity * max(1, -(-cells // capacity)))
-    chunks = _chunks(totals, cells) + (_chunks(row_lanes(manifest, profile), rows) if manifest.scanned else 0)
-    fixed = sum(each.width + each.nullable / 8 for each in manifest.sealed)
-    texts = sum(not each.width for each in manifest.sealed)
-    size = int(fixed * rows) + chunks * bytes_of_chunk(profile)
+    size = estimated_bytes(manifest, survey, cells, segments, profile)
     return (
         f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
-        f"about {sized(size)}, {size / max(1, rows):.1f} bytes for each of {counted(rows, 'row')}"
-        + (f", {counted(texts, 'column')} of text as long as they are" if texts else "")
-        + " and the plain columns compressed"
+        f"about {sized(size)}, {size / max(1, survey.rows):,.0f} bytes for each of {counted(survey.rows, 'row')}"
     )
 
 

@@ -92,7 +92,7 @@ def put(
         if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
             rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
             say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
-        say(describe(manifest, survey.rows, planned.cells, profile))
+        say(describe(manifest, survey, planned.cells, planned.segments, profile))
         pieces = [StreamRows(_rows_of(stream, survey, manifest, segment_rows, say))]
         return apply(
             tables,
