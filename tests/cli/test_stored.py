@@ -27,7 +27,7 @@ from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.samples import copy_patients
 from tests.store.conftest import BUCKET, s3_endpoint
-from tests.unit.test_line_ends import nothing_read
+from tests.unit.test_line_ends import nothing_read, one_row_less
 
 __all__ = ["s3_endpoint"]
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -365,13 +365,20 @@ def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatc
         cleave.query(place.root / "patients.csv", SQL, store=place.store, key=place.key)
 
 
-def test_a_file_of_which_no_row_is_read_is_refused_and_replaces_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("reader", "problem"),
+    [
+        (nothing_read, ", line 2: is read as no row, nor is any line after it"),
+        (one_row_less, ": is read as 599 rows, but a second count finds 600"),
+    ],
+)
+def test_a_file_of_which_a_row_is_not_read_is_refused_and_replaces_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, reader: object, problem: str
 ) -> None:
     place.stored()
-    file, said = place.root / "patients.csv", "patients.csv, line 2: is read as no row, nor is any line after it"
+    file, said = place.root / "patients.csv", f"patients.csv{problem}"
     sql = "SELECT COUNT(*) FROM patients"
-    monkeypatch.setattr(CsvReading, "rows", nothing_read)
+    monkeypatch.setattr(CsvReading, "rows", reader)
     for words in (
         ("query", file, sql),
         ("query", "trial", "SELECT COUNT(*) FROM trial, patients", "--with", file, "--store", place.store),
@@ -381,9 +388,9 @@ def test_a_file_of_which_no_row_is_read_is_refused_and_replaces_nothing(
         ("put", file, "--store", place.store, "--table", "trial", "--append"),
     ):
         assert said in place.cli.fails(3, *words, *([] if words[0] == "schema" else ["--key", place.key]))
-    with pytest.raises(cleave.InputError, match="is read as no row"):
+    with pytest.raises(cleave.InputError, match=problem):
         cleave.query(file, sql)
-    with pytest.raises(cleave.InputError, match="is read as no row"):
+    with pytest.raises(cleave.InputError, match=problem):
         cleave.put(file, "trial", store=place.store, key=place.key, replace=True)
     assert "600 rows" in place.run("show", "trial")
     assert "trial" in place.run("ls")

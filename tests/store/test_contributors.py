@@ -28,7 +28,7 @@ from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
 from tests.store.contributing import HEADER, World, kept
-from tests.unit.test_line_ends import nothing_read
+from tests.unit.test_line_ends import nothing_read, one_row_less
 
 OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
 NORTH = "A,m,50,1.00,60.125,Di\nC,f,20,2.00,55.5,Ed\n"
@@ -287,11 +287,17 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
         world.contribute("north", other)
 
 
-def test_a_file_of_which_no_row_is_read_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CsvReading, "rows", nothing_read)
+@pytest.mark.parametrize(
+    ("reader", "problem"),
+    [(nothing_read, "line 2: is read as no row"), (one_row_less, "is read as 1 row, but a second count finds 2")],
+)
+def test_a_file_of_which_a_row_is_not_read_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, reader: object, problem: str
+) -> None:
+    monkeypatch.setattr(CsvReading, "rows", reader)
     (path := world.root / "x.csv").write_text(HEADER + NORTH)
     contributions = world.contributions("north")
-    with open_stream([path], world.schema) as stream, pytest.raises(InputError, match="line 2: is read as no row"):
+    with open_stream([path], world.schema) as stream, pytest.raises(InputError, match=problem):
         contributions.put(stream, Silent(), replace=True, segment_rows=1000)
     assert world.collect() == []
 

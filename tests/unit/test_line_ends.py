@@ -6,14 +6,15 @@ import csv
 import gzip
 import io
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from cleave.propose.propose import propose
+from cleave.table.counting import count_records
 from cleave.table.csv_reading import CsvReading
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.stream import open_stream, open_table
@@ -170,3 +171,77 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "t.csv").write_text(content, newline="")
     monkeypatch.setattr(CsvReading, "rows", nothing_read)
     assert read(tmp_path / "t.csv", Schema(COLUMNS, CsvDialect())) == []
+
+
+ROWS = CsvReading.rows
+
+
+@contextmanager
+def one_row_less(reading: CsvReading) -> Iterator[str]:
+    """A reader of CSV that loses the first row."""
+    with ROWS(reading) as sql:
+        yield f"(SELECT * FROM {sql} OFFSET 1)"
+
+
+@contextmanager
+def one_row_more(reading: CsvReading) -> Iterator[str]:
+    """A reader of CSV that invents a row."""
+    with ROWS(reading) as sql:
+        yield f"(FROM {sql} UNION ALL SELECT {', '.join(['NULL'] * len(reading.casts))})"
+
+
+@pytest.mark.parametrize("reader", [one_row_less, one_row_more])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a,b\n1,2\n3,4\n5,6",
+        'a,"b\r\nc"\r\n1,2\r\n3,"4\r\n\r\n"\r\n\r\n5,6\r\n',
+        'a,b\r1,2\r3,5" pipe\r5,""\r',
+        "a,b\n1,2\n3,\n" + "5,6\n" * 300_000,
+    ],
+)
+def test_a_reader_that_loses_or_invents_a_row_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: Callable[[CsvReading], AbstractContextManager[str]],
+    content: str,
+    encoding: str,
+    *,
+    packed: bool,
+) -> None:
+    good, path = tmp_path / "s.csv", tmp_path / ("t.csv.gz" if packed else "t.csv")
+    path.write_bytes((gzip.compress if packed else bytes)(content.encode(encoding)))
+    first = next(csv.reader(io.StringIO(content, newline="")))
+    schema = Schema(tuple(Column(name, Kind.PLAIN, "VARCHAR") for name in first), CsvDialect(encoding=encoding))
+    good.write_bytes(content.encode(encoding))
+    rows = content.count("5,") + 2  # as rows are written above
+    assert len(read(path, schema)) == rows
+    monkeypatch.setattr(CsvReading, "rows", lambda self: (reader if self.source.path == path else ROWS)(self))
+    wrong = rows + 1 if reader is one_row_more else rows - 1
+    said = f"{path.name}: is read as {wrong:,} rows, but a second count finds {rows:,}"
+    with pytest.raises(InputError, match=said):
+        open_table([good, path], schema)
+    with open_stream([good, path], schema) as stream, pytest.raises(InputError, match=said):
+        stream.survey()
+
+
+@pytest.mark.parametrize("start", range(0, 400 * FACTOR, 10))
+@pytest.mark.sampled(40)
+def test_records_are_counted_as_python_reads_them(start: int) -> None:
+    """Whatever the cuts of its blocks. A text with a quote within a field is not counted."""
+    for seed in range(start, start + 10):
+        chance = random.Random(seed)
+        end, quote, width = chance.choice(BREAKS), chance.choice("\"'"), chance.randint(1, 3)
+        fields = ["a", "", "\u00e9", *(quote + each + quote for each in ("", f"{end}", f"\r{quote * 2}\n\n", "x,"))]
+        lines = [",".join(chance.choices(fields, k=width)) for _ in range(chance.choice((1, 9, 60)))]
+        text = "".join(line + end * chance.choice((1, 1, 1, 2, 3)) for line in lines)
+        text = text if chance.random() < 0.6 else text.rstrip("\r\n")
+        content, size = text.encode(), chance.choice((1, 2, 7, 10_000))
+        blocks = [content[at : at + size] for at in range(0, len(content), size)]
+        records = list(csv.reader(io.StringIO(text, newline=""), quotechar=quote, strict=True))
+        for blank, expected in ((True, len(records)), (False, sum(map(bool, records)))):
+            assert count_records(blocks, b",", quote.encode(), blank=blank) == expected, (seed, text)
+        strange = [*blocks, f"{end}x,5{quote} pipe{end}".encode()]
+        assert count_records(strange, b",", quote.encode(), blank=True) is None, (seed, text)

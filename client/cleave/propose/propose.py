@@ -13,7 +13,7 @@ from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
-from cleave.table.csv_reading import column_names, header_of
+from cleave.table.csv_text import column_names, header_of
 from cleave.table.duck import connect_reading, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.lazy import NAME, ArrowStream, as_arrow

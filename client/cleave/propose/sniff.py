@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from cleave.table.csv_reading import open_text, reader, undecodable
+from cleave.table.csv_text import open_text, reader, undecodable
 from cleave.table.inputs import Input
 from cleave.table.schema import CsvDialect
 from cleave_shared.errors import InputError

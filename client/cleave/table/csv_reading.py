@@ -1,164 +1,45 @@
-"""A CSV as Python sees it (header, records, lines) and as DuckDB reads it."""
+"""A CSV as DuckDB reads it, and where and why it cannot."""
 
 from __future__ import annotations
 
+import codecs
 import csv
-import io
 import itertools
 import os
-import sys
 import threading
 import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
-from typing import Any, NamedTuple, TextIO
+from typing import Any
 
 import duckdb
 
 from cleave.table import faults
 from cleave.table.cast import FieldCast, cast
+from cleave.table.counting import count_records
+from cleave.table.csv_text import (
+    FirstRecord,
+    Lines,
+    column_names,
+    first_record,
+    header_of,
+    is_utf8,
+    open_text,
+    reader,
+    undecodable,
+)
 from cleave.table.duck import literal
 from cleave.table.inputs import Input, mark_of, pattern_of, unreadable
-from cleave.table.reading import SourceReading, places_of, unique_names
-from cleave.table.schema import CsvDialect, Schema
+from cleave.table.reading import SourceReading, places_of
+from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
 
 _BLOCK = 1 << 20  # characters fed to DuckDB at a time
 _LONGEST_LINE = 1 << 23  # bytes; DuckDB's own limit is 2 MB, and larger buffers than this cost it parallelism
-_LONGEST_FIELD = _LONGEST_LINE  # Python's own limit of 131,072 is shorter than DuckDB's
 _BATCH = 10  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
 _REJECTS = ", ignore_errors = true, store_rejects = true, rejects_limit = 1, parallel = false"  # the first in the file
 _REJECTED = "SELECT error_type, line_byte_position FROM reject_errors"
-
-
-class _WithoutFooter(io.TextIOBase):
-    """A text whose last lines are held back."""
-
-    def __init__(self, text: TextIO, lines: int) -> None:
-        self._text = text
-        self._held = deque(itertools.islice(text, lines))
-
-    def __next__(self) -> str:  # type: ignore[override]  # typeshed has bytes
-        self._held.append(next(self._text))
-        return self._held.popleft()
-
-    def read(self, size: int | None = -1, /) -> str:
-        """Read whole lines, `size` characters or a few more."""
-        lines, left = [], size if size is not None and size >= 0 else sys.maxsize
-        while left > 0 and (line := next(self, "")):
-            lines.append(line)
-            left -= len(line)
-        return "".join(lines)
-
-    def close(self) -> None:
-        self._text.close()
-        super().close()
-
-
-def open_text(source: Input, dialect: CsvDialect) -> TextIO:
-    """The text without byte order mark and the lines to skip at both ends, its line ends as they are."""
-    encoding = "utf-8-sig" if _is_utf8(dialect.encoding) else dialect.encoding
-    text = io.TextIOWrapper(source.open(), encoding=encoding, newline="")
-    try:
-        for _ in range(dialect.skip):
-            text.readline()
-        if dialect.skip_footer:
-            return _WithoutFooter(text, dialect.skip_footer)  # type: ignore[return-value] # typeshed has it of bytes
-    except BaseException:
-        text.close()
-        raise
-    return text
-
-
-def reader(lines: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> Any:
-    """Python's CSV reader, strict about quotes as DuckDB is; `line_num` counts physical lines."""
-    csv.field_size_limit(_LONGEST_FIELD)
-    return csv.reader(
-        lines,
-        delimiter=dialect.delimiter,
-        quotechar=dialect.quote or None,
-        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-        skipinitialspace=dialect.delimiter != " ",
-        strict=strict,
-    )
-
-
-class Lines:
-    """Physical lines of a text, with the characters that end the last one read."""
-
-    def __init__(self, text: Iterable[str]) -> None:
-        self._lines = iter(text)
-        self.end = ""
-
-    def __iter__(self) -> Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        self.end = line[len(line.rstrip("\r\n")) :]
-        return line
-
-
-class FirstRecord(NamedTuple):
-    """The first record that is no blank line: its fields, the lines up to its end, and the characters that end it."""
-
-    fields: list[str]
-    lines: int
-    end: str
-
-
-def first_record(text: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> FirstRecord:
-    """Read `text` to the end of its first record, or to its end where it has none."""
-    lines = Lines(text)
-    records = reader(lines, dialect, strict=strict)
-    fields: list[str] = next((record for record in records if record), [])
-    return FirstRecord(fields, records.line_num, lines.end)
-
-
-def header_of(source: Input, dialect: CsvDialect) -> FirstRecord:
-    """The first record of the file. Raises InputError where it cannot be read, and for a file without any record."""
-    try:
-        with open_text(source, dialect) as file:
-            first = first_record(file, dialect)
-    except UnicodeError:
-        raise undecodable(source, dialect.encoding) from None
-    except (EOFError, OSError) as error:
-        raise unreadable(source, error) from None
-    except csv.Error:
-        hint = "check delimiter and quote under [csv] in the schema"
-        raise InputError(f"{source}, line {dialect.skip + 1}: the header cannot be read", hint=hint) from None
-    if not first.fields:
-        raise InputError(f"{source}: is empty", hint="the first line must name the columns")
-    return first
-
-
-def column_names(first: FirstRecord, dialect: CsvDialect) -> tuple[str, ...]:
-    """The names of the file's columns, in order and each once.
-
-    As in DuckDB an empty header becomes `column3` (from 0), a repeated `age` becomes `age_1`; a file without header
-    has `column0`, `column1`, ...
-    """
-    return unique_names(first.fields if dialect.header else [""] * len(first.fields))
-
-
-def undecodable(source: Input, encoding: str) -> InputError:
-    """The error for a file that is not text of `encoding`, with the line where lines can be distinguished."""
-    place = str(source)
-    with source.open() as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode(encoding)
-            except UnicodeError:
-                if not encoding.lower().startswith(("utf-16", "utf-32")):
-                    place = f"{source}, line {number}"
-                break
-    return faults.undecodable(place, encoding)
-
-
-def _is_utf8(encoding: str) -> bool:
-    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii")
 
 
 class CsvReading(SourceReading):
@@ -195,7 +76,7 @@ class CsvReading(SourceReading):
         several lines, under a header of one line. Raises InputError if that fails half-way.
         """
         skips = self._dialect.skip or self._dialect.skip_footer
-        if _is_utf8(self._dialect.encoding) and not (skips or self._short_header):
+        if is_utf8(self._dialect.encoding) and not (skips or self._short_header):
             yield self._read_csv(pattern_of(self.source), header=self._dialect.header, packed=self.source.packed)
             return
         with self._recoded() as rows:
@@ -259,13 +140,36 @@ class CsvReading(SourceReading):
     def mark(self) -> object:
         return mark_of(self.source)
 
-    def unread(self) -> InputError | None:
+    def miscounted(self, rows: int) -> InputError | None:
+        if not rows:
+            line = self._first_unread()
+            return None if line is None else faults.unread(self._line(line))
+        delimiter, quote = self._dialect.delimiter.encode(), self._dialect.quote.encode()
+        count = count_records(self._blocks(), delimiter, quote, blank=len(self._first.fields) == 1)
+        if count is not None and rows + self._dialect.header == count:
+            return None
+        # a quote within a field, or blank lines before the header: count as Python reads
+        records = sum(1 for _ in self._lines_of_rows())
+        return None if rows == records else faults.miscounted(self.source, rows, records)
+
+    def _first_unread(self) -> int | None:
+        """The first line after the header that is not blank."""
         with open_text(self.source, self._dialect) as text:
             before = first_record(text, self._dialect).lines if self._dialect.header else 0
-            for number, line in enumerate(text, start=self._dialect.skip + before + 1):
-                if line.strip():
-                    return faults.unread(self._line(number))
-        return None
+            numbered = enumerate(text, start=self._dialect.skip + before + 1)
+            return next((number for number, line in numbered if line.strip()), None)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The text in UTF-8, without byte order mark and the lines to skip."""
+        if is_utf8(self._dialect.encoding) and not (self._dialect.skip or self._dialect.skip_footer):
+            with self.source.open() as file:
+                yield file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
+                while block := file.read(_BLOCK):
+                    yield block
+            return
+        with open_text(self.source, self._dialect) as text:
+            while characters := text.read(_BLOCK):
+                yield characters.encode("utf-8")
 
     def place(self, row: int) -> str:
         line = self._line_of(row)
@@ -365,10 +269,14 @@ class CsvReading(SourceReading):
 
     def _line_of(self, row: int) -> int | None:
         """The line on which data row `row` (from 0) begins; None where there is no such row."""
+        return next(itertools.islice(self._lines_of_rows(), row, None), None)
+
+    def _lines_of_rows(self) -> Iterator[int]:
+        """The line on which each data row begins."""
         single, top = len(self._first.fields) == 1, self._dialect.skip + 1
         # DuckDB skips blank lines, but of one column they are NULLs
         lines = (line for line, fields, _ in self._records() if fields or (single and line > top))
-        return next(itertools.islice(lines, row + self._dialect.header, None), None)
+        return itertools.islice(lines, int(self._dialect.header), None)
 
     def _line(self, number: int) -> str:
         return f"{self.source}, line {number}"

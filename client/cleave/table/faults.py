@@ -49,6 +49,14 @@ def unread(place: str) -> InputError:
     )
 
 
+def miscounted(source: object, rows: int, records: int) -> InputError:
+    """The error for a file of which two readers find a different number of rows."""
+    return InputError(
+        f"{source}: is read as {rows:,} row{'' if rows == 1 else 's'}, but a second count finds {records:,}",
+        hint="check [csv] in the schema: delimiter, quote and encoding; or write every line end as LF",
+    )
+
+
 def unclosed(place: str) -> InputError:
     return InputError(
         f"{place}: a quoted field that begins here is not closed, or goes on after its quote",

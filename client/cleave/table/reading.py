@@ -47,8 +47,8 @@ class SourceReading(ABC):
         """Return a mark that changes when the source is written."""
         return None
 
-    def unread(self) -> InputError | None:
-        """The error for a source of which no row was read although it has one; None where it has none."""
+    def miscounted(self, rows: int) -> InputError | None:  # noqa: ARG002 - of a CSV
+        """The error for a source that has other than the `rows` rows that were read, by a second count."""
         return None
 
     @contextmanager

@@ -6,7 +6,9 @@ fit the schema is refused before anything is done with the rows.
 
 from __future__ import annotations
 
+import csv
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -105,8 +107,7 @@ class Stream:
                 lambda sql: self.connection.execute(f"SELECT {', '.join(figures)} FROM ({sql})").fetchall()[0],
                 progress,
             )
-            if not figures_row[0] and (error := reading.unread()) is not None:
-                raise error
+            _check_count(reading, figures_row[0])
             for broken in violations(stated, figures_row[0], figures_row[2 : 2 + 3 * len(stated)]):
                 find = lambda sql, broken=broken: broken.row_in(self.connection, f"({sql})")  # noqa: E731
                 row = self._run(reading, [broken.column], find)
@@ -125,8 +126,7 @@ class Stream:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
             run = lambda sql, into=into: connection.execute(f"{into} {sql}").fetchall()[0][0]  # noqa: E731
             counts.append(self._run(reading, self.schema.columns, run, progress, "read"))
-            if not counts[-1] and (error := reading.unread()) is not None:
-                raise error
+            _check_count(reading, counts[-1])
         rows = sum(counts)
         if rows > limits.MAX_JOB_ROWS:
             first = self._readings[0].source
@@ -222,6 +222,16 @@ class Stream:
             except duckdb.Error as error:  # its message quotes the line: it is neither kept nor chained
                 problem = type(error)
         raise _fault(reading, problem)
+
+
+def _check_count(reading: SourceReading, rows: int) -> None:
+    """Raises InputError where a second count of the source's rows is not `rows`."""
+    try:
+        error = reading.miscounted(rows)
+    except (EOFError, OSError, UnicodeError, csv.Error, zlib.error):
+        error = reading.fault()
+    if error is not None:
+        raise faults.changed(reading.source) if reading.is_changed else error
 
 
 def _fault(reading: SourceReading, problem: type[Exception]) -> InputError:

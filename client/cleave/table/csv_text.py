@@ -1,0 +1,147 @@
+"""A CSV's text as Python sees it: its lines, header and records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import sys
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TextIO
+
+from cleave.table import faults
+from cleave.table.inputs import Input, unreadable
+from cleave.table.reading import unique_names
+from cleave.table.schema import CsvDialect
+from cleave_shared.errors import InputError
+
+_LONGEST_FIELD = 1 << 23  # characters; Python's own limit of 131,072 is shorter than DuckDB's
+
+
+class _WithoutFooter(io.TextIOBase):
+    """A text whose last lines are held back."""
+
+    def __init__(self, text: TextIO, lines: int) -> None:
+        self._text = text
+        self._held = deque(itertools.islice(text, lines))
+
+    def __next__(self) -> str:  # type: ignore[override]  # typeshed has bytes
+        self._held.append(next(self._text))
+        return self._held.popleft()
+
+    def read(self, size: int | None = -1, /) -> str:
+        """Read whole lines, `size` characters or a few more."""
+        lines, left = [], size if size is not None and size >= 0 else sys.maxsize
+        while left > 0 and (line := next(self, "")):
+            lines.append(line)
+            left -= len(line)
+        return "".join(lines)
+
+    def close(self) -> None:
+        self._text.close()
+        super().close()
+
+
+def open_text(source: Input, dialect: CsvDialect) -> TextIO:
+    """The text without byte order mark and the lines to skip at both ends, its line ends as they are."""
+    encoding = "utf-8-sig" if is_utf8(dialect.encoding) else dialect.encoding
+    text = io.TextIOWrapper(source.open(), encoding=encoding, newline="")
+    try:
+        for _ in range(dialect.skip):
+            text.readline()
+        if dialect.skip_footer:
+            return _WithoutFooter(text, dialect.skip_footer)  # type: ignore[return-value] # typeshed has it of bytes
+    except BaseException:
+        text.close()
+        raise
+    return text
+
+
+def reader(lines: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> Any:
+    """Python's CSV reader, strict about quotes as DuckDB is; `line_num` counts physical lines."""
+    csv.field_size_limit(_LONGEST_FIELD)
+    return csv.reader(
+        lines,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+        skipinitialspace=dialect.delimiter != " ",
+        strict=strict,
+    )
+
+
+class Lines:
+    """Physical lines of a text, with the characters that end the last one read."""
+
+    def __init__(self, text: Iterable[str]) -> None:
+        self._lines = iter(text)
+        self.end = ""
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.end = line[len(line.rstrip("\r\n")) :]
+        return line
+
+
+class FirstRecord(NamedTuple):
+    """The first record that is no blank line: its fields, the lines up to its end, and the characters that end it."""
+
+    fields: list[str]
+    lines: int
+    end: str
+
+
+def first_record(text: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> FirstRecord:
+    """Read `text` to the end of its first record, or to its end where it has none."""
+    lines = Lines(text)
+    records = reader(lines, dialect, strict=strict)
+    fields: list[str] = next((record for record in records if record), [])
+    return FirstRecord(fields, records.line_num, lines.end)
+
+
+def header_of(source: Input, dialect: CsvDialect) -> FirstRecord:
+    """The first record of the file. Raises InputError where it cannot be read, and for a file without any record."""
+    try:
+        with open_text(source, dialect) as file:
+            first = first_record(file, dialect)
+    except UnicodeError:
+        raise undecodable(source, dialect.encoding) from None
+    except (EOFError, OSError) as error:
+        raise unreadable(source, error) from None
+    except csv.Error:
+        hint = "check delimiter and quote under [csv] in the schema"
+        raise InputError(f"{source}, line {dialect.skip + 1}: the header cannot be read", hint=hint) from None
+    if not first.fields:
+        raise InputError(f"{source}: is empty", hint="the first line must name the columns")
+    return first
+
+
+def column_names(first: FirstRecord, dialect: CsvDialect) -> tuple[str, ...]:
+    """The names of the file's columns, in order and each once.
+
+    As in DuckDB an empty header becomes `column3` (from 0), a repeated `age` becomes `age_1`; a file without header
+    has `column0`, `column1`, ...
+    """
+    return unique_names(first.fields if dialect.header else [""] * len(first.fields))
+
+
+def undecodable(source: Input, encoding: str) -> InputError:
+    """The error for a file that is not text of `encoding`, with the line where lines can be distinguished."""
+    place = str(source)
+    with source.open() as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode(encoding)
+            except UnicodeError:
+                if not encoding.lower().startswith(("utf-16", "utf-32")):
+                    place = f"{source}, line {number}"
+                break
+    return faults.undecodable(place, encoding)
+
+
+def is_utf8(encoding: str) -> bool:
+    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii")
