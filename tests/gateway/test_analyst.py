@@ -32,6 +32,7 @@ def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) ->
     result = cli.run(*release)
     assert result.exit_code == 0, result.output
     write_user(tmp_path / "users.toml", "dan", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
+    write_user(tmp_path / "users.toml", "eve", PASSWORD.encode(), tables=None, min_group=0, rows=False, token=False)
     analyst = ("--analyst", str(tmp_path / "carol.pem"))
     for more, why in (((), "name them with --tables"), (("--tables", "a", "--with", "a.csv"), "--with cannot")):
         assert why in cli.fails(3, "gateway", *place, *analyst, *more)
@@ -46,6 +47,8 @@ def test_only_releases_are_served(gateway: Gateway, tmp_path: Path, cli: Cli) ->
             assert rows("SELECT DISTINCT table_name FROM information_schema.columns") == [("visits",)]
             sql = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward"
             assert rows(sql) == gateway.truth.execute(sql).fetchall()
+            with closing(connect(int(address.rpartition(":")[2]), "eve")) as without_rows:
+                assert without_rows.execute(sql).fetchall() == rows(sql)
             for refused in (
                 "SELECT name FROM visits",
                 "SELECT MAX(bill) FROM visits",

@@ -168,6 +168,32 @@ def test_a_query_that_is_stopped_while_it_reads_rows_is_recorded(
     assert [rows for _, _, rows in record["answers"]] == [None]
 
 
+def test_what_users_may_not_know_is_in_the_log(gateway: Gateway) -> None:
+    """How many groups are left out, and what was read; nothing of that is in an answer."""
+    asking = {"store": gateway.folder / "store", "key": gateway.folder / "key.json"}
+    setup = Setup(asking, (), None, embedded_services, prepare_embedded, HANGS, 8 << 30, 1000)
+    server = ForkServer(["cleave.gateway.work"])
+    workers = Workers(server, setup, 1)
+    by_ward = "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward"
+
+    async def run() -> None:
+        for least, rows in ((3, 4), (751, 0)):
+            reply = await workers.ask("wu", User(min_group=least), Request(by_ward))
+            assert reply.count == rows
+        await workers.ask("wu", User(rows=True), Request(by_ward))
+        await workers.finish()
+
+    try:
+        asyncio.run(run())
+    finally:
+        workers.close()
+        server.stop()
+    (record,) = recorded(gateway.folder, "visits", "wu")
+    assert len(record["answers"]) == 3
+    assert [each[1:4] for each in record["hidden"]] == [["wu", 0, 0], ["wu", 4, 0]]
+    assert all(size > 0 and seconds > 0 for *_, size, seconds in record["hidden"])
+
+
 def test_a_record_has_an_end() -> None:
     queries, earlier = Queries(), Queries()
     assert queries.details() == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ _MOST_ANSWERS: Final = 200  # of one record; those above are only counted
 
 
 class Queries:
-    """Per table: query counts by user; the first 200 queries as (time, user, rows of the answer).
+    """Per table: query counts by user; the first 200 queries as (time, user, rows of the answer); and of those of users
+    without rows what these may not know: (time, user, groups left out, figures hidden, bytes read, seconds).
 
     No SQL and no value. Queries that failed while rows were read are among them, with None in place of rows: which fail
     may follow from a sealed value.
@@ -22,19 +24,29 @@ class Queries:
     def __init__(self) -> None:
         self._users: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._answers: defaultdict[str, list[JsonValue]] = defaultdict(list)
+        self._hidden: defaultdict[str, list[JsonValue]] = defaultdict(list)
 
-    def add(self, tables: list[str], user: str, rows: int | None) -> None:
+    def add(self, tables: list[str], user: str, rows: int | None, hidden: Sequence[JsonValue] = ()) -> None:
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         for table in tables:
             self._users[table][user] += 1
             self._answers[table].append([at, user, rows])
             del self._answers[table][_MOST_ANSWERS:]
+            if hidden:
+                self._hidden[table].append([at, user, *hidden])
+                del self._hidden[table][_MOST_ANSWERS:]
 
     def put_back(self, table: str, earlier: Queries) -> None:
         """Take the queries of `table` that could not be recorded."""
         self._users[table] += earlier._users[table]
         self._answers[table] = [*earlier._answers[table], *self._answers[table]][:_MOST_ANSWERS]
+        self._hidden[table] = [*earlier._hidden[table], *self._hidden[table]][:_MOST_ANSWERS]
 
     def details(self) -> dict[str, dict[str, JsonValue]]:
         """Details of a record for each table."""
-        return {table: {"users": dict(users), "answers": self._answers[table]} for table, users in self._users.items()}
+        records: dict[str, dict[str, JsonValue]] = {}
+        for table, users in self._users.items():
+            records[table] = {"users": dict(users), "answers": self._answers[table]}
+            if hidden := self._hidden[table]:
+                records[table]["hidden"] = hidden
+        return records

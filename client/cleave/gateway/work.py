@@ -278,7 +278,8 @@ def _answered_of(
         )
     follows_rows = request.form in ("json", "arrow") and not least.note  # whether there are more columns
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
-    return _as_described(held, request), {"warnings": _warnings(result, least), "parameters": types}
+    head = {"warnings": _warnings(result, least), "parameters": types}
+    return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})
 
 
 def _as_described(held: Records, request: Request) -> Records:
@@ -534,6 +535,13 @@ def _arrow(held: Records) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _hidden(result: Result) -> list[float | None]:
+    """Facts of an answer for the log, which the user may not know: see `Queries`."""
+    usage = result.usage
+    groups = (usage.suppressed_groups or 0) + (usage.withheld_groups or 0)
+    return [groups, usage.hidden_figures, usage.bytes_read, round(sum(result.timings.values()), 3)]
 
 
 def _warnings(result: Result, least: _Least = _Least(0)) -> list[str]:

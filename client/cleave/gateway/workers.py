@@ -8,11 +8,11 @@ import threading
 import warnings
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cleave.gateway.queries import Queries
 from cleave.gateway.work import MOST_BYTES, Request, Rights, Setup, answer, record
@@ -21,6 +21,9 @@ from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
 from cleave_shared.errors import CleaveError, CleaveWarning, ProcessDied
 from cleave_shared.fork_server import ForkServer
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 _GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
 _MOST_FRAME: Final = 4 * MOST_BYTES
@@ -35,7 +38,7 @@ _HEALTH_SECONDS: Final = 10.0  # for a worker to say that it has the key and a w
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Reply:
     """Columns, by name and DuckDB's type; frames of rows in the form that was asked for, each with their number;
-    warnings; the OIDs of parameters. `count`: rows of the answer.
+    warnings; the OIDs of parameters. `count`: rows of the answer. `hidden`: for the log alone.
     """
 
     columns: list[tuple[str, str]]
@@ -43,6 +46,7 @@ class Reply:
     warnings: list[str]
     parameters: list[int]
     count: int
+    hidden: Sequence[JsonValue] = ()
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened
@@ -103,6 +107,7 @@ class Workers:
             raise Refused("too many of your queries are waiting; try again later", code="53400")
         self._waiting[name] += 1
         at_work, count = _AtWork(), None
+        hidden: Sequence[JsonValue] = ()
         if (task := asyncio.current_task()) is not None:
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
@@ -112,14 +117,14 @@ class Workers:
                     time.reschedule(None)  # from here on the worker has a deadline of its own
                     work = partial(self._work, self._rights(user), request, seconds, at_work)
                     reply = await self._answered(work, at_work)
-                    count = reply.count
+                    count, hidden = reply.count, reply.hidden
                     self._hold(name, reply)
                     return reply
         except TimeoutError:
             raise Refused(f"the query waited longer than {seconds:g} s for its turn; try again later") from None
         finally:
             self._waiting[name] -= 1
-            self._queries.add(at_work.reads, name, count)
+            self._queries.add(at_work.reads, name, count, hidden)
 
     def _hold(self, name: str, reply: Reply) -> None:
         """Count an answer until it is let go. Raises Refused: a user may have as many bytes as are free."""
@@ -279,4 +284,4 @@ def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused
     frames: list[tuple[int, bytes]] = []
     while parts := child.receive(seconds, _MOST_FRAME):
         frames.append((int(parts[0]), parts[1]))
-    return Reply(columns, frames, head["warnings"], head["parameters"], head["rows"])
+    return Reply(columns, frames, head["warnings"], head["parameters"], head["rows"], head.get("hidden", ()))
