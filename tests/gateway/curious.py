@@ -298,7 +298,7 @@ def _processed(rng: random.Random, first: str, shown: Sequence[str], rest: str) 
     outer = rng.choice(
         [one, f"{one} + 1", f"{one} > 300", f"{one} / 0", f"1 / ({one} - 300)", f"CASE WHEN {one} > 5 THEN 'x' END"]
     )
-    sql = f"SELECT {first}{outer} AS f0 {rest}"
+    sql = f"SELECT {first}{', '.join(shown)}, {outer} AS f0 {rest}"  # the order of figures matters
     grouped = "GROUP BY" in rest
     if grouped and rng.random() < 0.4:
         sql += f" HAVING {rng.choice([f'{one} > 100', f'{one} IS NULL', 'COUNT(*) > 4', 'COUNT(*) < 3'])}"

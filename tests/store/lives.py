@@ -30,9 +30,8 @@ VALUES = ("age", "lab")
 EXPRESSIONS = {"twice": "2 * age + 1", "sum_of_both": "age + lab", "product": "age * lab"}
 Cell = tuple[str, str]
 Unknown = tuple[Any, ...]
+ENTITY = '[privacy]\nentity = ["patient"]\n'
 SCHEMA = """
-[privacy]
-entity = ["patient"]
 [columns]
 id = { kind = "sealed", type = "VARCHAR", nullable = false }
 patient = { kind = "sealed", type = "VARCHAR" }
@@ -104,11 +103,12 @@ def added(all_terms: Iterable[dict[Unknown, int]]) -> Number[Unknown]:
 class Life:
     """A table, its mirror `rows`, and `numbers`: every number that an analyst ever read, by what it is a sum of.
 
-    `did` has the changes that took place, and `refused` those that were refused.
+    `did` has the changes that took place, and `refused` those that were refused. Not `people`: the table has no entity,
+    and each row is somebody.
     """
 
-    def __init__(self, folder: Path, rng: random.Random, *, keyed: bool) -> None:
-        self.folder, self.rng, self.keyed = folder, rng, keyed
+    def __init__(self, folder: Path, rng: random.Random, *, keyed: bool, people: bool = True) -> None:
+        self.folder, self.rng, self.keyed, self.people = folder, rng, keyed, people
         self.cli = Cli()
         self.rows: dict[int, Row] = {}
         self.versions: list[Row] = []
@@ -139,7 +139,7 @@ class Life:
         return ended.stdout + ended.stderr
 
     def begin(self, rows: Sequence[Row] = ()) -> None:
-        (self.folder / "schema.toml").write_text(SCHEMA)
+        (self.folder / "schema.toml").write_text((ENTITY if self.people else "") + SCHEMA)
         for name in ("carol", "dave"):
             assert self.cli.run("analyst", "new", "-o", self.folder / f"{name}.pem").exit_code == 0
         for name in PARTIES:
@@ -152,7 +152,7 @@ class Life:
             self.register(name)
 
     def new_key(self) -> None:
-        path = self.folder / f"key{self.keys}.json"
+        (path := self.folder / f"key{self.keys}.json").unlink(missing_ok=True)
         assert self.cli.run("key", "new", "--key", path, "--no-passphrase").exit_code == 0
 
     def keyed_by(self) -> dict[str, Any]:
@@ -410,6 +410,24 @@ class Life:
             with cleave.connect("t", **where) as connection:
                 for keys in ("ward, sex", "ward", ""):
                     self.ask(connection, keys)
+                self.open(connection)
+
+    def open(self, connection: cleave.Connection) -> None:
+        """Know all numbers of the release itself: an analyst who decrypts it sees each part."""
+        totals: Any = connection._opened().source._release("t").totals  # type: ignore[attr-defined]
+        names = [each.name for each in totals.measures]
+        for place, count in enumerate(totals.rows):
+            assert totals.shown[names.index("mark")][place], "`mark` is never NULL"
+            rows = self.versions_of(totals.sums[names.index("mark")][place])
+            assert count == len(rows)
+            self.know(added({("row", each.number): 1} for each in rows), f"rows of part {place}")
+            for number, name in enumerate(names):
+                if name in (*VALUES, *self.derived) and (shown := totals.shown[number][place]):
+                    self.figures(f"{name} of part {place}", name, rows, totals.counts[number][place], None, None)
+                    terms = [found for each in rows if (found := each.terms(name)) is not None]
+                    self.know(added(terms), f"sum of {name} of part {place}")
+                    if shown == 2:
+                        self.know(added(map(squared, terms)), f"squares of {name} of part {place}")
 
     def ask(self, connection: cleave.Connection, keys: str) -> None:
         """All figures of stored numbers and of those derived columns that are released."""
@@ -472,7 +490,7 @@ class Life:
     def revealed(self) -> str | None:
         """Say who learns of whom, if some combination of all numbers is about fewer than `LEAST` people."""
         party_of = {each.number: each.party for each in self.versions}
-        patient_of = {each.number: each.patient for each in self.versions}
+        patient_of = {each.number: each.patient if self.people else each.number for each in self.versions}
         unknowns = {unknown for number in self.numbers for unknown, _ in number}
         numbers = [dict(each) for each in self.numbers]
         for party in (None, "", *PARTIES):
@@ -481,7 +499,8 @@ class Life:
             if few is not None:
                 who = {None: "an analyst", "": "an analyst who is the owner"}.get(party, f"an analyst who is {party}")
                 did = f"{', '.join(self.did)} (key columns: {self.keyed})"
-                return f"{who} learns of patients {sorted(few, key=str)} after {did}"
+                whom = "patients" if self.people else "rows"
+                return f"{who} learns of {whom} {sorted(few, key=str)} after {did}"
         return None
 
     # a life
