@@ -29,7 +29,8 @@ _HOMES = {
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
     "cleave.maintain.facts": "Changed Contribution Pulled StoredTable TableFacts",
-    "cleave.maintain.operations": "alter append compact delete derive drop log ls pull put rotate show update verify",
+    "cleave.maintain.operations": "accept alter append compact delete derive drop log ls pull put rotate show update "
+    "verify",
     "cleave.maintain.sharing": "collect contribute release revoke",
     "cleave.share.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",

@@ -30,6 +30,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
 from cleave.maintain.facts import Changed, Contribution, Pulled, StoredTable, TableFacts
 from cleave.maintain.operations import (
+    accept,
     alter,
     append,
     compact,
@@ -108,6 +109,7 @@ __all__ = [
     "TimestampFromTicks",
     "Undecided",
     "UndecidedWarning",
+    "accept",
     "alter",
     "apilevel",
     "append",

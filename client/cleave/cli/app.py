@@ -43,7 +43,7 @@ _COMMANDS: Final = (
         f"cleave.cli.stored:{name}"
         for name in (
             *("put", "ls", "show", "log", "pull", "derive"),
-            *("delete", "update", "alter", "compact", "verify", "drop"),
+            *("delete", "update", "alter", "compact", "verify", "drop", "accept"),
         )
     ),
     "cleave.cli.config:config",

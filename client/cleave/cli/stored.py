@@ -205,6 +205,31 @@ def drop(
         ctx.obj.say(f"{name} is deleted")
 
 
+def accept(
+    ctx: typer.Context,
+    name: Name,
+    version: Annotated[int, flag("--version N", "The version that the store has, as the error says.")],
+    place: Place,
+) -> None:
+    """Go on with an older or dropped table that was restored.
+
+    This machine refuses a table if it saw a newer version, or dropped it. After this command the stored version is
+    the newest. The table's log records that. Later changes are lost.
+
+    Examples:
+      cleave accept visits --version 12 --store s3://bucket/prefix
+      cleave accept visits --version 3 --store tables
+    """
+    done = cleave.accept(name, version, **place)
+    shown = f"{printable(name)}: version {done.version}, last changed {done.at},"
+    if not done.was:
+        ctx.obj.say(f"{shown} is the one seen here: there is nothing to accept")
+        return
+    lost = f"; {counted(done.lost, 'record')} of its log, seen here, are lost with the changes" if done.lost else ""
+    ctx.obj.say(f"{shown} is accepted on this machine{lost}")
+    ctx.obj.say("a machine that saw a longer log refuses the table until it accepts it too")
+
+
 def add_scan(ctx: typer.Context, name: Name, place: Place) -> None:
     """Also store the rows for scans.
 

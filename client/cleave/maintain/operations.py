@@ -35,6 +35,7 @@ from cleave_shared.errors import CleaveWarning, InputError, UsageError
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
     from cleave.maintain.pull import Damage
+    from cleave.store.accepting import Accepted
     from cleave.store.manifest import Batch
     from cleave.store.reader import Opened
 
@@ -346,6 +347,18 @@ def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
         task.tables.forget(name)
     else:
         task.tables.drop(name, task.progress)
+
+
+@operation(Place, seconds=LONGEST_TIMEOUT)
+def accept(task: Task, name: str, version: int, **_: Unpack[Place]) -> Accepted:
+    """Go on with the version of a stored table that the store has, though a newer one was seen here, or it was dropped.
+
+    `version` must be the one that is there. The table's log records it, where this machine refused the table; nothing
+    else changes. Other machines refuse the table until they accept it too.
+    """
+    from cleave.store.accepting import accept as go_on  # noqa: PLC0415 - as above
+
+    return go_on(task.tables, name, version)
 
 
 @operation(Rotating, after=CONTINUES)

@@ -76,6 +76,9 @@ class _Cached:
             self.cache.put(self.table, entry, self.vault.seal("cache", entry, content) if self.vault else content)
 
 
+_LOST = f"{DAMAGED}; a copy or a replica whose objects are still to come is whole later"
+
+
 class LostError(CheckFailed):
     """An object that a manifest names is not there: harmed, or of a version that a later one has replaced."""
 
@@ -215,7 +218,7 @@ class Objects:
         try:
             content = store.read(which.name, start, stop, which.bytes)
         except NotStoredError:
-            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=DAMAGED) from None
+            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=_LOST) from None
         with self._counting:
             self.objects_read += 1
             self.bytes_read += len(content)

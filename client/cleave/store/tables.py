@@ -135,7 +135,8 @@ class Tables(Objects):
                 "stored",
                 f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
                 f"records, and {seen[1]} were here before",
-                hint="an old state of the store was restored: restore the newest one",
+                hint="restore the newest copy; if this is the newest, "
+                f"`cleave accept NAME --version {head.version}` goes on with it",
             )
         if held is not None and held.head.manifest == head.manifest:
             opened, is_cached = held, True
@@ -147,13 +148,15 @@ class Tables(Objects):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
-                hint="if it was dropped and put again elsewhere, run `cleave drop NAME --forget` here, then try again",
+                hint="if it was dropped and put again elsewhere, "
+                f"`cleave accept NAME --version {head.version}` goes on with it here",
             )
         if self._seen.is_dropped(head.table_id):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
-                hint="`cleave drop NAME` deletes it again, `cleave drop NAME --forget` accepts what is there",
+                hint=f"`cleave drop NAME` deletes it again; `cleave accept NAME --version {head.version}`, or "
+                "`cleave drop NAME --forget`, accepts what is there",
             )
         self._seen.remember(tag, head.table_id, head.log.count)
         if not is_cached:
@@ -324,6 +327,29 @@ class Tables(Objects):
             if head is not None and (table_id := _table_id(head[0])):
                 self._seen.accept_dropped(table_id)
         self._seen.accept(tag)
+
+    def shown(self, name: str) -> Opened:
+        """The table as the store shows it, whatever was seen here of it. Raises InputError, CheckFailed, StoreError."""
+        loaded = self._read_head(self.tag(name))
+        if loaded is None:
+            raise self._no_table(name)
+        fields, stored = loaded
+        if (key_id := key_moved_to(fields)) is not None:
+            raise _MovedError(
+                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
+                hint="name that key with --key",
+            )
+        return self._open(self._heads.shown(fields), stored)
+
+    def refusal(self, name: str, shown: Opened) -> tuple[str, int]:
+        """Why this machine refuses a table, empty if it does not; and how many records of the log it misses."""
+        seen, head = self._seen.newest(self.tag(name)), shown.head
+        if self._seen.is_dropped(head.table_id):
+            return "dropped", 0
+        if seen is not None and seen[0] != head.table_id:
+            return ("", 0) if self._seen.is_dropped(seen[0]) else ("another table", 0)
+        lost = seen[1] - head.log.count if seen is not None else 0
+        return ("older", lost) if lost > 0 else ("", 0)
 
     def replaced(self, opened: Opened) -> bool:
         """Check whether the table has another version by now."""

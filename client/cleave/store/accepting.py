@@ -1,0 +1,65 @@
+"""`cleave accept`: go on with a table as the store shows it, though a newer state was seen here, or it was dropped.
+
+The log of the table records it. Nothing else in the store changes. Other machines compare the length of its log with
+what they saw themselves, so each accepts for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cleave.store.log import records_of
+from cleave.store.reader import LostError
+from cleave.store.tables import Tables
+from cleave.text.quantities import counted
+from cleave_shared.errors import CheckFailed, InputError
+
+_INCOMPLETE = (
+    "copy all objects of both places first, and heads last; a replica may have heads before their objects: wait, then "
+    "try again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A table that was accepted. `at`: time of its last change or export.
+
+    `lost`: records of its log that were seen here and that it no longer has. `was`: why it was refused here; empty for
+    one that was not.
+    """
+
+    table: str
+    version: int
+    at: str
+    lost: int
+    was: str
+
+
+def accept(tables: Tables, name: str, version: int) -> Accepted:
+    """Accept version `version` of a table, which must be the one in the store, on this machine.
+
+    Raises InputError where there is no such table or version, CheckFailed where some of its objects are missing.
+    """
+    where = tables.stores.sensitive.location
+    try:
+        opened = tables.shown(name)
+        missing, at = tables.missing(opened), records_of(tables, opened.vault, opened.head.log)[-1].at
+    except LostError:
+        raise CheckFailed(
+            "stored", f"{where}: the manifest or the log of table {name!r} is missing", hint=_INCOMPLETE
+        ) from None
+    if opened.manifest.version != version:
+        raise InputError(
+            f"{where}: table {name!r} has version {opened.manifest.version}, not {version}",
+            hint="`cleave accept` accepts the version that is there; restore another copy for another one",
+        )
+    if missing:
+        raise CheckFailed(
+            "stored", f"{where}: {counted(missing, 'object')} of table {name!r} are missing", hint=_INCOMPLETE
+        )
+    was, lost = tables.refusal(name, opened)
+    if was:
+        tables.record(opened, "accept", 0, reason=was, lost_records=lost)
+        tables.forget(name)
+        tables.open(name)
+    return Accepted(opened.manifest.table, version, at, lost, was)
