@@ -195,6 +195,33 @@ def test_lines_before_and_after_the_table_are_named(cli: Cli, csv: Path) -> None
     assert cli.run("schema", csv, "--check").stderr.endswith(": 4 columns, 10 rows\n")
 
 
+@pytest.mark.parametrize(
+    ("before", "inside", "after", "hint"),
+    [
+        ("", "1,2\n", "", None),
+        ("Report\n\n", "", "", "if lines 1 to 2 are no part of the table: --skip 2"),
+        ("", "", "Total\n", "if line 14 is no part of the table: --skip-footer 1"),
+        ("Report\n", "1,2\n", "Total\nEnd\n", "--skip 1 --skip-footer 2; line 8 has another number of fields"),
+        ("a,b\n", "", "", None),  # may be the header
+    ],
+)
+def test_a_hint_loses_no_row(cli: Cli, tmp_path: Path, before: str, inside: str, after: str, hint: str | None) -> None:
+    """A ragged row in the middle made the hint `--skip 3`, which lost the rows before it."""
+    rows = [f"{number},x,{number}\n" for number in range(12)]
+    path = tmp_path / "t.csv"
+    path.write_text(before + "n,t,m\n" + "".join([*rows[:5], inside, *rows[5:]]) + after)
+    said = " ".join(cli.fails(3, "schema", path).split())
+    if hint is None:
+        assert "--skip" not in said
+        assert f"line {2 if before else 7}" in said
+        return
+    assert hint in said
+    if not inside:
+        options = said.split("table: ")[1].split()
+        assert cli.run("schema", path, "--accept", *options).exit_code == 0
+        assert "3 columns, 12 rows" in cli.run("schema", path, "--check").stderr
+
+
 @pytest.mark.parametrize(("censored", "total"), [("limit", "905.5"), ("null", "900.5")])
 def test_what_stands_among_numbers_is_counted_and_read(cli: Cli, tmp_path: Path, censored: str, total: str) -> None:
     path = tmp_path / "t.csv"

@@ -60,10 +60,8 @@ def propose(
     try:
         opened = open_table(inputs, as_text(column_names(header_of(first, dialect), dialect), dialect), progress)
     except InputError as error:
-        if advice := skipping(first, dialect):
-            raise InputError(
-                error.message, hint=f"if lines before or after the table are no part of it: {advice}"
-            ) from None
+        if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
+            raise InputError(error.message, hint=advice) from None
         raise
     return _proposed(opened, first, {}, kinds or {}, name, accept=accept)
 

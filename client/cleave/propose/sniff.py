@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from cleave.table.csv_text import open_text, reader, undecodable
 from cleave.table.inputs import Input
@@ -36,34 +38,73 @@ def sniff(source: Input, given: CsvDialect) -> CsvDialect:
     return replace(dialect, header=not any(_NO_HEADER.fullmatch(field.strip()) for fields in first for field in fields))
 
 
+class _Run(NamedTuple):
+    """Neighbouring records of one width: their number, and the lines of the first and the last."""
+
+    width: int
+    records: int
+    first: int
+    last: int
+
+
 def skipping(source: Input, dialect: CsvDialect) -> str:
-    """Options that leave out what stands before and after the longest run of records of one width; "" for none.
+    """Advise what to do about a file whose records differ in width; "" where nothing helps. Reads all of it.
 
-    Reads all of a file that could not be read as a table.
+    Options that skip lines are named only where every line before the table, or after it, is of another width: else
+    they would lose rows. A record of another width within the table is named by its line.
     """
-    runs = [_longest_run(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
-    before, inside, after = max(runs, key=lambda run: run[1])
-    if inside < 2 or not (before or after):
+    candidates = [_runs(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
+    runs, width, header, end = max(
+        candidates, key=lambda one: sum(run.records for run in one[0] if run.width == one[1])
+    )
+    places = [place for place, run in enumerate(runs) if run.width == width]
+    if not places or sum(runs[place].records for place in places) < 2:
         return ""
-    lines = {"--skip": before + dialect.skip, "--skip-footer": after + dialect.skip_footer}
-    return " ".join(f"{option} {number}" for option, number in lines.items() if number)
+    before, after = runs[: places[0]], runs[places[-1] + 1 :]
+    between = [run for run in runs[places[0] : places[-1]] if run.width != width]
+    lines, options = [], []
+    # one record of several fields may be the header, though its rows have more
+    is_header = [(run.records, run.width > 1) for run in before] == [(1, True)]
+    if before and not is_header and not any(_NO_HEADER.fullmatch(field.strip()) for field in header):
+        count = runs[places[0]].first - 1 + dialect.skip
+        lines.append(_named(1, count))
+        options.append(f"--skip {count}")
+    if after:
+        last = runs[places[-1]].last
+        lines.append(_named(last + 1 + dialect.skip, end + dialect.skip))
+        options.append(f"--skip-footer {end - last + dialect.skip_footer}")
+    if not options:
+        return ""
+    verb = "is" if len(lines) == 1 and "lines" not in lines[0] else "are"
+    advice = f"if {' and '.join(lines)} {verb} no part of the table: {' '.join(options)}"
+    if between:
+        number = between[0].first + dialect.skip
+        advice += f"; line {number} has another number of fields than most, correct it"
+    return advice
 
 
-def _longest_run(source: Input, dialect: CsvDialect) -> tuple[int, int, int]:
-    """Lines before, records within and lines after the longest run of records of one width, two fields or more."""
-    best = (0, 0, 0)
-    start = width = length = line = 0
+def _named(first: int, last: int) -> str:
+    return f"line {first}" if first == last else f"lines {first} to {last}"
+
+
+def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str], int]:
+    """The file's runs; the width, two or more, of most records; the first record of that width; the last line."""
+    runs: list[_Run] = []
+    records: Counter[int] = Counter()
+    firsts: dict[int, list[str]] = {}
+    line = 0
     with open_text(source, dialect) as file, suppress(csv.Error):
-        records = reader(file, dialect, strict=False)
-        for fields in records:
+        read = reader(file, dialect, strict=False)
+        for fields in read:
             if fields:
-                if len(fields) != width:
-                    start, width, length = line, len(fields), 0
-                length += 1
-                if width > 1 and length > best[1]:
-                    best = (start, length, records.line_num)
-            line = records.line_num
-    return best[0], best[1], line - best[2]
+                width = len(fields)
+                run = runs.pop() if runs and runs[-1].width == width else _Run(width, 0, line + 1, 0)
+                runs.append(run._replace(records=run.records + 1, last=read.line_num))
+                records.update([width] if width > 1 else [])
+                firsts.setdefault(width, fields)
+            line = read.line_num
+    usual = max(records, key=lambda width: records[width], default=0)
+    return runs, usual, firsts.get(usual, []), line
 
 
 def _encoding(source: Input) -> str:
