@@ -64,14 +64,16 @@ class Fronts:
         given: dict[str, Any] = {"store": store, "key": key, "min_group": 1}
         one = stack.enter_context(cleave.connect(table, **given))
         every = stack.enter_context(cleave.connect(**given))
-        engine = sa.create_engine(f"cleave:///{store}?key={key}&min_group=1")
+        engine = sa.create_engine(f"cleave:///{store}?key={key}&min_group=1&yes=true")
         stack.callback(engine.dispose)
         alchemy = stack.enter_context(engine.connect())
         wire = stack.enter_context(closing(connect(int(ports.postgres.rpartition(":")[2]))))
         program = stack.enter_context(httpx.Client(timeout=HANGS))
         program.headers["authorization"] = f"Bearer {ports.token}"
         self.session: Session = every._opened()
-        shell = Shell(self.session, complete(Asking, {"timeout": HANGS, "min_group": 1}), lambda work: work())
+        shell = Shell(
+            self.session, complete(Asking, {"timeout": HANGS, "min_group": 1, "yes": True}), lambda work: work()
+        )
         shell.command(".format json")
 
         def by_python(connection: cleave.Connection) -> Callable[[str], Shown]:
@@ -108,7 +110,7 @@ class Fronts:
 def by_command(store: Path, key: Path, sql: str) -> Shown:
     """A new command's answer."""
     place = ("--store", store, "--key", key)
-    ended = Cli().run("--quiet", "query", sql, *place, "--min-group", 1, "--format", "json")
+    ended = Cli().run("--quiet", "query", sql, *place, "--min-group", 1, "--yes", "--format", "json")
     if ended.exit_code:
         raise ConnectionError(ended.stderr)
     return read(ended.stdout)

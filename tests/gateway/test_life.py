@@ -433,7 +433,7 @@ class Life:
         for plan in fronts.session.ways(question.ours):
 
             def ask(plan: Plan = plan) -> Shown:
-                result = fronts.session.ask(plan, Options(min_group=1)).result
+                result = fronts.session.ask(plan, Options(min_group=1, yes=True)).result
                 return Shown(result.rows, result.bounds, result.exact)
 
             self.judge(f"by {plan.name}", question, ask, truth)

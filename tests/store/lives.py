@@ -540,7 +540,7 @@ class Life:
 
     def compare(self) -> None:
         """Compare the mirror with the table's rows."""
-        answer = cleave.query("t", "SELECT id, mark FROM t", min_group=1, **self.place)
+        answer = cleave.query("t", "SELECT id, mark FROM t", min_group=1, yes=True, **self.place)
         assert {(id_, mark) for id_, mark in answer} == {(f"r{n}", 1 << e.version) for n, e in self.rows.items()}
 
 

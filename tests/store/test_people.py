@@ -52,7 +52,7 @@ def test_an_answer_shows_what_the_mirror_does(tmp_path: Path, key_file: Path, se
     with world.session() as session:
         for _ in range(6):
             asked, least = question(chance, "trial"), chance.randint(2, 6)
-            result = session.ask(session.plan(asked.sql), Options(min_group=least)).result
+            result = session.ask(session.plan(asked.sql), Options(min_group=least, yes=True)).result
             values, marks = expected(asked, rows, least, entity)
             assert result.rows == values, asked.sql
             assert result.hidden == marks, asked.sql

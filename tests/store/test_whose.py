@@ -53,7 +53,7 @@ def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Plan
     if "contributor" in sql.lower():
         _oracle().execute(WHOSE)
     plan = opened.plan(sql, cloud_only=cloud_only)
-    found = opened.ask(plan, Options(min_group=1)).result
+    found = opened.ask(plan, Options(min_group=1, yes=True)).result
     check(found.rows, found.bounds, _oracle().execute(sql).fetchall())
     return plan
 
@@ -79,7 +79,7 @@ def test_only_the_blocks_of_a_contributor_are_read(asked: tuple[Session, World])
         plan = opened.plan(f"SELECT MAX(name) FROM trial WHERE {where}")
         described = opened.describe(plan)
         assert described.plain.count == 0
-        read[where] = opened.ask(plan, Options(min_group=1)).usage.bytes_read
+        read[where] = opened.ask(plan, Options(min_group=1, yes=True)).usage.bytes_read
     assert read["contributor = 'south'"] < read["true"]
 
 
@@ -101,7 +101,7 @@ def test_nothing_was_put_yet(tmp_path: Path, key_file: Path) -> None:
     world = kept(tmp_path / "world", key_file, registered)
     with world.session() as opened:
         plan = opened.plan("SELECT contributor, COUNT(*) FROM trial GROUP BY contributor")
-        assert opened.ask(plan, Options(min_group=1)).result.rows == [["owner", 3]]
+        assert opened.ask(plan, Options(min_group=1, yes=True)).result.rows == [["owner", 3]]
         assert "contributor" in opened.schemas["trial"].names
 
 
@@ -118,4 +118,4 @@ def test_a_column_of_that_name_comes_first(tmp_path: Path, key_file: Path) -> No
     world.register("north")
     with world.session() as opened:
         plan = opened.plan("SELECT age, contributor FROM trial WHERE contributor = 'them'")
-        assert opened.ask(plan, Options(min_group=1)).result.rows == [[47, "them"]]
+        assert opened.ask(plan, Options(min_group=1, yes=True)).result.rows == [[47, "them"]]

@@ -78,6 +78,7 @@ class Description:
     question over files with both services on Lambda. `hint`: what the services could answer instead of a question
     that is answered here as a whole. `places`: of a stored table, where its sensitive and its plain half rest;
     requests are then of objects. `trust`: what the answer is not checked against, where that is more than usual.
+    `threshold`: which groups are left out, "" for none.
     """
 
     table: str
@@ -97,6 +98,7 @@ class Description:
     ways: tuple[Considered, ...] = ()
     dollars: float = 0.0
     trust: str = ""
+    threshold: str = ""
 
 
 def description(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cleave.ckks.secret_key import SecretKey
     from cleave.sql.read import Statement
     from cleave.table.lazy import LazyTable
+    from cleave.table.privacy import Privacy
     from cleave.table.progress import Bars, Progress
     from cleave.table.schema import Schema
     from cleave.table.table import Table
@@ -60,6 +61,9 @@ class FileSource(Source):
     @property
     def schemas(self) -> dict[str, Schema]:
         return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
+
+    def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - whatever it is
+        return self._lazy.schema.privacy
 
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None

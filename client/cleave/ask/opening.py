@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,18 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
         raise InputError("there is no table to query", hint="name a file, a frame or a store of tables")
     words = [data] if isinstance(data, str | Path) else data if isinstance(data, Sequence) else None
     if words is None and given is None and data is not None:
-        return lazy(data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"])
+        return lazy(
+            data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"], entity=asking["entity"]
+        )
     if data is not None and ((given or usual("store")) is None or (given is None and _are_files(words or ()))):
-        return lazy(data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"])
+        return lazy(
+            data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"], entity=asking["entity"]
+        )
+    if asking["entity"] is not None:
+        raise InputError(
+            "--entity is an option of files: a stored table has an entity of its own",
+            hint="`cleave show NAME` names it; `cleave alter NAME --entity COLUMN` sets it where there is none",
+        )
     if (
         len(words or ()) > 1
         or (data is not None and words is None)
@@ -76,10 +86,30 @@ def _are_files(words: Sequence[str | Path]) -> bool:
     return bool(names) and all(name == "-" or set(name) & set("*?[") or names_file(name) for name in names)
 
 
+def column_names(given: str | Sequence[str] | None) -> list[str] | None:
+    """Split the column names of the command line, which are one text."""
+    names = given.split(",") if isinstance(given, str) else given
+    return None if names is None else [each.strip() for each in names if each.strip()]
+
+
 def lazy(
-    data: Data, schema: SchemaLike | None, table: str | None, sheet: str | None = None, *, flatten: bool = False
+    data: Data,
+    schema: SchemaLike | None,
+    table: str | None,
+    sheet: str | None = None,
+    *,
+    flatten: bool = False,
+    entity: str | Sequence[str] | None = None,
 ) -> LazyTable:
-    """Files or a frame as a table that is read when it is needed. Raises InputError."""
+    """Files or a frame as a table that is read when it is needed. `entity`: whom a row is about, in place of what the
+    schema says. Raises InputError.
+    """
+    opened = _lazy(data, schema, table, sheet, flatten=flatten)
+    names = column_names(entity)
+    return opened if names is None else replace(opened, schema=opened.schema.about(names))
+
+
+def _lazy(data: Data, schema: SchemaLike | None, table: str | None, sheet: str | None, *, flatten: bool) -> LazyTable:
     from cleave.table.lazy import is_frame, of_files, of_frame  # noqa: PLC0415 - DuckDB
 
     named = Path(schema) if isinstance(schema, str) else schema

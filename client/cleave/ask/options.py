@@ -145,9 +145,17 @@ class Asking(Answering, total=False):
         Flag(
             0,
             "--min-group N",
-            "Leave out groups of fewer than N rows. Default: 5 for tables with contributors (1: off).",
+            "Leave out groups of fewer than N people, or rows without --entity. Default: 5 with contributors.",
             int,
         ),
+    ]
+    entity: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--entity COLUMN,...", "Columns of a file that name whom a row is about: --min-group counts them."),
+    ]
+    yes: Annotated[
+        bool,
+        Flag(False, "--yes", "Let --min-group be less than the table's own; its log says so.", bool, advanced=True),
     ]
     strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
     cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
@@ -270,6 +278,10 @@ class Altering(Place, total=False):
     rename: Annotated[Sequence[str] | None, Flag(None, "--rename OLD=NEW", "Another name. Repeatable.", list[str])]
     drop: Annotated[Sequence[str] | None, Flag(None, "--drop COLUMN", "Delete a column. Repeatable.", list[str])]
     by: Annotated[str | Sequence[str] | None, Flag(None, "--by COLUMN,...", "Other columns to filter and group by.")]
+    entity: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--entity COLUMN,...", "Columns that name whom a row is about, once for all."),
+    ]
 
 
 class Rotating(Place, total=False):
@@ -302,6 +314,10 @@ class Putting(Place, total=False):
     key_columns: Annotated[
         str | Sequence[str] | None,
         Flag(None, "--key-columns COLUMN,...", "Columns that identify a row; duplicates are refused."),
+    ]
+    entity: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--entity COLUMN,...", "Columns that name whom a row is about: thresholds count people."),
     ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
     dry_run: Annotated[
@@ -399,7 +415,7 @@ def question_options(asking: Asking) -> "Options":
     """Raises UsageError for what is out of range."""
     from cleave.ask.question import Options  # noqa: PLC0415 - numpy and all that computes
 
-    return Options(asking["pad"], asking["min_group"])
+    return Options(asking["pad"], asking["min_group"], asking["yes"])
 
 
 @dataclass(frozen=True, slots=True)

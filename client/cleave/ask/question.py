@@ -37,11 +37,14 @@ class Options:
     """`pad` rounds the number of chunks up to a power of two.
 
     Groups of fewer than `min_group` people (rows, where the schema names no entity) are left out of the answer; 0: as
-    the table has it, which is none but for a stored one with contributors.
+    the table has it, which is none but for a stored one with contributors. `yes`: groups may be smaller than the table
+    has it, which its log then says unless the caller has `logged` the question.
     """
 
     pad: bool = False
     min_group: int = 0
+    yes: bool = False
+    logged: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError."""

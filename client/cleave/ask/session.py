@@ -26,7 +26,7 @@ from cleave.ask.source import Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
-from cleave.table.progress import Bars, no_bars
+from cleave.table.progress import Bars, Progress, no_bars
 from cleave.table.running import run_select
 from cleave.table.schema import Schema
 from cleave.text.nearest import did_you_mean
@@ -120,7 +120,16 @@ class Session:
         QueryRefused.
         """
         with self._bars() as progress:
-            return self._run(lambda _: self.source.describe(*self._guarded(plan, options), progress))
+            return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
+
+    def _described(self, plan: Plan, options: Options, progress: Progress) -> Description:
+        description = self.source.describe(plan, options, progress)
+        if not options.min_group:
+            return description
+        privacy = self.source.privacy(plan)
+        people = f" ({', '.join(privacy.entity)})" if privacy.entity else ""
+        few = f"groups, and figures, of fewer than {options.min_group} {privacy.counted}{people} are left out"
+        return replace(description, threshold=few)
 
     def ask(
         self,
@@ -138,6 +147,7 @@ class Session:
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
+        self._log_smaller(plan, options or DEFAULTS)
         answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds)
         if strict and answer.result.warnings:
             raise Undecided(
@@ -157,11 +167,24 @@ class Session:
 
     def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
         """With the source's own least size of groups where none is asked for, and the plan that counts for it."""
-        chosen = options or DEFAULTS
-        least = chosen.min_group or self.source.min_group(plan)
+        chosen, own = options or DEFAULTS, self.source.min_group(plan)
+        least = chosen.min_group or own
+        if least < own and not chosen.yes:
+            raise QueryRefused(
+                f"groups of fewer than {own} are left out of answers from this table, and --min-group is {least}",
+                hint="--yes (yes=True in Python) shows smaller ones; the table's log says so",
+            )
         if least <= 1:  # 1 hides no one, but would hide a COUNT(*) of 0
             return plan, replace(chosen, min_group=0)
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
+
+    def _log_smaller(self, plan: Plan, options: Options) -> None:
+        """Record in the logs of tables an answer with smaller groups than they have it."""
+        if not (options.min_group and options.yes) or options.logged:
+            return
+        if self._run(lambda _: self.source.min_group(plan)) > options.min_group:
+            for table in self._run(lambda _: self.source.logged(plan)):
+                self.source.record(table, "smaller groups", min_group=options.min_group)
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)

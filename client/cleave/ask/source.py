@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Loaded, Options, Question
 from cleave.processes.deadline import Deadline
+from cleave.table.privacy import NO_PRIVACY, Privacy
 from cleave_shared import limits
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from cleave.ask.describe import Description
     from cleave.sql.read import Statement
     from cleave.table.progress import Bars, Progress
@@ -69,6 +72,10 @@ class Source(Protocol):
         """People, or rows, that every group shown has at least, where the caller does not say."""
         return 0
 
+    def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
+        """By what a minimum group size counts."""
+        return NO_PRIVACY
+
     def under_threshold(self, plan: Plan) -> Plan:
         """`plan` as it counts people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return plan
@@ -76,6 +83,10 @@ class Source(Protocol):
     def logged(self, plan: Plan) -> list[str]:  # noqa: ARG002 - files and releases have no log
         """Names of the tables of `plan` that have an audit log."""
         return []
+
+    def record(self, table: str, what: str, **details: JsonValue) -> None:
+        """Record in the audit log of a table what does not change it. Raises InputError, StoreError."""
+        raise TypeError(f"{table!r} has no log for {what!r} and its {len(details)} details")
 
     def rows(self, name: str, progress: Progress) -> int | None:
         """Rows of a table; None where they are not known before a question reads them."""

@@ -42,6 +42,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
+from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
@@ -142,6 +143,9 @@ class StoredSource(VersionedSource[Stored]):
     def min_group(self, plan: Plan) -> int:
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
+
+    def privacy(self, plan: Plan) -> Privacy:
+        return self._site_of(plan).table(plan.table).whole_schema.privacy
 
     def under_threshold(self, plan: Plan) -> Plan:
         """A plan that reads rows, where cells do not tell how many people, or rows with a value, a group has.

@@ -28,6 +28,7 @@ def plan_lines(plan: Description) -> str:
         ("how much", _how_much(plan)),
         *_learned(plan),
         ("way", _way_taken(plan)),
+        *([("groups", plan.threshold)] if plan.threshold else []),
         ("in short", _in_short(plan)),
     ]
     return "\n".join(f"{name:<10}{printable(line)}" for name, line in lines)
@@ -138,6 +139,8 @@ def plan_text(plan: Description) -> str:
         sections.append(f"Answered on this machine (local), {how}\n{lines}")
     if plan.ways:
         sections.append("Ways to answer it, and what each reads\n" + _indented(_way_table(plan.ways)))
+    if plan.threshold:
+        sections.append(f"What is not shown\n  {printable(plan.threshold)}")
     if plan.trust:
         sections.append(f"How far it can be trusted\n  {plan.trust}")
     sections.append("Columns\n" + _indented(_column_table(plan.columns, sent=plan.places is None)))

@@ -49,6 +49,9 @@ def schema(
         list[str] | None, flag("--sealed COLUMN,...", "Columns stored encrypted and never added up.")
     ] = None,
     local: Annotated[list[str] | None, flag("--local COLUMN,...", "Columns that never leave this machine.")] = None,
+    entity: Annotated[
+        str | None, flag("--entity COLUMN,...", "Columns that name whom a row is about; '' for none.")
+    ] = None,
     accept: Annotated[bool, flag("--accept", "Accept the safe kind proposed for each unsure column.")] = False,
     yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
     force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
@@ -74,7 +77,7 @@ def schema(
 
     Examples:
       cleave schema visits.csv
-      cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --accept --yes
+      cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --entity patient_id --accept --yes
     """
     from cleave.propose.propose import propose, settle  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.inputs import check_reading  # noqa: PLC0415
@@ -91,7 +94,7 @@ def schema(
     check_reading(files, sheet, flatten=flatten)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     if check:
-        if kinds or yes or accept or skip or name:
+        if kinds or yes or accept or skip or name or entity is not None:
             raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
         _check(files, load_schema(target).read_as(sheet, flatten), target, as_json=as_json, quiet=ctx.obj.quiet)
         return
@@ -104,7 +107,7 @@ def schema(
         flatten=flatten,
     )
     edits = names_file(target) and not force
-    if edits and (reading != CsvDialect() or name or not (kinds or accept)):
+    if edits and (reading != CsvDialect() or name or not (kinds or accept or entity is not None)):
         hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
         raise InputError(f"{target}: already exists", hint=hint)
     with console.progress(quiet=ctx.obj.quiet) as progress:
@@ -113,14 +116,17 @@ def schema(
             changed = settle(files, contract, kinds, accept=accept, progress=progress)
             new = {column.name: column for column in changed}
             schema = replace(contract, columns=tuple(new.get(each.name, each) for each in contract.columns))
-            shown = schema_text(changed)
+            schema = _about(schema, entity, accept=accept)
+            privacy = None if schema.privacy == contract.privacy else schema.privacy
+            shown = "\n".join([*([schema_text(changed)] if changed else []), *([_people(schema)] if privacy else [])])
         else:
             schema = propose(files, kinds, accept=accept, reading=reading, table=name, progress=progress)
-            shown = schema_text(schema.columns)
+            schema = _about(schema, entity, accept=accept)
+            shown = "\n".join([schema_text(schema.columns), *([_people(schema)] if schema.privacy.entity else [])])
 
     def write() -> None:
         if edits:
-            edit_schema(target, changed)
+            edit_schema(target, changed, privacy)
         else:
             write_schema(schema, target, overwrite=force)
 
@@ -141,11 +147,34 @@ def schema(
             console.say(
                 f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another"
             )
-        if unsure := _unsure(schema):
-            console.say(
-                f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
-                "--sealed or --local, or --accept all of it"
-            )
+        _say_unsure(schema)
+
+
+def _say_unsure(schema: Schema) -> None:
+    if unsure := _unsure(schema):
+        console.say(
+            f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
+            "--sealed or --local, or --accept all of it"
+        )
+    if schema.privacy.unsure:
+        console.say(
+            f"unsure whether {_entity(schema)} names whom a row is about: settle it with --entity, or --accept it"
+        )
+
+
+def _about(schema: Schema, entity: str | None, *, accept: bool) -> Schema:
+    """`schema` with the entity that a person settled."""
+    if entity is not None:
+        return schema.about([each.strip() for each in entity.split(",") if each.strip()])
+    return schema.about(schema.privacy.entity) if accept and schema.privacy.unsure else schema
+
+
+def _entity(schema: Schema) -> str:
+    return printable(", ".join(schema.privacy.entity))
+
+
+def _people(schema: Schema) -> str:
+    return f"whom a row is about: {_entity(schema) or 'not named'}; thresholds count {schema.privacy.counted}"
 
 
 def schema_text(columns: Sequence[Column]) -> str:
@@ -172,6 +201,11 @@ def _check(files: list[str], contract: Schema, target: Path, *, as_json: bool, q
 
     with console.progress(quiet=quiet) as progress, open_table(files, contract, progress) as opened:
         rows = opened.rows
+    if contract.privacy.unsure:
+        raise InputError(
+            f"{target}: not settled: whether {', '.join(contract.privacy.entity)} names whom a row is about",
+            hint="correct [privacy] entity, then delete its line `unsure = true`",
+        )
     if unsure := _unsure(contract):
         raise InputError(
             f"{target}: not settled: {_listed(unsure)}",
@@ -202,6 +236,8 @@ def _as_json(schema: Schema, target: Path) -> str:
             "schema": str(target),
             "columns": [_column(column) for column in schema.columns],
             "unsure": _unsure(schema),
+            "entity": list(schema.privacy.entity),
+            "entity_unsure": schema.privacy.unsure,
         }
     )
 

@@ -266,7 +266,7 @@ def _answered_of(
             raise _described_otherwise()
     begin(session.source.logged(plan))
     try:
-        result = session.ask(plan, Options(False, least.number), seconds)
+        result = session.ask(plan, Options(False, least.number, yes=True, logged=True), seconds)
     except (InputError, QueryRefused):  # which may follow from a value that is shown; others see it at their own risk
         if rights.rows:
             raise

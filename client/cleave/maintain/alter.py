@@ -31,6 +31,7 @@ from cleave.store.schemas import (
 from cleave.store.segment import plain_by
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
+from cleave.table.privacy import CONTRIBUTOR, Privacy
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema, read_column, read_schema
 from cleave.table.types import canonical, decimals_of, is_number, range_of
@@ -41,13 +42,16 @@ _BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is lef
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes of columns, in the words of the command. `by`: None: the columns there are."""
+    """Changes of columns, in the words of the command. `by`: None: the columns there are. `entity`: empty: that there
+    is.
+    """
 
     widen: Sequence[str] = ()
     add: Sequence[str] = ()
     rename: Sequence[str] = ()
     drop: Sequence[str] = ()
     by: Sequence[str] | None = None
+    entity: Sequence[str] = ()
 
 
 def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> Opened:
@@ -55,8 +59,14 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     opened = tables.open(name)
     old = opened.manifest
     before = load_stored_schema(old)
+    if wanted.entity and old.release is not None and old.release.is_live:
+        raise InputError(
+            f"table {name!r} was released by parts of enough rows: whom they are about is fixed",
+            hint="put the table under another name with --entity",
+        )
     columns = _columns(before, wanted)  # each with the SQL of its old values
-    schema = _checked(replace(before, columns=tuple(each for each, _ in columns)), name)
+    altered = replace(before, columns=tuple(each for each, _ in columns), privacy=_privacy(before, wanted))
+    schema = _checked(altered.about(wanted.entity) if wanted.entity else altered, name)
     by = _by(old, schema, wanted)
     manifest = old.model_copy(
         update={
@@ -83,6 +93,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
     if released is not None and released.lineage is not None:
         selected += f", {identifier(MARK)}"
     request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
+    request += [list(wanted.entity)] if wanted.entity else []
     cells = Cells() if wanted.by is not None else None
     with closing(Rows(tables, opened)) as rows:
         pieces = [
@@ -129,6 +140,25 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
     if twice := next((each.name for each, _ in columns if names[each.name.lower()] > 1), None):
         raise InputError(f"there would be two columns {twice!r}", hint="choose another name")
     return columns
+
+
+def _privacy(before: Schema, wanted: Alteration) -> Privacy:
+    """The privacy of the altered table, whose entity may only be renamed. Raises InputError."""
+    entity = before.privacy.entity
+    if entity and wanted.entity:
+        raise InputError(
+            f"rows are about {', '.join(entity)}: what names them is set once",
+            hint="--rename gives its column another name; else put the table under another name",
+        )
+    people = {each.lower() for each in entity}
+    if lost := [each for each in wanted.drop if each.lower() in people]:
+        raise InputError(f"column {lost[0]!r} cannot be dropped: it names whom a row is about")
+    names = [*_news(wanted).values(), *(each.strip().partition(" ")[0] for each in wanted.add)]
+    if before.find(CONTRIBUTOR) is None and CONTRIBUTOR in people & {each.lower() for each in names}:
+        raise InputError(f"{CONTRIBUTOR!r} names whom a row is about: no column can have this name")
+    return before.privacy.renamed(
+        {each.name: _news(wanted).get(each.name.lower(), each.name) for each in before.columns}
+    )
 
 
 def _require_unused(column: Column, used: dict[str, str], what: str) -> None:

@@ -159,6 +159,11 @@ def update(
             f"column {keys[0]!r} is a key column: its values stay",
             hint="delete the rows, and append them with new keys",
         )
+    if people := [each.name for each in new.columns if each.name in schema.privacy.entity]:
+        raise InputError(
+            f"column {people[0]!r} names whom a row is about: its values stay",
+            hint="delete the rows, and append them with other values",
+        )
     if not condition.columns and not (yes or dry_run):
         raise InputError(
             "the condition names no column: it holds for all rows or for none",

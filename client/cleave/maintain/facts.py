@@ -174,17 +174,21 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     manifest = opened.manifest
     cells = sum(rows > 0 for rows in tables.cells(opened).rows)
     folder = tables.folder(manifest.table).removeprefix("tables/")
-    facts = stored_table(manifest).facts | {"key_id": tables.key.key_id, "set": folder, "cells": cells}
+    schema = load_stored_schema(manifest)
+    entity = schema.privacy.entity
+    facts = stored_table(manifest).facts | {"entity": list(entity)}
+    facts |= {"key_id": tables.key.key_id, "set": folder, "cells": cells}
     measures = {each.name for each in manifest.measures}
     columns = [
-        [each.name, str(each.kind), each.type, _stored_as(manifest, each.name, measures)]
-        for each in with_contributor(manifest, load_stored_schema(manifest)).columns
+        [each.name, str(each.kind), each.type, _stored_as(manifest, each.name, measures, entity)]
+        for each in with_contributor(manifest, schema).columns
     ] + [[each.name, "derived", each.type, each.sql] for each in manifest.measures if each.derived]
     sections = [
         f"{manifest.table}: version {manifest.version} of {manifest.changed}, {counted(manifest.rows, 'row')}, "
         f"{counted(cells, 'cell')} by "
         f"{', '.join(manifest.by) or 'nothing'}, {counted(len(manifest.segments), 'segment')}, "
-        f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}",
+        f"{sized(manifest.bytes)}, under key {tables.key.key_id}; set {folder}; "
+        f"thresholds count {schema.privacy.counted}" + (f" ({', '.join(entity)})" if entity else ""),
         table([Heading(word) for word in ("column", "kind", "type", "use")], columns),
         *([contributors_text(manifest)] if manifest.contributors else []),
         *_seen(manifest, *tables.places),
@@ -192,8 +196,13 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))
 
 
-def _stored_as(manifest: Manifest, name: str, measures: Collection[str]) -> str:
-    uses = (("key", name in manifest.key), ("by", name in manifest.by), ("totals", name in measures))
+def _stored_as(manifest: Manifest, name: str, measures: Collection[str], entity: Collection[str]) -> str:
+    uses = (
+        ("entity", name in entity),
+        ("key", name in manifest.key),
+        ("by", name in manifest.by),
+        ("totals", name in measures),
+    )
     return ", ".join(word for word, is_so in uses if is_so)
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.ask.calls import stack_level
 from cleave.ask.config import user
-from cleave.ask.opening import key_file, kms_of, lazy, passphrase_of
+from cleave.ask.opening import column_names, key_file, kms_of, lazy, passphrase_of
 from cleave.ask.options import (
     LONGEST_TIMEOUT,
     Altering,
@@ -49,7 +49,8 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
     `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
-    that name one row. `scan`, `replace`, `drop_contributors`, `sheet`, `flatten`: as the options of `cleave put`.
+    that name one row. `entity`: columns that name whom a row is about, so that thresholds count people. `scan`,
+    `replace`, `drop_contributors`, `sheet`, `flatten`: as the options of `cleave put`.
     `say`: called with each line that the command prints. A file is read a batch at a time. A put that was stopped
     continues when it is called again with the same data. `dry_run`: check all rows and store nothing. Then `bytes` of
     the result is an estimate, `version` is the one that is there now (0: none), and `facts` also has cells and bounds.
@@ -65,10 +66,10 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     """
     from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
 
-    tables, by = task.tables, _columns(options["by"])
-    how: dict[str, Any] = {"key": _columns(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
+    tables, by = task.tables, column_names(options["by"])
+    how: dict[str, Any] = {"key": column_names(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
     over: dict[str, Any] = {"replace": options["replace"], "drop_contributors": options["drop_contributors"]}
-    unread = lazy(data, options["schema"], name, options["sheet"], flatten=options["flatten"])
+    unread = lazy(data, options["schema"], name, options["sheet"], flatten=options["flatten"], entity=options["entity"])
     with unread.stream() as rows:
         if options["dry_run"]:
             existing = putting.require_new(tables, name, **over)
@@ -113,12 +114,6 @@ def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> O
         with unread.stream() as rows:
             table = putting.append(tables, rows, name, task.progress, batch=batch, say=task.warn, **how)
     return table
-
-
-def _columns(given: str | Sequence[str] | None) -> list[str] | None:
-    """Split the column names of the command line, which are one text."""
-    names = given.split(",") if isinstance(given, str) else given
-    return None if names is None else [each.strip() for each in names if each.strip()]
 
 
 def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
@@ -284,7 +279,8 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
     """Change the columns of a stored table, all changes in one step.
 
     `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
-    "old=new". `drop`: column names. `by`: the columns whose combinations have totals.
+    "old=new". `drop`: column names. `by`: the columns whose combinations have totals. `entity`: columns that name whom
+    a row is about, where none do yet.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "altered", store="tables", by=["ward"])
@@ -298,7 +294,8 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
         add=options["add"] or (),
         rename=options["rename"] or (),
         drop=options["drop"] or (),
-        by=_columns(options["by"]),
+        by=column_names(options["by"]),
+        entity=column_names(options["entity"]) or (),
     )
     return altering.alter(task.tables, name, wanted, task.progress)
 

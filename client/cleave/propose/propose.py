@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
+from cleave.propose.entity import propose_entity
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
 from cleave.table.csv_text import column_names, header_of
@@ -99,7 +100,9 @@ def _proposed(
         dialect, facts = infer(text)
         facts = [_typed(source, each, types.get(each.name, "VARCHAR")) for each in facts]
         columns = settled([_column(fact) for fact in facts], kinds, source, accept=accept)
-        return Schema(with_bounds(text, columns, dialect), dialect, name)
+        privacy = propose_entity(columns)
+        privacy = replace(privacy, unsure=False) if accept else privacy
+        return Schema(with_bounds(text, columns, dialect), dialect, name, privacy=privacy)
 
 
 def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:

@@ -87,6 +87,8 @@ def put(
             schema = load_stored_schema(manifest)
             release = _replaced(tables, existing, schema, manifest.by, manifest.key, say)
             manifest = manifest.model_copy(update={"release": release})
+        if entity := planned.schema.privacy.entity:
+            say(f"people are counted by {', '.join(entity)}")
         if local:
             say(f"not stored: {', '.join(local)} (kind local)")
         if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
@@ -153,6 +155,8 @@ def plan_put(
     `say` gets columns that could be `by` columns too. Raises InputError for rows that do not fit the schema.
     """
     schema = stored_schema(stream.schema, name)
+    if existing is not None:
+        _require_same_entity(load_stored_schema(existing.manifest), schema, name)
     chosen = None if by is None else check_by(by, schema)
     key = check_key(key, schema)
     survey = stream.survey(progress)
@@ -356,6 +360,16 @@ def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...
     if not set(schema.plain).isdisjoint(by):
         sealed.append(SealedColumn(name=ROW, id=new_id(), type="INTEGER", width=4, nullable=False))
     return tuple(sealed)
+
+
+def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
+    """Raise InputError where rows would no longer be about those that they were about."""
+    entity = old.privacy.entity
+    if entity and [each.lower() for each in entity] != [each.lower() for each in new.privacy.entity]:
+        raise InputError(
+            f"rows of table {name!r} are about {', '.join(entity)}, and what would replace them is not",
+            hint=f"add --entity {','.join(entity)}, or drop the table first",
+        )
 
 
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:

@@ -4,12 +4,13 @@
 entity = ["patient_id"]     columns that name whom a row is about; without it thresholds count rows
 min_group = 5               least people of a group of a gateway user without rows, and of a release's part
 dominance = 0.8             the largest share of one of them in a released sum
+unsure = true               the entity was proposed: to be settled by a person, then deleted
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
 CONTRIBUTOR: Final = "contributor"
-_KEYS: Final = ("entity", "min_group", "dominance")
+_KEYS: Final = ("entity", "min_group", "dominance", "unsure")
 _MOST: Final = 1 << 31  # people of a group
 _PLACE: Final = "[privacy]"
 
@@ -28,17 +29,22 @@ _PLACE: Final = "[privacy]"
 class Privacy:
     """`entity`: columns, spelled as the schema has them, of which rows with equal values are about one person, and a
     row with a NULL about nobody; none: thresholds count rows. `min_group`: 0 or a number of people. `dominance`: None,
-    or a share above 0 and below 1.
+    or a share above 0 and below 1. `unsure`: the entity was proposed, and no one has settled it yet.
     """
 
     entity: tuple[str, ...] = ()
     min_group: int = 0
     dominance: Decimal | None = None
+    unsure: bool = False
 
     @property
     def counted(self) -> str:
         """Name what thresholds count: "people" or "rows"."""
         return "people" if self.entity else "rows"
+
+    def renamed(self, names: Mapping[str, str]) -> Privacy:
+        """Return it with other names of columns, by the old ones."""
+        return replace(self, entity=tuple(names.get(each, each) for each in self.entity))
 
 
 NO_PRIVACY: Final = Privacy()
@@ -81,7 +87,10 @@ def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
             raise ValueError(f"{_PLACE} dominance: must be a share above 0 and below 1")
         if not entity:
             raise ValueError(f"{_PLACE} dominance: is a share of one person, and no entity is named")
-    return Privacy(entity, least, share)
+    unsure = table.get("unsure", False)
+    if not isinstance(unsure, bool) or (unsure and not entity):
+        raise ValueError(f"{_PLACE} unsure: must be true or false, and true only beside an entity")
+    return Privacy(entity, least, share, unsure)
 
 
 def dump_privacy(privacy: Privacy) -> TomlTable:
@@ -94,4 +103,8 @@ def dump_privacy(privacy: Privacy) -> TomlTable:
         table.add("min_group", privacy.min_group)
     if privacy.dominance is not None:
         table.add("dominance", tomlkit.value(f"{privacy.dominance:f}"))
+    if privacy.unsure:
+        unsure = tomlkit.boolean("true")
+        unsure.comment("whom a row is about: settle it, then delete this line")
+        table.add("unsure", unsure)
     return table

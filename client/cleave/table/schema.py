@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
 from cleave.table.inputs import STDIN, expand, table_name
-from cleave.table.privacy import NO_PRIVACY, Privacy, dump_privacy, parse_privacy
+from cleave.table.privacy import NO_PRIVACY, Privacy, dump_privacy, entity_of, parse_privacy
 from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
@@ -190,6 +190,14 @@ class Schema:
         derived = tuple(each for each in self.derived if wanted.issuperset(each.columns))
         return Schema(columns, self.dialect, self.table, derived, stored=self.stored)
 
+    def about(self, entity: Sequence[str]) -> Schema:
+        """Return the schema with the columns that name whom a row is about, settled. Raises InputError."""
+        try:
+            names = entity_of(list(entity), self.find) if entity else ()
+        except ValueError as error:
+            raise InputError(f"--entity: {error}", hint=f"columns: {', '.join(c.name for c in self.columns)}") from None
+        return replace(self, privacy=replace(self.privacy, entity=names, unsure=False))
+
     def hash(self) -> str:
         """32 hex digits over names (in lower case), kinds, types and decimals, whatever the order of the columns."""
         facts = sorted([c.name.lower(), c.kind.value, c.type, c.decimals] for c in self.columns)
@@ -214,8 +222,9 @@ def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None
     write_atomically(path, dump_schema(schema), mode=PUBLIC, error=InputError, overwrite=overwrite)
 
 
-def edit_schema(path: Path, columns: Sequence[Column]) -> None:
-    """State `columns` in a schema file that has columns of their names; all else in it stays, comments too.
+def edit_schema(path: Path, columns: Sequence[Column], privacy: Privacy | None = None) -> None:
+    """State `columns` in a schema file that has columns of their names, and `privacy` if given; all else in it stays,
+    comments too.
 
     Raises InputError for a file that is no schema or cannot be written.
     """
@@ -232,6 +241,8 @@ def edit_schema(path: Path, columns: Sequence[Column]) -> None:
                 stated[name][key] = new[key]
             elif key in stated[name]:
                 del stated[name][key]
+    if privacy is not None:
+        document["privacy"] = dump_privacy(privacy)
     content = tomlkit.dumps(document)
     read_schema(tomllib.loads(content, parse_float=Decimal), str(path))
     write_atomically(path, content, mode=PUBLIC, error=InputError, overwrite=True)

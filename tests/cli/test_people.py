@@ -1,0 +1,137 @@
+"""Whom a row is about: proposed, settled, put, altered and counted from the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import cleave
+from cleave.propose.entity import propose_entity
+from cleave.table.privacy import Privacy
+from cleave.table.schema import Column, Kind, load_schema
+from cleave_shared.errors import InputError, QueryRefused
+from tests.cli.runner import Cli
+
+ROWS = "patient_id,ward,bill\n" + "".join(f"p{row % 3},{'AB'[row > 8]},{row}\n" for row in range(12))
+WARDS = "SELECT ward, SUM(bill) AS bill FROM stays GROUP BY ward ORDER BY ward"
+
+
+@pytest.fixture
+def stays(tmp_path: Path, cli: Cli) -> Path:
+    (path := tmp_path / "stays.csv").write_text(ROWS)
+    done = cli.run("schema", path, "--plain", "ward", "--encrypted", "bill", "--sealed", "patient_id", "--yes")
+    assert done.exit_code == 0, done.output
+    return path
+
+
+def place(stays: Path, key_file: Path) -> list[object]:
+    return ["--store", stays.parent / "s", "--key", key_file]
+
+
+def wards(printed: str) -> list[str]:
+    return [row[0] for row in json.loads(printed)["rows"]]
+
+
+def test_an_entity_is_proposed_and_stays_unsure_until_it_is_settled(stays: Path, cli: Cli) -> None:
+    schema = stays.with_name("stays.schema.toml")
+    assert load_schema(schema).privacy == Privacy(("patient_id",), unsure=True)
+    assert "whether patient_id names whom a row is about" in cli.fails(3, "schema", stays, "--check")
+    asked = cli.run("query", stays, WARDS, "--min-group", 4, "--json")
+    assert wards(asked.stdout) == []  # three people: that it is not settled shows nobody
+    done = cli.run("schema", stays, "--accept")
+    assert done.exit_code == 0
+    assert "whom a row is about: patient_id; thresholds count people" in done.stdout
+    assert load_schema(schema).privacy == Privacy(("patient_id",))
+    assert cli.run("schema", stays, "--check").exit_code == 0
+    cli.run("schema", stays, "--entity", "")
+    assert load_schema(schema).privacy == Privacy()
+    assert wards(cli.run("query", stays, WARDS, "--min-group", 4, "--json").stdout) == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("names", "proposed"),
+    [
+        ("ward patient_id bill", "patient_id"),
+        ("PatientNo", "PatientNo"),
+        ("subject customer", "subject"),
+        ("client_number person", "person"),
+        ("Kundennummer kunde_nr", "kunde_nr"),
+        ("patient_age customer_type name id visit_id", ""),
+    ],
+)
+def test_names_of_an_entity(names: str, proposed: str) -> None:
+    columns = [Column(name, Kind.SEALED, "VARCHAR") for name in names.split()]
+    assert propose_entity(columns) == (Privacy((proposed,), unsure=True) if proposed else Privacy())
+
+
+def test_a_column_that_stays_here_is_not_proposed() -> None:
+    assert propose_entity([Column("patient", Kind.LOCAL, "VARCHAR")]) == Privacy()
+
+
+def test_entity_of_a_question_over_a_file_or_frame(stays: Path, cli: Cli) -> None:
+    cli.run("schema", stays, "--entity", "")
+    asked = ("query", stays, WARDS, "--min-group", 4, "--json")
+    assert wards(cli.run(*asked).stdout) == ["A"]
+    assert wards(cli.run(*asked, "--entity", "patient_id").stdout) == []
+    assert "there is no column 'nobody'" in cli.fails(3, *asked, "--entity", "nobody")
+    plan = cli.run("plan", stays, WARDS, "--min-group", 4, "--entity", "ward,patient_id").stdout
+    assert "groups, and figures, of fewer than 4 people (ward, patient_id) are left out" in plan
+    kinds = {"patient_id": "sealed", "ward": "plain", "bill": "encrypted"}
+    frame, sql = pd.read_csv(stays), WARDS.replace("stays", "frame")
+    assert len(cleave.query(frame, sql, schema=kinds, min_group=4)) == 1
+    assert len(cleave.query(frame, sql, schema=kinds, min_group=4, entity=["patient_id"])) == 0
+
+
+def test_a_stored_table_keeps_its_entity(stays: Path, cli: Cli, key_file: Path) -> None:
+    where = place(stays, key_file)
+    cli.run("schema", stays, "--entity", "")
+    assert cli.run("put", stays, "--table", "stays", *where, "--entity", "patient_id").exit_code == 0
+    assert "thresholds count people (patient_id)" in cli.run("show", "stays", *where).stdout
+    assert json.loads(cli.run("show", "stays", *where, "--json").stdout)["entity"] == ["patient_id"]
+    asked = ("query", "stays", WARDS, "--min-group", 4, "--json", *where)
+    assert wards(cli.run(*asked).stdout) == []
+    assert "has an entity of its own" in cli.fails(3, *asked, "--entity", "ward")
+    assert "is set once" in cli.fails(3, "alter", "stays", "--entity", "ward", *where)
+    assert "cannot be dropped" in cli.fails(3, "alter", "stays", "--drop", "patient_id", *where)
+    refused = cli.fails(3, "update", "stays", "--set", "patient_id = 'p1'", "--where", "bill = 3", *where)
+    assert "names whom a row is about" in refused
+    replaced = cli.fails(3, "put", stays, "--table", "stays", "--replace", *where)
+    assert "are about patient_id" in replaced
+    assert cli.run("alter", "stays", "--rename", "patient_id=who", *where).exit_code == 0
+    assert json.loads(cli.run("show", "stays", *where, "--json").stdout)["entity"] == ["who"]
+    assert wards(cli.run(*asked).stdout) == []
+
+
+def test_an_entity_is_set_once_by_alter(stays: Path, cli: Cli, key_file: Path) -> None:
+    where = place(stays, key_file)
+    cli.run("schema", stays, "--entity", "")
+    cli.run("put", stays, "--table", "stays", *where)
+    asked = ("query", "stays", WARDS, "--min-group", 4, "--json", *where)
+    assert wards(cli.run(*asked).stdout) == ["A"]
+    assert cli.run("alter", "stays", "--entity", "patient_id", *where).exit_code == 0
+    assert wards(cli.run(*asked).stdout) == []
+
+
+def test_smaller_groups_than_the_table_has_are_shown_with_a_word_and_logged(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = {"store": tmp_path / "s", "key": key_file}
+    frame = pd.DataFrame({"ward": ["A"], "bill": [1]})
+    cleave.put(frame, "stays", schema={"ward": "plain", "bill": "encrypted"}, by=["ward"], **store)
+    monkeypatch.setattr("cleave.ask.stored.min_group_of", lambda _: 5)
+    with pytest.raises(QueryRefused, match="fewer than 5 are left out of answers from this table"):
+        cleave.query("stays", WARDS, min_group=1, **store)
+    assert cleave.log("stays", **store)[-1]["what"] == "put"
+    assert cleave.query("stays", WARDS, min_group=1, yes=True, **store).rows == [("A", 1)]
+    record = cleave.log("stays", **store)[-1]
+    assert (record["what"], record["details"]) == ("smaller groups", {"min_group": 1})
+    cleave.query("stays", WARDS, min_group=7, yes=True, **store)
+    assert cleave.log("stays", **store)[-1] == record
+
+
+def test_a_put_needs_columns_that_there_are(stays: Path, key_file: Path) -> None:
+    with pytest.raises(InputError, match="--entity: there is no column 'nobody'"):
+        cleave.put(stays, "stays", entity="nobody", store=stays.parent / "s", key=key_file)
