@@ -7,6 +7,7 @@ entity where there are no key columns: rows with the same values are marked when
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -34,7 +35,6 @@ _MAGIC = b"CLD1"
 _BYTES = 16  # of a digest
 _FEWEST = 64  # digests that there is room for
 _KEY_BYTES = 32
-_BLOCK = 64  # bytes of a block of SHA-256
 
 
 def identity_of(manifest: Manifest) -> tuple[str, ...]:
@@ -71,11 +71,8 @@ class Digests:
     def of(self, table: Table, schema: Schema, identity: Sequence[str], whose: str, source: str) -> list[str]:
         """The digest of each row of `source`, SQL over `table`, in their order; `whose` rows they are."""
         texts = ", ".join(_text(schema, name, whose) for name in identity)
-        inner, outer = (bytes(each ^ pad for each in self.key.ljust(_BLOCK, b"\0")) for pad in (0x36, 0x5C))
-        hashed = f"sha256($outer::BLOB || unhex(sha256($inner::BLOB || encode(concat({texts})))))"
-        sql = f"SELECT {hashed}[:{2 * _BYTES}] AS digest FROM ({source})"
-        column = table.connection.execute(sql, {"inner": inner, "outer": outer}).fetchnumpy()["digest"]
-        return [str(each) for each in column.tolist()]
+        column = table.connection.execute(f"SELECT concat({texts}) AS named FROM ({source})").fetchnumpy()["named"]
+        return [hmac.digest(self.key, str(each).encode(), "sha256").hex()[: 2 * _BYTES] for each in column.tolist()]
 
     def marks(self, table: Table, schema: Schema, identity: Sequence[str], whose: str) -> NDArray[np.bool_]:
         """Which rows of `table` are those that left (rows,)."""
