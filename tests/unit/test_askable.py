@@ -295,3 +295,14 @@ def test_constants_are_of_the_type_of_their_column(given: str, runs: str) -> Non
     plan = plan_query(QUESTIONS.admitted(statement).sql, VISITS, "visits")
     assert isinstance(plan, QueryPlan)
     assert runs in str(plan.where)
+
+
+def test_every_constant_of_a_long_list_is_tried() -> None:
+    years = [*range(1600, 2050), None]
+    sql = f"SELECT COUNT(*) FROM visits WHERE year IN ({', '.join('?' * len(years))})"
+    plan = plan_query(QUESTIONS.admitted(read_statement(sql, years)).sql, VISITS, "visits")
+    assert isinstance(plan, QueryPlan)
+    assert all(f"CAST('{year}' AS INTEGER)" in str(plan.where) for year in years if year)
+    for place in (0, 199, 200, 449):
+        with pytest.raises(QueryRefused, match="rule G2"):
+            QUESTIONS.admitted(read_statement(sql, [*years[:place], "5x", *years[place + 1 :]]))

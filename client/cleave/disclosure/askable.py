@@ -75,6 +75,7 @@ _COMPARED: Final = {
 _DATES: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
 _MOST_ROWS: Final = 1 << 40  # that a sum may have without overflow
 _RANK: Final = re.compile(r"dense_rank\(\) OVER \(ORDER BY (.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)\)", re.DOTALL)
+_AT_ONCE: Final = 200  # constants
 _EXACT_DOUBLES: Final = 1 << 53
 
 
@@ -162,12 +163,14 @@ class _Where:
             case "IN":
                 column, *values = tree["children"]
                 type_ = self._type_of_key(column)
-                return {**tree, "children": [column, *(self._constant(each, type_) for each in values)]}
+                return {**tree, "children": [column, *self._constants(values, type_)]}
             case "BETWEEN":
                 type_ = self._type_of_key(tree["input"])
-                return {**tree, **{each: self._constant(tree[each], type_) for each in ("lower", "upper")}}
+                lower, upper = self._constants([tree["lower"], tree["upper"]], type_)
+                return {**tree, "lower": lower, "upper": upper}
         side, other = ("left", "right") if tree["left"]["class"] == "COLUMN_REF" else ("right", "left")
-        return {**tree, other: self._constant(tree[other], self._type_of_key(tree[side]))}
+        (constant,) = self._constants([tree[other]], self._type_of_key(tree[side]))
+        return {**tree, other: constant}
 
     def _like(self, tree: Tree) -> Tree:
         if [each["name"] for each in tree["arguments"]] != ["", ""]:
@@ -175,7 +178,7 @@ class _Where:
         column, pattern = tree["arguments"]
         if self._type_of_key(column["expression"]) != "VARCHAR":
             raise refused(G2)
-        constant = self._constant(pattern["expression"], "VARCHAR")
+        (constant,) = self._constants([pattern["expression"]], "VARCHAR")
         return {**tree, "arguments": [column, {**pattern, "expression": constant}]}
 
     def _type_of_key(self, tree: Tree) -> str:
@@ -185,24 +188,37 @@ class _Where:
             raise refused(G2)
         return column.type
 
-    def _constant(self, tree: Tree, type_: str) -> Tree:
-        """A cast of a text to `type_`, so that nothing else of the comparison is cast."""
-        given = self._read.node(tree)
-        if not _is_constant(given):
+    def _constants(self, trees: Sequence[Tree], type_: str) -> list[Tree]:
+        """Casts of texts to `type_`, so that nothing else of the comparison is cast."""
+        given = [self._read.node(each) for each in trees]
+        if not all(map(_is_constant, given)):
             raise refused(G2)
-        sql = write(given)
-        try:  # the text of the constant once it is cast, and whether it is the same value
-            ((own, text, same),) = self._connection.execute(
-                f"SELECT typeof({sql}), CAST(CAST({sql} AS {type_}) AS VARCHAR), CAST({sql} AS {type_}) = {sql}"
-            ).fetchall()
-        except duckdb.Error:
-            raise refused(G2) from None
-        is_text = isinstance(given, Constant) and given.kind == "STRING"
-        if text is not None and not (same and (is_text or _is_alike(own, type_))):
-            raise refused(G2)
-        literal = {"kind": "NULL_LITERAL", "text": ""} if text is None else {"kind": "STRING", "text": text}
+        starts = range(0, len(given), _AT_ONCE)
+        texts = [text for start in starts for text in self._texts(given[start : start + _AT_ONCE], type_)]
         cast = _cast_to(type_)
-        return cast | {"child": cast["child"] | {"literal": literal}}
+        literals = [{"kind": "NULL_LITERAL" if each is None else "STRING", "text": each or ""} for each in texts]
+        return [cast | {"child": cast["child"] | {"literal": each}} for each in literals]
+
+    def _texts(self, given: Sequence[Node], type_: str) -> list[str | None]:
+        """DuckDB's texts of constants once they are cast. Raises QueryRefused where that changes a value."""
+        spelled = list(map(write, given))
+        try:  # of each its type, its text and whether it is the same value
+            row = self._connection.execute(
+                "SELECT "
+                + ", ".join(
+                    f"typeof({each}), CAST(CAST({each} AS {type_}) AS VARCHAR), CAST({each} AS {type_}) = {each}"
+                    for each in spelled
+                )
+            ).fetchone()
+        except duckdb.Error:
+            row = None
+        if row is None:
+            raise refused(G2)
+        for node, own, text, same in zip(given, row[::3], row[1::3], row[2::3], strict=True):
+            is_text = isinstance(node, Constant) and node.kind == "STRING"
+            if text is not None and not (same and (is_text or _is_alike(own, type_))):
+                raise refused(G2)
+        return list(row[1::3])
 
 
 @cache

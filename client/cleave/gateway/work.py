@@ -212,6 +212,7 @@ _CODES: Final = (  # SQLSTATE by what a refusal says
     ("42P02", "parameter"),
     ("54000", "has more than|at most .* characters|nested too deeply"),
     ("25006", "only SELECT is supported"),
+    ("42501", "users without rows cannot"),
 )
 
 
