@@ -20,6 +20,8 @@ import cleave
 from cleave.ask.opening import kms_of
 from cleave.ckks import key_file
 from cleave.ckks.key_file import open_key
+from cleave.ckks.kms_wrapping import KmsWrapping
+from cleave.transport.kms import Kms
 from cleave_shared.errors import KeyFileError, ServiceError
 from tests.cli.runner import Cli
 from tests.samples import write_table
@@ -326,6 +328,30 @@ def test_a_wrapping_goes_only_if_another_one_opens_the_key(
     assert "scheduled for deletion" in cli.fails(6, "key", "unwrap", keys[0])
     assert key.read_bytes() == before
     ok(cli, "key", "unwrap", keys[1])
+
+
+def test_a_file_that_could_not_be_read_again_is_not_written(
+    cli: Cli, key: Path, keys: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 wrappings at most."""
+    names = [f"{keys[0].rpartition('/')[0]}/{number}" for number in range(15)]
+    made = Kms.data_key
+
+    def another(self: Kms, arn: str, key_id: str) -> tuple[str, bytes, bytes]:
+        return (arn, *made(self, keys[0], key_id)[1:])
+
+    monkeypatch.setattr(Kms, "data_key", another)
+    master = master_of(key, decrypt=decrypt)
+    monkeypatch.setattr(KmsWrapping, "open", lambda *_: master)
+    for arn in names:
+        ok(cli, "key", "wrap", "--kms", arn)
+    before = key.read_bytes()
+    assert "has 16 wrappings, which is the most" in cli.fails(5, "key", "wrap", "--kms", keys[1])
+    cli.environment["CLEAVE_NEW_PASSPHRASE"] = PASSPHRASE
+    told = cli.fails(5, "key", "wrap", "--passphrase")
+    assert "is not written, because it could not be read again: wrappings are not 1 to 16" in told
+    assert "`cleave key unwrap`" in told
+    assert key.read_bytes() == before
 
 
 def test_options_that_do_not_fit_are_refused(cli: Cli, key: Path, keys: tuple[str, str], tmp_path: Path) -> None:

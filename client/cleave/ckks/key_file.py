@@ -140,7 +140,18 @@ def wrapped_by(file: KeyFile, master: bytes, passphrase: bytes | None) -> KeyFil
 
 
 def write(path: Path, file: KeyFile, *, overwrite: bool) -> None:
-    write_atomically(path, file.dump(), overwrite=overwrite, error=KeyFileError)
+    """Raises KeyFileError, and leaves what is there, for content that could not be read again."""
+    text = file.dump()
+    try:
+        _parsed(json.loads(text))
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES:,} bytes")
+    except ValueError as error:
+        raise KeyFileError(
+            f"{path}: is not written, because it could not be read again: {error}",
+            hint="`cleave key show` lists its wrappings; `cleave key unwrap` removes one",
+        ) from None
+    write_atomically(path, text, overwrite=overwrite, error=KeyFileError)
 
 
 def unwrapped(
@@ -256,7 +267,7 @@ def read_key_file(path: Path) -> KeyFile:
     if not all(isinstance(content.get(name), str) for name in texts):
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     try:
-        return _parse(content) if version == VERSION else _parse_many(content)
+        return _parsed(content)
     except ValueError as error:
         raise KeyFileError(f"{path}: the key file is damaged: {error}", hint="restore it from a backup") from None
 
@@ -278,6 +289,10 @@ def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) != len(members):
         raise ValueError("a member is repeated")
     return content
+
+
+def _parsed(content: dict[str, Any]) -> KeyFile:
+    return _parse(content) if content["cleave_key"] == VERSION else _parse_many(content)
 
 
 def _parse(content: dict[str, Any]) -> KeyFile:
