@@ -360,3 +360,43 @@ def test_a_revocation_seals_what_an_earlier_version_released(world: Keyed) -> No
     assert world.totals("carol").shown[0] == (2,)
     made = world.release()
     assert (made.begins, made.parts) == (True, 1)
+
+
+TYPES = """
+[privacy]
+entity = ["person", "part"]
+dominance = 0.9
+[columns]
+person = { kind = "sealed", type = "VARCHAR" }
+part = { kind = "sealed", type = "INTEGER" }
+day = { kind = "sealed", type = "DATE" }
+flag = { kind = "encrypted", type = "BOOLEAN" }
+big = { kind = "encrypted", type = "DECIMAL(30,5)", lower = -1000000000000000000000, upper = 1000000000000000000000 }
+small = { kind = "encrypted", type = "BIGINT", lower = -50, upper = 50, nullable = false }
+x = { kind = "encrypted", type = "DOUBLE", lower = -10, upper = 10 }
+"""
+
+
+class AnyTypes(Releases):
+    schema_text, header = TYPES, "person,part,day,flag,big,small,x\n"
+
+
+@pytest.mark.parametrize("by", [(), ("day",)])
+def test_values_of_any_type_are_those_of_duckdb(tmp_path: Path, key_file: Path, by: tuple[str, ...]) -> None:
+    world = AnyTypes(tmp_path / "world", key_file)
+    days, big = ("2026-01-01", "", "2026-01-02"), 987654321098765432101
+    flags = ("true", "false", "")
+    lines = [
+        f"p{n % 11},{n % 2},{days[n % 3]},{flags[n // 20 % 3]},{(-1) ** n * (big - n)}.25,{n - 30},{n / 7:.3f}\n"
+        for n in range(60)
+    ]
+    world.put("".join([*lines, *(f",1,{day},true,1,0,1\n" for day in days)]), by)
+    made = world.release("carol", least=4)
+    assert made.counted == "people"
+    assert made.parts == (3 if by else 1)
+    figures = "COUNT(*), COUNT(flag), SUM(flag), SUM(big), SUM(small), AVG(x), VAR_POP(small)"
+    keys = f"{by[0]}, " if by else ""
+    sql = f"SELECT {keys}{figures} FROM trial {'GROUP BY day ORDER BY day' if by else ''}"
+    answer = world.ask("carol", sql).result
+    for row, right in zip(answer.rows, super(Releases, world).ask(sql).result.rows, strict=True):
+        assert row == [pytest.approx(each) if isinstance(each, float) else each for each in right]

@@ -117,16 +117,12 @@ class Unpublished:
         """Measures whose sum one may dominate, each with SQL of a column that it reads, and the type of sums of it."""
         if not self.wanted.dominance:
             return []
+        values = {each.name: each for each in self.wanted.measures if not each.derived}
         pairs = []
         for number, reads in enumerate(self.wanted.reads):
-            for name in reads:
-                is_exact = self._schema.column(name).decimals is not None
-                type_ = "HUGEINT" if is_exact else "DOUBLE"
-                value = identifier(name)
-                if is_exact:
-                    units = 10 ** (self._schema.column(name).decimals or 0)
-                    value = f"CAST({identifier(name)} * {units} AS HUGEINT)"
-                pairs.append((number, f"abs({value})", type_))
+            for each in (values[name] for name in reads):
+                type_ = "DOUBLE" if each.decimals is None else "HUGEINT"
+                pairs.append((number, f"abs(CAST({of_measures.value_of(each)} AS {type_}))", type_))
         return pairs
 
     def _add(self, segment: Segment) -> None:
