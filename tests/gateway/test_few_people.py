@@ -127,17 +127,16 @@ def _combined(tables: Tables, asked: Question, rows: list[tuple[Any, ...]]) -> s
 
 
 def _processed(curious: Curious, asked: Question, raw: dict[str, tuple[str, Any]]) -> str | None:
-    """Find a processed answer that is no function of the raw one."""
+    """Find a processed answer that is no function of the raw one: tables that show the same differ in it."""
     assert asked.processed is not None
-    by_raw: dict[str, Any] = {}
+    shown = curious.ask(asked.processed)
     for name, answer in raw.items():
-        shown = curious.ask(asked.processed, name)
-        if by_raw.setdefault(repr(answer), shown) != shown:
+        if answer == raw["t00"] and curious.ask(asked.processed, name) != shown:
             return f"{asked.processed}: differs where what is shown is the same ({name})"
     return None
 
 
-@pytest.mark.parametrize("questions", sampled(6, 60, 600))
+@pytest.mark.parametrize("questions", sampled(6, 30, 600))
 def test_one_question_tells_of_no_few_people(curious: Curious, questions: int) -> None:
     answered = 0
     for seed in range(questions):
