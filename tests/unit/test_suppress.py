@@ -6,13 +6,14 @@ import itertools
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from flint import fmpz_mat
 
 from cleave.disclosure.crowds import Crowd
 from cleave.disclosure.suppress import suppress_small
 from cleave.sql.rejoin import Groups, Members
-from cleave.sql.tally import tally_of_rows
+from cleave.sql.tally import Tally, tally_of_rows
 
 
 def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> list[Members]:
@@ -104,3 +105,68 @@ def test_many_groups_fall_back_to_the_safe_rule(monkeypatch: pytest.MonkeyPatch)
     assert shown(ROLLUP, [8, 2, 5, 5], 3) == [(0,), (2,), (3,), B]
     kept = shown([(0, 1), (2, 3), (0, 2), (1, 3)], [2, 2, 2, 2], 3)
     assert leaks(kept, [2, 2, 2, 2], 3) == []
+
+
+def told(of: Members, kinds: Sequence[tuple[int, int]], argument: int | None) -> list[int]:
+    """Of which (finest group, pattern) a number of rows, or of values of an argument, is a sum."""
+    return [int(group in of and (argument is None or pattern >> argument & 1)) for group, pattern in kinds]
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_sum_of_values_of_few_people_follows(seed: int) -> None:
+    """By brute force over each set of classes of fewer people: no sum or difference of what is shown is of it."""
+    chance = random.Random(f"values {seed}")
+    least, arguments = chance.randint(2, 4), chance.randint(1, 2)
+    cells = [(a, b) for a in range(2) for b in range(2) if chance.random() < 0.9] or [(0, 0)]
+    people: dict[tuple[int, int], set[int]] = {}
+    rows = []
+    for _ in range(chance.randint(4, 24)):
+        kind = chance.randrange(len(cells)), chance.choice([0, *range(1 << arguments), (1 << arguments) - 1])
+        rows.append((*kind, chance.randrange(12)))
+        people.setdefault(kind, set()).add(rows[-1][2])
+    finest = sorted({group for group, _, _ in rows})
+    places = {group: place for place, group in enumerate(finest)}
+    kinds = sorted((places[group], pattern) for group, pattern in people)
+    who = {(places[group], pattern): each for (group, pattern), each in people.items()}
+    sets = chance.sample([(0, 1), (0,), (1,), ()], chance.randint(1, 4))
+    members, numbers = list[Members](), list[int]()
+    for number, set_ in enumerate(sets):
+        keys = dict.fromkeys(tuple(cells[group][i] for i in set_) for group in finest)
+        members += [
+            tuple(places[group] for group in finest if tuple(cells[group][i] for i in set_) == key) for key in keys
+        ]
+        numbers += [number] * len(keys)
+    tally = Tally(
+        np.array([places[group] for group, _, _ in rows]),
+        np.array([pattern for _, pattern, _ in rows], np.uint64),
+        np.zeros(len(rows), np.int64),
+        np.array([person for _, _, person in rows]),
+        np.ones(len(rows), np.int64),
+    )
+    of_all = [()] * len(members)
+    groups = Groups((), list(of_all), [1] * len(members), list(of_all), (), numbers)
+    kept = suppress_small(groups, members, Crowd(tally, least), arguments)
+    sums = [told(of, kinds, None) for of in kept.of]
+    for of, away in zip(kept.of, kept.hidden, strict=True):
+        sums += [told(of, kinds, each) for each in range(arguments) if each not in away]
+    if not sums:
+        return
+    rank_of_all = fmpz_mat(sums).rank()
+    for size in range(1, len(kinds) + 1):
+        for few in itertools.combinations(range(len(kinds)), size):
+            if len(set().union(*(who[kinds[place]] for place in few))) < least:
+                others = [[row[place] for place in range(len(kinds)) if place not in few] for row in sums]
+                assert rank_of_all == (fmpz_mat(others).rank() if others[0] else 0), few
+
+
+def test_values_are_shown_where_enough_people_have_them() -> None:
+    """Two wards of twelve people, each with a value of two in one of them: of one alone it is hidden."""
+    patterns = [1, 1, *[0] * 10, *[1] * 12]
+    tally = Tally(
+        np.repeat([0, 1], 12), np.array(patterns, np.uint64), np.zeros(24, np.int64), np.arange(24), np.ones(24, int)
+    )
+    single = Groups((), [(), ()], [12, 12], [(), ()], (), [])
+    assert suppress_small(single, [(0,), (1,)], Crowd(tally, 3), 1).hidden == [frozenset({0}), frozenset()]
+    both = Groups((), [(), (), ()], [12, 12, 24], [(), (), ()], (), [0, 0, 1])
+    hidden = suppress_small(both, [(0,), (1,), (0, 1)], Crowd(tally, 3), 1).hidden
+    assert sum(map(bool, hidden)) == 2, "the total less that of the second ward is of two people"

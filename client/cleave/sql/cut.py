@@ -376,6 +376,8 @@ class Cutter:
                 continue
             if witnessed := witnesses(call, *self._catalog.types([write(call.arguments[0])])):
                 total, count = (_placed(self._plain, write(each), each) for each in witnessed)
+                for number, each in zip((total, count), witnessed, strict=True):
+                    self._reads[f"p{number}"] = self._arguments_read(each)
                 certificates[place] = total, count
         return certificates
 
