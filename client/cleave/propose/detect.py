@@ -51,6 +51,7 @@ class Facts:
     `sample`: fields as written, without NULLs. `values`: every different one, where they are few. `note`: what
     reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written. `tokens`: the
     spellings of NULL among its fields. `shapes`: its fields with every digit turned to 9, without their unit.
+    `changed`: a field, and the other text that comes back of it. Only a terminal shows it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Facts:
     format: str | None = None
     tokens: tuple[str, ...] = ()
     shapes: dict[str, Shape] = field(default_factory=dict)
+    changed: tuple[str, str] | None = None
 
     @property
     def repeats(self) -> bool:

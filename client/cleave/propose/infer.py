@@ -12,6 +12,7 @@ from cleave.table.cast import (
     CENSORED,
     DATE,
     TIMESTAMP,
+    ZONED_TIMESTAMP,
     accounting_pattern,
     cast,
     formatted,
@@ -21,7 +22,7 @@ from cleave.table.cast import (
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, CsvDialect, Kind
 from cleave.table.table import Table
-from cleave.table.types import INT64_DIGITS
+from cleave.table.types import INT64_DIGITS, ZONED
 from cleave.table.types import pattern as date_pattern
 
 NULL_TOKENS = ("na", "n/a", "#n/a", "null", "none", "nan", "-", "--", "?", ".", "missing", "\\n")
@@ -208,7 +209,10 @@ def _type_number(text: Table, draft: Facts, dialect: CsvDialect, tokens: tuple[s
     if draft.unit:
         draft.note = f"numbers in {draft.unit!r}"
     if any("e" in shape.lower() for shape in shapes):
-        draft.type = "DOUBLE"
+        if any(dialect.decimal in shape or re.search("[eE][+-]", shape) for shape in shapes):
+            draft.type = "DOUBLE"
+        else:  # 12E03 may be the number of a lot
+            draft.note = "numbers with exponents, or codes like them, kept as text"
         return
     parts = [shape.rpartition(dialect.decimal) if dialect.decimal in shape else (shape, "", "") for shape in shapes]
     decimals = max(len(fraction) for _, _, fraction in parts)
@@ -247,7 +251,7 @@ def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
     if {one.strip(" ").lower() for one in draft.values} in _BOOLEANS:
         draft.type = "BOOLEAN"
         return
-    for type_, pattern in (("DATE", DATE), ("TIMESTAMP", TIMESTAMP)):
+    for type_, pattern in (("DATE", DATE), ("TIMESTAMP", TIMESTAMP), (ZONED, ZONED_TIMESTAMP)):
         if all(re.fullmatch(pattern, one) for one in draft.sample) and _all_read(
             text, draft, type_, text.schema.dialect, tokens
         ):

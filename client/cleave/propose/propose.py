@@ -14,6 +14,7 @@ from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.entity import propose_entity
 from cleave.propose.infer import infer
 from cleave.propose.sniff import skipping, sniff
+from cleave.propose.trial import as_same_text, unreadable_rows, written_back
 from cleave.table.csv_text import column_names, header_of
 from cleave.table.duck import connect_reading, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
@@ -23,7 +24,7 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave.table.typed_reading import columns_of, schema_type
-from cleave.table.types import can_be_encrypted, is_number
+from cleave.table.types import FLOATS, can_be_encrypted, is_number
 from cleave_shared.errors import InputError
 
 
@@ -53,7 +54,7 @@ def propose(
         with closing(connect_reading()) as connection:
             types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
-        return _proposed(opened, first, types, kinds or {}, name, accept=accept)
+        return _proposed(opened, inputs, types, kinds or {}, name, accept=accept)
     try:
         dialect = sniff(first, given)
     except (EOFError, OSError, zlib.error) as error:
@@ -64,7 +65,7 @@ def propose(
         if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
             raise InputError(error.message, hint=advice) from None
         raise
-    return _proposed(opened, first, {}, kinds or {}, name, accept=accept)
+    return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept)
 
 
 def propose_frame(
@@ -78,19 +79,20 @@ def propose_frame(
     with private() as connection:
         types = columns_of(connection, frame)
     opened = open_table(frame, as_text(tuple(types), CsvDialect()), name=NAME)
-    return _proposed(opened, frame, types, kinds or {}, table, accept=accept)
+    return _proposed(opened, [frame], types, kinds or {}, table, accept=accept)
 
 
 def _proposed(
     opened: Table,
-    source: Input | Frame,
+    sources: Sequence[Input | Frame],
     types: Mapping[str, str],
     kinds: Mapping[str, Kind],
     name: str | None,
     *,
     accept: bool,
 ) -> Schema:
-    """`types`: by column, as the source states them; of a CSV none."""
+    """`types`: by column, as the sources state them; of a CSV none."""
+    source = sources[0]
     with opened as text:
         if text.rows == 0:
             raise InputError(
@@ -98,18 +100,35 @@ def _proposed(
                 hint="add rows, or write the schema by hand",
             )
         dialect, facts = infer(text)
-        facts = [_typed(source, each, types.get(each.name, "VARCHAR")) for each in facts]
-        columns = settled([_column(fact) for fact in facts], kinds, source, accept=accept)
-        privacy = propose_entity(columns)
+        if types:
+            facts = [_typed(text, source, each, types[each.name], dialect) for each in facts]
+        else:
+            facts = [written_back(text, each, dialect) for each in facts]
+        columns = [_column(fact) for fact in facts]
+        refused = unreadable_rows(text, sources, columns, dialect, typed=bool(types))
+        columns = [
+            _readable(each, fact, count) if count else each
+            for each, fact, count in zip(columns, facts, refused, strict=True)
+        ]
+        decided = settled(columns, kinds, source, accept=accept)
+        privacy = propose_entity(decided)
         privacy = replace(privacy, unsure=False) if accept else privacy
-        return Schema(with_bounds(text, columns, dialect), dialect, name, privacy=privacy)
+        return Schema(with_bounds(text, decided, dialect), dialect, name, privacy=privacy)
 
 
-def _typed(source: Input | Frame, facts: Facts, type_: str) -> Facts:
-    """Take a column's type from a Parquet file; its text is examined as a CSV's is."""
+def _typed(text: Table, source: Input | Frame, facts: Facts, type_: str, dialect: CsvDialect) -> Facts:
+    """Take a column's type from a Parquet file or a frame; its text is examined as a CSV's is."""
     if type_ == "VARCHAR":
-        return facts
+        return as_same_text(text, facts, dialect)
     return replace(facts, type=schema_type(type_, source, facts.name), note="", unit="", format=None)
+
+
+def _readable(column: Column, facts: Facts, count: int) -> Column:
+    """A column under which `count` rows can be read that are refused under the proposed one."""
+    if facts.type in FLOATS:
+        reason = f"{column.reason}; {count:,} values are NaN or infinite, which cannot be encrypted: sealed"
+        return replace(column, kind=Kind.SEALED, reason=reason, unsure=True)
+    return _column(replace(facts, type="VARCHAR", note=f"{count:,} values that {facts.type} cannot hold, kept as text"))
 
 
 def _column(facts: Facts) -> Column:
@@ -120,7 +139,7 @@ def _column(facts: Facts) -> Column:
         proposal.kind,
         facts.type,
         reason=reason,
-        unsure=proposal.unsure,
+        unsure=proposal.unsure or facts.changed is not None,
         unit=facts.unit if is_number(facts.type) else "",
         format=facts.format,
     )

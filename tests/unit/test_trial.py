@@ -1,0 +1,102 @@
+"""A proposal is tried: what it proposes reads the whole file, and gives the same text back or is unsure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import cleave
+from cleave.propose.propose import propose, propose_frame
+from cleave.table.schema import Column, Kind
+from cleave.table.stream import open_stream
+
+
+def proposed(folder: Path, name: str, fields: list[str]) -> Column:
+    path = folder / "t.csv"
+    path.write_text("\n".join([name, *fields]) + "\n")
+    schema = propose(path)
+    with open_stream([path], schema) as stream:
+        assert stream.survey().rows == len(fields)
+    return schema.columns[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "type_", "unsure", "says"),
+    [
+        (["12E03", "45E10"], "VARCHAR", True, "numbers with exponents, or codes like them, kept as text"),
+        (["12345", "45e10"], "VARCHAR", True, "numbers with exponents, or codes like them, kept as text"),
+        (["1.2E-5", "3e-10", "0.50", "-7", "+2"], "DOUBLE", False, ""),
+        (["1E+05", "1"], "DOUBLE", False, ""),
+        (["0.1234567", "(2.50)", "1.5000000-"], "DOUBLE", False, ""),
+        (["0.12345678901234567890", "0.5"], "DOUBLE", True, "a number comes back with other digits"),
+        (["1e400", "1.5"], "DOUBLE", True, "5 values are NaN or infinite, which cannot be encrypted: sealed"),
+        (["2026-02-01 10:00:00+00", "2026-02-01T11:00:00Z"], "TIMESTAMP WITH TIME ZONE", True, ""),
+        (["2026-02-01 10:00:00+00", "2026-02-01 11:00:00+02:00"], "TIMESTAMP WITH TIME ZONE", True, "in UTC, so zones"),
+    ],
+)
+def test_a_column_that_comes_back_otherwise_is_unsure(
+    tmp_path: Path, fields: list[str], type_: str, unsure: bool, says: str
+) -> None:
+    column = proposed(tmp_path, "x", fields * 5)
+    assert (column.type, column.unsure) == (type_, unsure)
+    assert says in column.reason
+    assert not any(field in column.reason for field in fields if len(field) > 3)
+
+
+def test_the_last_of_many_rows_is_tried(tmp_path: Path) -> None:
+    column = proposed(tmp_path, "x", [f"0.{number:07d}" for number in range(30_000)] + ["0.12345678901234567890"])
+    assert column.unsure
+    assert not proposed(tmp_path, "x", [f"0.{number:07d}" for number in range(30_000)]).unsure
+
+
+def test_moments_with_a_zone_are_no_identifier(tmp_path: Path) -> None:
+    column = proposed(tmp_path, "t", [f"2026-02-01 10:00:{second:02d}+02" for second in range(60)])
+    assert column.type == "TIMESTAMP WITH TIME ZONE"
+    assert "identifier" not in column.reason
+
+
+TYPED: dict[str, Any] = {
+    "x": [1.5, float("nan"), 2.5],
+    "f": pa.array([1.5, float("inf"), 2.5] * 10, pa.float32()),
+    "answer": ["yes", "no", "yes"],
+    "day": ["2024-01-01", "2024-02-01", None],
+    "written": ["01.02.2024", "02.02.2024", "31.12.2024"],
+    "price": ["1.50", "2.50", "3.5"],
+    "number": ["7", "8", "9"],
+    "ns": pa.array([1, 2, 3] * 10, pa.timestamp("ns")),
+    "us": [datetime(2024, 1, day) for day in (1, 2, 3)],  # noqa: DTZ001 - a frame's may have no zone
+}
+TABLE = pa.table({name: values if isinstance(values, pa.Array) else values * 10 for name, values in TYPED.items()})
+
+
+def test_what_is_proposed_for_typed_columns_can_be_read(tmp_path: Path) -> None:
+    """A file with NaN was refused by `query`, and a text of yes and no became BOOLEAN."""
+    pq.write_table(TABLE, path := tmp_path / "t.parquet")
+    schema = propose([path, path])
+    types = {column.name: column.type for column in schema.columns}
+    assert types == {
+        "x": "DOUBLE",
+        "f": "FLOAT",
+        "answer": "VARCHAR",
+        "day": "DATE",
+        "written": "VARCHAR",
+        "price": "VARCHAR",
+        "number": "BIGINT",
+        "ns": "VARCHAR",
+        "us": "TIMESTAMP",
+    }
+    assert [(column.kind, column.unsure) for column in schema.columns[:2]] == [(Kind.SEALED, True)] * 2
+    assert "20 values are NaN or infinite" in schema.column("x").reason
+    with open_stream([path, path], schema) as stream:
+        assert stream.survey().rows == 60
+    assert cleave.query(path, "SELECT COUNT(*), MIN(us) FROM t", schema=schema).rows[0][0] == 30
+
+
+def test_a_frame_is_tried_too() -> None:
+    schema = propose_frame(TABLE)
+    assert (schema.column("answer").type, schema.column("x").kind) == ("VARCHAR", Kind.SEALED)
