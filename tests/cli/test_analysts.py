@@ -99,6 +99,8 @@ def test_a_file_that_is_no_analysts(parties: Parties) -> None:
 def test_an_owner_lists_and_revokes(parties: Parties) -> None:
     west, key = parties.at("west"), ("--key", "key.json")
     assert "carol" in west.run("release", "ls", "stays", *STORE, *key).stdout
+    assert json.loads(west.run("release", "ls", "stays", *STORE, *key, "--json").stdout)["further_parts"]
+    assert "sealed marks of the rows that were released" in west.run("show", "stays", *STORE, *key).stdout
     assert "a head for each of 1 analyst: your public keys" in west.run("show", "stays", *STORE, *key).stdout
     result = west.run("release", "revoke", "stays", "carol", *STORE, *key)
     assert "stay readable to them" in result.stderr

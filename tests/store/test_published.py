@@ -15,6 +15,7 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.share.drafting import drafted
 from cleave.share.ledger import key_of
@@ -400,3 +401,20 @@ def test_values_of_any_type_are_those_of_duckdb(tmp_path: Path, key_file: Path, 
     answer = world.ask("carol", sql).result
     for row, right in zip(answer.rows, super(Releases, world).ask(sql).result.rows, strict=True):
         assert row == [pytest.approx(each) if isinstance(each, float) else each for each in right]
+
+
+def test_verify_reads_all_that_releases_need(world: Keyed) -> None:
+    world.delete("name = 'p0'")
+    manifest = world.open().manifest
+    assert manifest.release is not None
+    objects = [*manifest.release.parts(), *(each.marks.object for each in manifest.segments if each.marks)]
+    assert len(objects) == 4
+    assert verify(world.stored(), Silent()) == []
+    store = world.sensitive()
+    for each in objects:
+        content = store.read(each.name)
+        store.delete([each.name])
+        store.write(each.name, content[:-1] + bytes([content[-1] ^ 1]))
+        assert len(verify(world.stored(), Silent())) == 1
+        store.delete([each.name])
+        store.write(each.name, content)

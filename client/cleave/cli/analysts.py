@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -83,7 +83,10 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     analysts = release.analysts if release else ()
     rows = [[each.name, public_of(each).fingerprint, each.added] for each in analysts]
     if as_json:
-        facts = {"release": release.number, "at": release.at, "min_cell": release.least} if release else {}
+        facts: dict[str, Any] = {}
+        if release:
+            facts = {"release": release.number, "at": release.at, "min_cell": release.least}
+            facts["further_parts"] = release.is_live
         facts["analysts"] = [dict(zip(("name", "fingerprint", "added"), row, strict=True)) for row in rows]
         console.out(json.dumps(facts))
     elif not release or not rows:
@@ -91,6 +94,8 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     else:
         console.out(text_table([Heading("analyst"), Heading("fingerprint"), Heading("added")], rows))
         console.out(f"release {release.number} of {release.at}: parts of at least {release.least}")
+        if not release.is_live:
+            console.out("it gets no further parts; `cleave release new --new-lineage --yes` begins again")
 
 
 def revoke(

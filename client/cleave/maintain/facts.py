@@ -239,6 +239,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
         "    declared bounds, and about how long texts are together\n"
         f"  - {counted(totals, 'object')} of encrypted totals: their sizes show about how many cells there are\n"
         + (f"  - {counted(scans, 'object')} of encrypted rows for scans\n" if scans else "")
+        + ("  - sealed marks of the rows that were released\n" if any(each.marks for each in manifest.segments) else "")
         + "  - sealed objects: schema, names, cells, order of the rows\n"
         f"  - a head in the clear: ids of key and table, version {manifest.version}, number of log records, and names\n"
         "    and sizes of objects\n"

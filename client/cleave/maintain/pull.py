@@ -192,12 +192,21 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
     manifest = stored.manifest
     yield "the CKKS secret", *sealed("ckks", manifest.secret)
     yield "the cells", *sealed("cells", manifest.cells)
+    if (release := manifest.release) is not None:
+        yield "the ledger of releases", *sealed("release", release.ledger)
+        if release.digests is not None:
+            yield "the digests of released rows that left", *sealed("release", release.digests)
+        if release.totals is not None:
+            yield "the newest release", *digested(release.totals)
     for number, segment in enumerate(manifest.segments, 1):
         place = f"segment {number} ({segment.rows:,} rows)"
         yield f"{place}: index", *sealed("cells", segment.index)
         for at, each in enumerate(manifest.sealed):
             which = segment.columns[at].object
             yield f"{place}: column {each.name!r}", which, partial(stored.rows.open_all, segment, at)
+        if segment.marks is not None:
+            marks = partial(stored.rows.open_all, segment, len(manifest.sealed))
+            yield f"{place}: marks of released rows", segment.marks.object, marks
         for totals in segment.totals:
             for lane, which in enumerate(totals.lanes):
                 yield f"{place}: totals, lane {lane}", *digested(which)

@@ -20,7 +20,7 @@ from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import CONTRIBUTOR, contributor_in, with_contributor
 from cleave.store.manifest import MARK, ROW, Object, Segment
 from cleave.store.reader import Opened
-from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of
+from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of, stored_of
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
@@ -317,9 +317,10 @@ class Rows:
 
         Raises CheckFailed, StoreError.
         """
-        which, place = segment.columns[column].object, place_of(self._manifest, segment, column)
+        stored, place = stored_of(segment, column), place_of(self._manifest, segment, column)
+        which = stored.object
         content = self._tables.read(which)
-        sizes = place.sizes(segment.columns[column].lengths)
+        sizes = place.sizes(stored.lengths)
         return open_blocks(self._vault.key_of("rows", which.name), place, 0, cut(content, sizes))
 
     def _runs(self, segments: Sequence[Segment], cells: SelectedCells | None) -> Iterator[Run]:
