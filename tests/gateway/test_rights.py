@@ -18,8 +18,9 @@ import httpx
 import psycopg
 import pytest
 
-from cleave.gateway import work
-from cleave.gateway.work import Request, Rights, Setup
+from cleave.gateway import rights, work
+from cleave.gateway.rights import Rights
+from cleave.gateway.work import Request, Setup
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table import duck
 from cleave.table.running import run_select
@@ -75,11 +76,11 @@ class Worker:
         self, sql: str, parameters: Sequence[Any] = (), tables: frozenset[str] | None = None, **more: Any
     ) -> tuple[Mapping[str, Any], list[list[str | None]], list[str]]:
         """The head of the answer, its rows, and the tables that were read for it."""
-        rights = Rights(tables, **({"min_group": 0, "rows": True} | more))
+        allowed = Rights(tables, **({"min_group": 0, "rows": True} | more))
         request = Request(sql, tuple(parameters), {"user": "mallory", "pid": "1"})
         frames: Any = Frames()
         channel: Channel = frames
-        work.answer(channel, self._setup, rights, request, self._setup.seconds)
+        work.answer(channel, self._setup, allowed, request, self._setup.seconds)
         heads = [json.loads(each[0]) for each in frames.every if len(each) == 1]
         reads = [name for each in heads if "reads" in each for name in each["reads"]]
         head = next(each for each in heads if "said" in each)
@@ -256,7 +257,7 @@ def test_a_defect_is_the_statements_error_too(worker: Worker, monkeypatch: pytes
 
     worker.rows("SELECT 1 AS one FROM wards")
     with monkeypatch.context() as patch:
-        patch.setattr(work, "names_in", broken)
+        patch.setattr(rights, "names_in", broken)
         head, rows, _ = worker.ask("SELECT ward FROM wards")
     assert (head["done"], rows) == (True, [])
     assert "KeyError" in head["error"]

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.question import Options
-from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
+from cleave.gateway.rights import Rights, planned
 from cleave.gateway.values import (
     COPY_END,
     COPY_HEAD,
@@ -41,10 +41,8 @@ from cleave.gateway.values import (
 )
 from cleave.gateway.wire import message
 from cleave.propose.further import further_of
-from cleave.share.users import columns_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
-from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
 from cleave.table.progress import no_bars
@@ -52,7 +50,7 @@ from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused, ServiceError
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -98,31 +96,6 @@ class Setup:
             others = list(map(further_of, self.files))
             _sessions[""] = open_session(None, others, asking, self.embedded, no_bars)
         return _sessions[""]
-
-
-@dataclass(frozen=True, slots=True)
-class Rights:
-    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read;
-    if not, groups have `min_group` people at least. `columns`: as in `cleave.share.users`.
-    """
-
-    tables: frozenset[str] | None
-    min_group: int
-    rows: bool
-    columns: tuple[str, ...] = ()
-
-    def include(self, name: str) -> bool:
-        """Check whether the user may query a table."""
-        return self.tables is None or name.lower() in self.tables
-
-    def shown(self, name: str, schema: Schema) -> Schema:
-        """The columns of a table that the user may name, and columns that are derived from these alone."""
-        names = columns_of(self.columns, name)
-        if names is None:
-            return schema
-        columns = {each.name for each in schema.columns if each.name.lower() in names}
-        derived = [each for each in schema.derived if each.name.lower() in names and columns.issuperset(each.columns)]
-        return replace(schema.only(columns), derived=tuple(derived))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +224,11 @@ def _answered_of(
         statement = Statement(statement.text, mapped(statement.tree, _time))
         held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
         return _as_described(held, request), {"warnings": [], "parameters": types}
-    plan, least = _planned(session, rights, adapted(statement))
+    plan, least = planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client is told the columns before there are values
 
-    def columns(planned: Plan) -> Records:
-        shown = shown_columns(planned.outputs, planned.types, bounds=request.bounds, more=more)
+    def columns(plan: Plan) -> Records:
+        shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
         return Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
 
     if request.form == "none":
@@ -263,7 +236,7 @@ def _answered_of(
     if request.fixed is not None and _names(request.fixed) != columns(plan).names:
         # DuckDB names a column by the values in its expression, which were NULL then
         nulls, _ = _with_parameters(sent, replace(request, form="none"), kind, session, tables)
-        if _names(request.fixed) != columns(_planned(session, rights, adapted(nulls))[0]).names:
+        if _names(request.fixed) != columns(planned(session, rights, adapted(nulls))[0]).names:
             raise _described_otherwise()
     begin(session.source.logged(plan))
     try:
@@ -279,7 +252,7 @@ def _answered_of(
         )
     follows_rows = request.form in ("json", "arrow") and not least.note  # whether there are more columns
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
-    head = {"warnings": _warnings(result, least), "parameters": types}
+    head = {"warnings": _warnings(result, least.note), "parameters": types}
     return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})
 
 
@@ -387,66 +360,6 @@ def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Least:
-    """Least size of a group that is shown. `note`: what the user is told of it, which follows from the question."""
-
-    number: int
-    note: str = ""
-
-
-def _planned(session: Session, rights: Rights, statement: Statement) -> tuple[Plan, _Least]:
-    names, _ = names_in(statement)
-    try:
-        for name in names:
-            if not rights.include(name):
-                raise QueryRefused(name)
-        if rights.rows:
-            return session.plan(statement), _Least(1)
-        return _without_rows(session, rights, statement, names)
-    except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
-        allowed = {each.lower() for each in session.schemas if rights.include(each)}
-        for name in names:
-            if name.lower() not in allowed:
-                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
-        raise
-
-
-def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, _Least]:
-    """The plan of a statement that a user without rows may ask. Nothing is read for it but what describes tables."""
-    source = cast("VersionedSource[Any]", session.source)
-    if not source.has_rows:  # of releases everything may be seen
-        return session.plan(statement), _Least(rights.min_group)
-    tables = [each for each in map(source.asked_by, names) if each is not None]
-    if len(tables) != 1 or len(names) != 1:
-        raise refused(G2)
-    (name,), (table,) = names, tables
-    privacy = table.schema.privacy
-    askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
-    admitted = askable.admitted(statement)
-    try:
-        plan = _by_cells(session, admitted) or source.under_threshold(session.plan(admitted))
-    except QueryRefused:  # whose words may follow from numbers of rows
-        raise QueryRefused(
-            "this table has more rows than the gateway counts people of, or nothing that names people",
-            hint="`cleave plan --min-group N` says more to its owner",
-        ) from None
-    if not is_bare(plan.cut):
-        raise refused(G1)
-    if table.assumed not in plan.assumed:
-        raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
-    number = max(rights.min_group, privacy.min_group, source.min_group(plan))
-    note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
-    return plan, _Least(number, note)
-
-
-def _by_cells(session: Session, statement: Statement) -> Plan | None:
-    """The plan that reads no row; None where people, or rows with a value, are counted."""
-    with contextlib.suppress(QueryRefused):
-        return session.source.under_threshold(session.plan(statement, cloud_only=True))
-    return None
-
-
 def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
     """Rows in the form that is asked for, and how many they are."""
     if request.form == "arrow":
@@ -545,9 +458,9 @@ def _hidden(result: Result) -> list[float | None]:
     return [groups, usage.hidden_figures, usage.bytes_read, round(sum(result.timings.values()), 3)]
 
 
-def _warnings(result: Result, least: _Least = _Least(0)) -> list[str]:
+def _warnings(result: Result, note: str = "") -> list[str]:
     """The largest bound of each inexact column, what was left out, and what the bounds leave open. Nothing that follows
-    from a row that is not in the answer, where `least` has a note.
+    from a row that is not in the answer, where there is a `note` on what was left out.
     """
     table = result.result
     lines = []
@@ -556,9 +469,9 @@ def _warnings(result: Result, least: _Least = _Least(0)) -> list[str]:
         largest = max((each for each in bounds if each is not None), default=None)
         if largest is not None:
             lines.append(f"column {column.name}: values are within {largest:.2g} of the exact ones")
-        if least.note:
+        if note:
             continue
         if hidden := sum(table.is_hidden(row, place) for row in range(len(table.rows))):
             lines.append(f"column {column.name}: {counted(hidden, 'value')} hidden, because totals are withheld")
-    suppressed = least.note or result.usage.suppression
+    suppressed = note or result.usage.suppression
     return [*lines, *([suppressed] if suppressed else []), *table.warnings]

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cleave.gateway.queries import Queries
-from cleave.gateway.work import MOST_BYTES, Request, Rights, Setup, answer, record
+from cleave.gateway.rights import Rights
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew

@@ -1,0 +1,110 @@
+"""Rights of a gateway user, and the plan of what he may ask.
+
+Columns that a user lacks are in no schema that his statements are planned by. A statement of a user without rows is
+checked by `cleave.disclosure.askable` before it is planned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
+from cleave.share.users import columns_of
+from cleave.sql.planner import names_in
+from cleave.sql.read import Statement
+from cleave_shared.errors import InputError, QueryRefused, ServiceError
+
+if TYPE_CHECKING:
+    from cleave.ask.plan import Plan
+    from cleave.ask.session import Session
+    from cleave.ask.versioned import VersionedSource
+    from cleave.table.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read;
+    if not, groups have `min_group` people at least. `columns`: as in `cleave.share.users`.
+    """
+
+    tables: frozenset[str] | None
+    min_group: int
+    rows: bool
+    columns: tuple[str, ...] = ()
+
+    def include(self, name: str) -> bool:
+        """Check whether the user may query a table."""
+        return self.tables is None or name.lower() in self.tables
+
+    def shown(self, name: str, schema: Schema) -> Schema:
+        """The columns of a table that the user may name, and columns that are derived from these alone."""
+        names = columns_of(self.columns, name)
+        if names is None:
+            return schema
+        columns = {each.name for each in schema.columns if each.name.lower() in names}
+        derived = [each for each in schema.derived if each.name.lower() in names and columns.issuperset(each.columns)]
+        return replace(schema.only(columns), derived=tuple(derived))
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """Least size of a group that is shown. `note`: what the user is told of it, which follows from the question."""
+
+    number: int
+    note: str = ""
+
+
+def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Plan, Least]:
+    """The plan of a statement over tables. Raises QueryRefused for what the user may not ask, as planning does."""
+    names, _ = names_in(statement)
+    try:
+        for name in names:
+            if not rights.include(name):
+                raise QueryRefused(name)
+        if rights.rows:
+            return session.plan(statement), Least(1)
+        return _without_rows(session, rights, statement, names)
+    except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
+        allowed = {each.lower() for each in session.schemas if rights.include(each)}
+        for name in names:
+            if name.lower() not in allowed:
+                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
+        raise
+
+
+def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, Least]:
+    """The plan of a statement that a user without rows may ask. Nothing is read for it but what describes tables."""
+    source = cast("VersionedSource[Any]", session.source)
+    if not source.has_rows:  # of releases everything may be seen
+        return session.plan(statement), Least(rights.min_group)
+    tables = [each for each in map(source.asked_by, names) if each is not None]
+    if len(tables) != 1 or len(names) != 1:
+        raise refused(G2)
+    (name,), (table,) = names, tables
+    privacy = table.schema.privacy
+    askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
+    admitted = askable.admitted(statement)
+    try:
+        plan = _by_cells(session, admitted) or source.under_threshold(session.plan(admitted))
+    except QueryRefused:  # whose words may follow from numbers of rows
+        raise QueryRefused(
+            "this table has more rows than the gateway counts people of, or nothing that names people",
+            hint="`cleave plan --min-group N` says more to its owner",
+        ) from None
+    if not is_bare(plan.cut):
+        raise refused(G1)
+    if table.assumed not in plan.assumed:
+        raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
+    number = max(rights.min_group, privacy.min_group, source.min_group(plan))
+    note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
+    return plan, Least(number, note)
+
+
+def _by_cells(session: Session, statement: Statement) -> Plan | None:
+    """The plan that reads no row; None where people, or rows with a value, are counted."""
+    with contextlib.suppress(QueryRefused):
+        return session.source.under_threshold(session.plan(statement, cloud_only=True))
+    return None
