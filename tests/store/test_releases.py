@@ -9,6 +9,7 @@ import pytest
 
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
+from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.derive import derive
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting
@@ -297,3 +298,41 @@ def test_an_open_session_reads_the_newest_release_or_that_of_its_snapshot(world:
         world.revoke("carol")
         with pytest.raises(CheckFailed, match="was here and is gone"):
             session.plan(sql)
+
+
+DOUBLES = """
+[columns]
+ward = { kind = "plain", type = "VARCHAR" }
+x = { kind = "encrypted", type = "DOUBLE", lower = 0, upper = 1000000 }
+y = { kind = "encrypted", type = "DOUBLE" }
+"""
+
+
+class Doubles(Releases):
+    schema_text, header = DOUBLES, "ward,x,y\n"
+
+
+def test_no_value_of_a_row_that_waits_follows_from_how_doubles_are_counted(tmp_path: Path, key_file: Path) -> None:
+    """A table's centre is the median of its first rows: here the value of the one row that waits."""
+    contents = []
+    for number, alone in enumerate(("123456.75", "7.5")):
+        world = Doubles(tmp_path / f"w{number}", key_file)
+        world.put(f"C,{alone},{alone}\n", ("ward",))
+        with world.table("".join(f"A,{n}.25,{alone}\n" for n in range(LEAST))) as table:
+            putting.append(world.tables()[0], table, world.name, Silent())
+        made = world.release("carol")
+        assert (made.parts, made.waiting, made.left_out) == (1, 1, ("y",))
+        assert world.ask("carol", "SELECT SUM(x) FROM trial").result.rows == [[sum(range(LEAST)) + LEAST / 4]]
+        with pytest.raises(QueryRefused):
+            world.ask("carol", "SELECT SUM(y) FROM trial")
+        contents.append(world.totals("carol").model_copy(update={"times": ()}))
+    assert contents[0] == contents[1]
+
+
+def test_a_table_by_other_columns_gets_no_further_parts_until_it_is_by_these_again(world: Releases) -> None:
+    world.release("carol")
+    alter(world.tables()[0], world.name, Alteration(by=("ward",)), Silent())
+    with pytest.raises(InputError, match="no further parts: its --by, key columns or entity are not those"):
+        world.release()
+    alter(world.tables()[0], world.name, Alteration(by=("ward", "sex")), Silent())
+    assert world.release().parts == 0

@@ -135,6 +135,7 @@ def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     for name, parts in done.withheld:
         ctx.obj.say(f"withheld: {name} in {counted(parts, 'part')}")
     if done.left_out:
-        ctx.obj.say(f"left out: {', '.join(done.left_out)}: not numbers of the table, nor sums of them with constants")
+        why = "not numbers of the table or sums of them with constants, or floats without lower and upper"
+        ctx.obj.say(f"left out: {', '.join(done.left_out)}: {why}")
     ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
     console.out(f"fingerprint {done.fingerprint}")

@@ -15,6 +15,7 @@ from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
+from cleave.store import measures as of_measures
 from cleave.store.contributors import MIN_GROUP
 from cleave.store.manifest import Analyst, Manifest, Measure, Release, now
 from cleave.store.published import ENDS, identity_of
@@ -99,9 +100,10 @@ def drafted(
         )
     is_known = newest is not None and {each.box for each in newest.analysts} == keys
     publishes = begins or is_known
-    if publishes and not begins and newest is not None and past is not None and _has_ended(manifest, newest, past):
+    ended = _why_ended(manifest, newest, past) if newest is not None and past is not None else None
+    if publishes and not begins and ended is not None:
         raise InputError(
-            f"table {table!r} gets no further parts: {ENDS}",
+            f"table {table!r} gets no further parts: {ended}",
             hint="--new-lineage --yes publishes all rows; both can be subtracted",
         )
     least = _least(table, schema, None if begins and before else newest, least)
@@ -112,10 +114,16 @@ def drafted(
     return _with_parts(draft, schema) if publishes else draft
 
 
-def _has_ended(manifest: Manifest, newest: Release, past: Ledger) -> bool:
-    """Check whether its rows or cells are named by other columns now, or a published row left without a digest."""
+def _why_ended(manifest: Manifest, newest: Release, past: Ledger) -> str | None:
+    """Say why a lineage gets no further parts: a published row left without a digest, or other columns name its rows or
+    cells now. None: nothing ended it.
+    """
+    if newest.ended:
+        return ENDS
     named = manifest.by, identity_of(manifest), load_stored_schema(manifest).privacy.entity
-    return bool(newest.ended) or named != (past.by, past.identity, past.entity)
+    if named != (past.by, past.identity, past.entity):
+        return "its --by, key columns or entity are not those that it was released by"
+    return None
 
 
 def _least(table: str, schema: Schema, newest: Release | None, least: int | None) -> int:
@@ -162,19 +170,26 @@ def _with_parts(draft: Draft, schema: Schema) -> Draft:
 def released_measures(manifest: Manifest, schema: Schema) -> tuple[tuple[Measure, ...], tuple[tuple[str, ...], ...]]:
     """The measures that a release has, and the stored columns each reads: numbers of the table, and sums of several of
     them with constants. What is linear in one column follows from the column.
+
+    The table's centre and scale of doubles are values of rows, so those here follow from bounds; doubles without are
+    left out.
     """
     stored = tuple(each for each in manifest.measures if not each.derived)
     numbers = dict(spellings(tuple(each.sql for each in stored)))
     never_null = [each.model_copy(update={"nullable": False}) for each in stored]
-    measures, reads = list(stored), [*map(_itself, stored)]
+    measures = [bounded for each in stored if (bounded := of_measures.of_bounds(each)) is not None]
+    reads = [*map(_itself, measures)]
+    names = {each.name for each in measures}
     with closing(Catalog(manifest.table, schema.columns)) as catalog:
         for each in manifest.measures:
             if not each.derived:
                 continue
             linear = combination_of(expression_of(each.sql), numbers, never_null, catalog.types)
-            if linear is not None and len(linear.terms) > 1:
-                measures.append(each)
-                reads.append(tuple(stored[number].name for number, _ in linear.terms))
+            bounded = of_measures.of_bounds(each)
+            read = tuple(stored[number].name for number, _ in linear.terms) if linear is not None else ()
+            if bounded is not None and len(read) > 1 and names.issuperset(read):
+                measures.append(bounded)
+                reads.append(read)
     return tuple(measures), tuple(reads)
 
 

@@ -48,9 +48,9 @@ _TRIES = 8
 class ReleaseFacts:
     """A release that was made. `parts`: published now, `new_rows` rows of them; `waiting`: cells with rows that are too
     few so far. `withheld`: measures, and in how many of the new parts. `left_out`: measures that are no numbers of the
-    table or linear in them. `begins`: a new lineage, whose numbers and those of one before can be subtracted.
-    `publishes`: False: the numbers of earlier releases were sealed again. `place`: where it is stored. `fingerprint`:
-    the owner's, and @ with the number: the least that an analyst's machine then accepts.
+    table or linear in them, and doubles without bounds. `begins`: a new lineage, whose numbers and those of one before
+    can be subtracted. `publishes`: False: the numbers of earlier releases were sealed again. `place`: where it is
+    stored. `fingerprint`: the owner's, and @ with the number: the least that an analyst's machine then accepts.
     """
 
     table: str

@@ -66,10 +66,23 @@ def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived:
     taken = operand(name, domain, Values(np.array(values, np.float64), None), None)
     centre = float(taken.centre)
     if math.isfinite(domain.low) and math.isfinite(domain.high):
-        reach = max(domain.high - centre, centre - domain.low)
-        top = math.frexp(min(reach, sys.float_info.max))[1]
-    else:
-        top = math.frexp(taken.spread)[1] + _HEADROOM
+        return _within(measure, domain, centre)
+    return measure.model_copy(update={"centre": centre, "exponent": BITS - math.frexp(taken.spread)[1] - _HEADROOM})
+
+
+def of_bounds(measure: Measure) -> Measure | None:
+    """The measure with a centre and scale that follow from its bounds and from no value; None: doubles without."""
+    domain = domain_of(measure)
+    if measure.decimals is not None:
+        return measure
+    if not (math.isfinite(domain.low) and math.isfinite(domain.high)):
+        return None
+    return _within(measure, domain, domain.low / 2 + domain.high / 2)
+
+
+def _within(measure: Measure, domain: Domain, centre: float) -> Measure:
+    reach = max(domain.high - centre, centre - domain.low)
+    top = math.frexp(min(reach, sys.float_info.max))[1]
     return measure.model_copy(update={"centre": centre, "exponent": BITS - top})
 
 
