@@ -122,6 +122,13 @@ def test_a_hostile_statement_leaves_nothing_behind_and_reads_nothing(worker: Wor
     assert ([worker.rows(sql) for sql in OF_ALL], [worker.rows(sql, WARDS) for sql in ASKED]) == before
 
 
+def test_a_hostile_statement_reads_nothing_for_a_user_without_rows(worker: Worker) -> None:
+    for sql in HOSTILE:
+        head, _, reads = worker.ask(sql, rows=False, min_group=3)
+        assert "defect" not in head.get("error", ""), (sql, head)
+        assert reads == [], sql
+
+
 def test_a_table_that_is_named_like_one_of_the_catalogue(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

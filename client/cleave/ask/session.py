@@ -22,7 +22,7 @@ import duckdb
 from cleave.ask.options import LONGEST_TIMEOUT
 from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
-from cleave.ask.source import Source
+from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
@@ -109,6 +109,14 @@ class Session:
             named = set()
         named.add(self.name.lower())
         return [name for table, schema in self.schemas.items() if table.lower() in named for name in schema.names]
+
+    def asked_by(self, name: str) -> AskedBy | None:
+        """How the newest version of a stored table may be asked; None for any other."""
+        return self._run(lambda _: self.source.asked_by(name))
+
+    def under_threshold(self, plan: Plan) -> Plan:
+        """`plan` as it counts people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
+        return self._run(lambda _: self.source.under_threshold(plan))
 
     def ways(self, question: str | Statement) -> Sequence[Plan]:
         """Every way to answer a question, each to be asked; what reveals least comes first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.share.users import columns_of
@@ -20,7 +20,6 @@ from cleave_shared.errors import InputError, QueryRefused, ServiceError
 if TYPE_CHECKING:
     from cleave.ask.plan import Plan
     from cleave.ask.session import Session
-    from cleave.ask.versioned import VersionedSource
     from cleave.table.schema import Schema
 
 
@@ -77,10 +76,9 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
 
 def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, Least]:
     """The plan of a statement that a user without rows may ask. Nothing is read for it but what describes tables."""
-    source = cast("VersionedSource[Any]", session.source)
-    if not source.has_rows:  # of releases everything may be seen
+    if not session.source.has_rows:  # of releases everything may be seen
         return session.plan(statement), Least(rights.min_group)
-    tables = [each for each in map(source.asked_by, names) if each is not None]
+    tables = [each for each in map(session.asked_by, names) if each is not None]
     if len(tables) != 1 or len(names) != 1:
         raise refused(G2)
     (name,), (table,) = names, tables
@@ -88,7 +86,8 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
     askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
     admitted = askable.admitted(statement)
     try:
-        plan = _by_cells(session, admitted) or source.under_threshold(session.plan(admitted))
+        by_cells = None if privacy.entity else _by_cells(session, admitted)
+        plan = by_cells or session.under_threshold(session.plan(admitted))
     except QueryRefused:  # whose words may follow from numbers of rows
         raise QueryRefused(
             "this table has more rows than the gateway counts people of, or nothing that names people",
@@ -98,13 +97,13 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
         raise refused(G1)
     if table.assumed not in plan.assumed:
         raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
-    number = max(rights.min_group, privacy.min_group, source.min_group(plan))
+    number = max(rights.min_group, privacy.min_group, session.source.min_group(plan))
     note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
     return plan, Least(number, note)
 
 
 def _by_cells(session: Session, statement: Statement) -> Plan | None:
-    """The plan that reads no row; None where people, or rows with a value, are counted."""
+    """The plan that reads no row; None where rows with a value are counted."""
     with contextlib.suppress(QueryRefused):
-        return session.source.under_threshold(session.plan(statement, cloud_only=True))
+        return session.under_threshold(session.plan(statement, cloud_only=True))
     return None
