@@ -291,6 +291,28 @@ def test_values_too_many_to_check_are_unsure() -> None:
     assert "its 150 different values are too many to check" in proposal.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "type_", "values", "reason"),
+    [
+        ("visit_id", "BIGINT", NUMBERS, "name says: an identifier"),
+        ("visit_id", "VARCHAR", [f"V{number}" for number in range(100)], "differs in every row: an identifier"),
+        ("visit_date", "DATE", DAYS, "name says: a date of care"),
+        ("deceased", "BOOLEAN", FLAGS, "name says: care or death"),
+        ("MRN", "VARCHAR", [f"00{number:08d}" for number in range(100)], "differs in every row: an identifier"),
+        ("MRN", "VARCHAR", [f"00{number // 3:08d}" for number in range(100)], "name says: an identifier"),
+        ("caller", "VARCHAR", [f"00{number:08d}" for number in range(100)], "100 % of values are written like phone"),
+        ("caller id", "VARCHAR", [f"+49 30 {number:06d}" for number in range(100)], "100 % of values are written like"),
+        ("fiscal_year", "BIGINT", ["2023", "2024"] * 50, "name says: a part of a date; 2 different values in 100 rows"),
+        ("store id", "BIGINT", ["1000", "9000"] * 50, "name says: a place of work or a region"),
+        ("x", "BIGINT", NUMBERS, "numbers, not known to be harmless"),
+        ("x", "VARCHAR", WARDS, "text with 4 different values in 100 rows, not known to be harmless: unsure"),
+    ],
+)
+def test_a_reason_is_true_and_short(name: str, type_: str, values: list[str], reason: str) -> None:
+    """A visit's id was "a date of care", an MRN "like phone numbers", a fiscal year "goods and trade"."""
+    assert propose_kind(facts(name, type_, values)).reason.startswith(reason)
+
+
 def test_a_reason_claims_no_more_than_it_was_judged_by() -> None:
     almost = [f"w{number}" for number in range(1000)] + ["w1"]
     assert propose_kind(facts("x", "VARCHAR", almost)).reason.startswith("differs in 99 % of rows or more")

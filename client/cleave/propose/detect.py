@@ -99,12 +99,14 @@ def propose_kind(facts: Facts) -> Proposal:
     said = runs(facts.name)
     if said & TOPICS["secret"].words:
         return Proposal(Kind.LOCAL, f"name says: {TOPICS['secret'].label}")
-    return _by_values(facts) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
+    return _by_values(facts, said) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
 
 
-def _by_values(facts: Facts) -> Proposal | None:
+def _by_values(facts: Facts, said: frozenset[str]) -> Proposal | None:
     if facts.type == "VARCHAR":
-        reason = identifying(facts.sample)
+        # record numbers with leading zeros are written like phone numbers, but for signs
+        bare = bool(said & IDENTIFIER) and all(value.strip().isdecimal() for value in facts.sample)
+        reason = identifying(facts.sample, phones=not bare)
     elif facts.type == "BIGINT":
         reason = identifying_number(facts.sample)
     else:
@@ -122,10 +124,13 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
         if said & topic.words:
             if name == "money" and is_text and harmless.are_currencies(facts.values):
                 continue
+            if name == "care" and facts.type not in TIMES and said & IDENTIFIER:
+                continue
             if is_free_text and name != "address":
                 break
             kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
-            return Proposal(kind, f"name says: {topic.label}")
+            label = "care or death" if name == "care" and facts.type not in TIMES else topic.label
+            return Proposal(kind, f"name says: {label}")
     if is_free_text:
         return Proposal(Kind.LOCAL, "long text that differs from row to row: it may say anything")
     if is_text and (reason := names_of_people(facts.sample)) and not _is_known(facts):
@@ -147,7 +152,7 @@ def _harmless(facts: Facts) -> Proposal | None:
             return None
         if doubt := _doubt(facts):
             kind = Kind.ENCRYPTED if is_number(facts.type) or facts.type == "BOOLEAN" else Kind.SEALED
-            return Proposal(kind, f"name says: {label}, but {doubt}: unsure, so {kind}", unsure=True)
+            return Proposal(kind, f"name says: {label}, but {doubt}: unsure", unsure=True)
         return Proposal(Kind.PLAIN, f"name says: {label}; {figures}")
     if facts.type == "VARCHAR" and (label := _listed(facts)):
         return Proposal(Kind.PLAIN, f"values are {label}; {figures}")
@@ -213,16 +218,16 @@ def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
         if facts.type == "BIGINT" and facts.is_unique and _counts_up(facts.sample):
             return Proposal(Kind.SEALED, "counts up from row to row: an identifier")
         if facts.type == "BIGINT" and 2 < facts.distinct <= _FEW and facts.repeats:  # two are yes and no
-            doubt = f"whole numbers with {few}, a measure or codes: unsure, so encrypted"
+            doubt = f"whole numbers with {few}, a measure or codes: unsure"
             return Proposal(Kind.ENCRYPTED, doubt, unsure=True)
-        return Proposal(Kind.ENCRYPTED, "numbers that nothing shows to be harmless: encrypted, so that they add up")
+        return Proposal(Kind.ENCRYPTED, "numbers, not known to be harmless")
     if facts.type == "BOOLEAN":
-        return Proposal(Kind.ENCRYPTED, "true or false about each row: encrypted, so that it can be counted")
+        return Proposal(Kind.ENCRYPTED, "true or false about each row")
     if facts.type in TIMES:
         if _spans_a_lifetime(facts):
             return Proposal(Kind.SEALED, f"dates with years {_LIFETIME} or more apart, as birth dates have")
         if facts.is_category:
-            return Proposal(Kind.SEALED, f"dates or times with {few}: unsure, so sealed", unsure=True)
+            return Proposal(Kind.SEALED, f"dates or times with {few}: unsure", unsure=True)
         return Proposal(Kind.SEALED, "dates or times that may single out a row")
     if facts.is_unique:
         every = "differs in every row" if facts.distinct == facts.filled else "differs in 99 % of rows or more"
@@ -230,7 +235,9 @@ def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
     few = f"text with {few} in {facts.filled} row{'' if facts.filled == 1 else 's'}"
     # a note: it may be numbers or dates, which a person can say how to read
     if facts.is_category or facts.note or facts.filled < _LEAST:
-        return Proposal(Kind.SEALED, f"{few} that nothing shows to be harmless: unsure, so sealed", unsure=True)
+        return Proposal(Kind.SEALED, f"{few}, not known to be harmless: unsure", unsure=True)
+    if said & IDENTIFIER:
+        return Proposal(Kind.SEALED, "name says: an identifier")
     return Proposal(Kind.SEALED, f"{few}: it may single out a row")
 
 
@@ -328,10 +335,10 @@ _NATIONAL_SHARE = 0.7
 _NAMES_SHARE = 0.9
 
 
-def identifying(sample: Sequence[str]) -> str:
+def identifying(sample: Sequence[str], *, phones: bool = True) -> str:
     """Say which identifying values the sample is made of, and their share; "" for none."""
     values = [value.strip() for value in sample]
-    for says, test, needed in _TESTS:
+    for says, test, needed in _TESTS if phones else _TESTS[:-1]:
         share = _share(values, test)
         if share >= needed:
             return _shown(share, says)

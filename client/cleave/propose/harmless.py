@@ -86,9 +86,9 @@ COMPANIONS = CODE | _LISTS["beside"]  # beside a harmless word these are harmles
 _UNDER_VALUES = frozenset().union(*(_LISTS[name] for name in ("unit", "state", "environment", "beside_values")))
 
 _LABELS = (
+    ("a part of a date", CALENDAR),
     ("a place of work or a region", PLACE),
     ("goods and trade", TRADE | STOCK),
-    ("a part of a date", CALENDAR),
     ("what a system notes of itself", SYSTEM),
 )
 _HARMLESS = PLACE | TRADE | STOCK | CALENDAR | SYSTEM
