@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,50 @@ def test_without_a_terminal_nothing_unsure_is_written_as_plain(cli: Cli, tmp_pat
     columns = load_schema(tmp_path / "t.schema.toml").columns
     assert sum(column.unsure for column in columns) > 5
     assert not [column for column in columns if column.unsure and column.kind == "plain"]
+
+
+def test_columns_of_one_reason_share_a_line(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    names = [f"gene_{number}" for number in range(30)]
+    path.write_text(f"age,{','.join(names)},weight,height\n" + f"41,{','.join(['0.5'] * 30)},60.5,1.5\n" * 30)
+    lines = cli.run("schema", path).stdout.splitlines()
+    assert len(lines) == 2 + 4
+    assert lines[3].startswith("gene_0, gene_1 and 28 more  encrypted  DECIMAL(18,1)")
+    assert len(load_schema(tmp_path / "t.schema.toml").columns) == 33
+
+
+def test_values_are_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    """Neither a file nor a pipe gets a cell."""
+    path, target = tmp_path / "t.csv", tmp_path / "t.schema.toml"
+    rows = "".join(f"Needle exchange,0.12345678901234567890,{'x' * 50}{number}\n" for number in range(30))
+    path.write_text(f"ward,m,note\n{rows}")
+    command = [sys.executable, "-c", "from cleave.local.main import main; main()", "schema", str(path), "--yes"]
+    secrets = (b"Needle exchange", b"0.123456789", b"xxxx")
+
+    piped = subprocess.run([*command, "--show-values"], check=False, capture_output=True, cwd=ROOT)
+    assert piped.returncode == 2
+    assert b"on a terminal only" in piped.stderr
+    assert not target.exists()
+    piped = subprocess.run(command, check=False, capture_output=True, cwd=ROOT)
+    assert piped.returncode == 0
+    assert not any(secret in piped.stdout + piped.stderr + target.read_bytes() for secret in secrets)
+
+    def on_terminal(*more: str) -> bytes:
+        main, side = pty.openpty()
+        with subprocess.Popen([*command, "--force", *more], stdin=side, stdout=side, stderr=side, cwd=ROOT) as process:
+            os.close(side)
+            said = b""
+            with suppress(OSError):  # EIO: the process has ended
+                while block := os.read(main, 1 << 16):
+                    said += block
+            assert process.wait(timeout=120) == 0
+        os.close(main)
+        assert not any(secret in target.read_bytes() for secret in secrets)
+        return said
+
+    shown = on_terminal()
+    assert b"m: 0.12345678901234567890 comes back as 0.12345678901234568" in shown
+    assert b"Needle" not in shown
+    shown = on_terminal("--show-values")
+    assert all(secret in shown for secret in secrets)
+    assert b"x" * 38 not in shown  # long ones are cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from cleave.text.tabular import Heading, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from cleave.propose.propose import Example
     from cleave.table.schema import Column, Kind, Schema
 
 
@@ -31,6 +32,8 @@ class Censored(StrEnum):
     NULL = "null"
 
 
+_GROUPED = 4  # columns of one reason that share a line
+_WIDEST_CELL = 40  # characters
 _NAMED = 10  # columns that a message names before it only counts
 
 
@@ -67,6 +70,9 @@ def schema(
     ] = None,
     sheet: Annotated[str | None, flag_of(Asking, "sheet")] = None,
     flatten: Annotated[bool, flag_of(Asking, "flatten")] = False,
+    show_values: Annotated[
+        bool, flag("--show-values", "Show two values of each column, on your terminal and nowhere else.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Propose which columns are sensitive, for review.
@@ -107,6 +113,9 @@ def schema(
         flatten=flatten,
     )
     edits = names_file(target) and not force
+    terminal = console.is_terminal(sys.stdout) and not as_json
+    if show_values:
+        _check_values(target, terminal=terminal, edits=edits)
     if edits and (reading != CsvDialect() or name or not (kinds or accept or entity is not None)):
         hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
         raise InputError(f"{target}: already exists", hint=hint)
@@ -120,9 +129,12 @@ def schema(
             privacy = None if schema.privacy == contract.privacy else schema.privacy
             shown = "\n".join([*([schema_text(changed)] if changed else []), *([_people(schema)] if privacy else [])])
         else:
-            schema = propose(files, kinds, accept=accept, reading=reading, table=name, progress=progress)
+            cells: dict[str, Example] = {}
+            schema = propose(
+                files, kinds, accept=accept, reading=reading, table=name, progress=progress, examples=cells
+            )
             schema = _about(schema, entity, accept=accept)
-            shown = "\n".join([schema_text(schema.columns), *([_people(schema)] if schema.privacy.entity else [])])
+            shown = _proposal_text(schema, cells if terminal else {}, show_values=show_values)
 
     def write() -> None:
         if edits:
@@ -141,13 +153,16 @@ def schema(
         write()  # first: a command that fails prints nothing
         console.out(shown)
     if not ctx.obj.quiet:
-        changes = f"changed {counted(len(changed), 'column')} of" if edits else "wrote"
-        console.say(f"{changes} {printable(str(target))}: review it before the first query")
-        if not sheet and schema.dialect.sheet and not edits:
-            console.say(
-                f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another"
-            )
-        _say_unsure(schema)
+        _say_written(schema, target, len(changed) if edits else None, sheet=sheet)
+
+
+def _say_written(schema: Schema, target: Path, changed: int | None, *, sheet: str | None) -> None:
+    """`changed`: columns of a schema that was there; None: it is new. `sheet`: as it was named."""
+    changes = "wrote" if changed is None else f"changed {counted(changed, 'column')} of"
+    console.say(f"{changes} {printable(str(target))}: review it before the first query")
+    if changed is None and not sheet and schema.dialect.sheet:
+        console.say(f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another")
+    _say_unsure(schema)
 
 
 def _say_unsure(schema: Schema) -> None:
@@ -177,10 +192,47 @@ def _people(schema: Schema) -> str:
     return f"whom a row is about: {_entity(schema) or 'not named'}; thresholds count {schema.privacy.counted}"
 
 
-def schema_text(columns: Sequence[Column]) -> str:
-    """Columns of a schema, to be judged one by one."""
+def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Columns of a schema, to be judged one by one; those of equal kind, type and reason in one line, if they are many.
+
+    `values`: cells to show of each, on a terminal only; then every column has a line.
+    """
     headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
-    return table(headings, [[column.name, column.kind, column.type, column.reason] for column in columns])
+    if values is not None:
+        rows = [[each.name, each.kind, each.type, _cells(values.get(each.name, ())), each.reason] for each in columns]
+        return table([*headings[:3], Heading("values"), headings[3]], rows)
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in columns:
+        groups.setdefault((each.kind, each.type, each.reason), []).append(each.name)
+    rows = []
+    for (kind, type_, reason), names in groups.items():
+        many = len(names) >= _GROUPED
+        shown = [f"{names[0]}, {names[1]} and {len(names) - 2:,} more"] if many else names
+        rows += [[name, kind, type_, reason] for name in shown]
+    return table(headings, rows)
+
+
+def _proposal_text(schema: Schema, cells: Mapping[str, Example], *, show_values: bool) -> str:
+    """The proposal, with what comes back as another text than it was. `cells` are quoted: none, but on a terminal."""
+    values = {name: each.values for name, each in cells.items()} if show_values else None
+    changes = [
+        f"{printable(name)}: {printable(_cells(each.changed[:1]))} comes back as {printable(_cells(each.changed[1:]))}"
+        for name, each in cells.items()
+        if each.changed
+    ]
+    people = [_people(schema)] if schema.privacy.entity else []
+    return "\n".join([schema_text(schema.columns, values), *people, *changes])
+
+
+def _check_values(target: Path, *, terminal: bool, edits: bool) -> None:
+    if not terminal:
+        raise typer.BadParameter("--show-values shows cells on a terminal only: stdout is a file or a pipe, or JSON")
+    if edits:
+        raise typer.BadParameter(f"--show-values shows cells of a proposal: {target} exists, --force proposes it again")
+
+
+def _cells(values: Sequence[str]) -> str:
+    return ", ".join(each if len(each) <= _WIDEST_CELL else f"{each[: _WIDEST_CELL - 3]}..." for each in values)
 
 
 def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:

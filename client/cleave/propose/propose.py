@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from cleave.propose.bounds import with_bounds
@@ -28,6 +28,14 @@ from cleave.table.types import FLOATS, can_be_encrypted, is_number
 from cleave_shared.errors import InputError
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Cells of a column, for a terminal only: two values, and a field with the other text that comes back of it."""
+
+    values: tuple[str, ...]
+    changed: tuple[str, str] | None
+
+
 def propose(
     names: Names,
     kinds: Mapping[str, Kind] | None = None,
@@ -36,8 +44,9 @@ def propose(
     reading: CsvDialect | None = None,
     table: str | None = None,
     progress: Progress | None = None,
+    examples: dict[str, Example] | None = None,
 ) -> Schema:
-    """A schema for the files of one table; `table`: what queries are to call it.
+    """A schema for the files of one table; `table`: what queries are to call it. `examples` is filled, by column.
 
     `kinds` and `accept`: what a person decided, see `settled`. Of `reading` lines to skip, null tokens, what becomes of
     censored numbers, sheet and flatten count.
@@ -54,7 +63,7 @@ def propose(
         with closing(connect_reading()) as connection:
             types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
-        return _proposed(opened, inputs, types, kinds or {}, name, accept=accept)
+        return _proposed(opened, inputs, types, kinds or {}, name, accept=accept, examples=examples)
     try:
         dialect = sniff(first, given)
     except (EOFError, OSError, zlib.error) as error:
@@ -65,7 +74,7 @@ def propose(
         if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
             raise InputError(error.message, hint=advice) from None
         raise
-    return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept)
+    return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept, examples=examples)
 
 
 def propose_frame(
@@ -90,6 +99,7 @@ def _proposed(
     name: str | None,
     *,
     accept: bool,
+    examples: dict[str, Example] | None = None,
 ) -> Schema:
     """`types`: by column, as the sources state them; of a CSV none."""
     source = sources[0]
@@ -104,6 +114,8 @@ def _proposed(
             facts = [_typed(text, source, each, types[each.name], dialect) for each in facts]
         else:
             facts = [written_back(text, each, dialect) for each in facts]
+        if examples is not None:
+            examples |= {each.name: Example(tuple(dict.fromkeys(each.sample))[:2], each.changed) for each in facts}
         columns = [_column(fact) for fact in facts]
         refused = unreadable_rows(text, sources, columns, dialect, typed=bool(types))
         columns = [
