@@ -135,3 +135,21 @@ def test_smaller_groups_than_the_table_has_are_shown_with_a_word_and_logged(
 def test_a_put_needs_columns_that_there_are(stays: Path, key_file: Path) -> None:
     with pytest.raises(InputError, match="--entity: there is no column 'nobody'"):
         cleave.put(stays, "stays", entity="nobody", store=stays.parent / "s", key=key_file)
+
+
+def test_a_join_of_stored_tables_and_files_counts_people(stays: Path, tmp_path: Path, key_file: Path) -> None:
+    store = {"store": tmp_path / "s", "key": key_file}
+    cleave.put(stays, "stays", entity="patient_id", by=["ward"], **store)
+    wards = pd.DataFrame({"ward": ["A", "B"], "floor": [1, 1]})
+    cleave.put(wards, "wards", schema={"ward": "plain", "floor": "plain"}, by=[], **store)
+    sql = "SELECT floor, COUNT(*) AS n, SUM(bill) FROM stays s JOIN {0} w ON s.ward = w.ward GROUP BY floor"
+    for least, rows in ((3, [(1, 12, 66)]), (4, [])):
+        assert cleave.query(None, sql.format("wards"), min_group=least, **store).rows == rows
+        answer = cleave.query("stays", sql.format("here"), min_group=least, others={"here": wards}, **store)
+        assert answer.rows == rows
+    planned = cleave.plan(None, sql.format("wards"), min_group=3, **store)
+    fates = {each.name: each.fate for each in planned.description.columns}
+    assert fates["stays.patient_id"] == "fetched, and read here"
+    assert planned.description.threshold.endswith("fewer than 3 people (s.patient_id) are left out")
+    with pytest.raises(QueryRefused, match="counts the people of the table whose columns are added up"):
+        cleave.query(None, "SELECT SUM(floor) FROM stays JOIN wards USING (ward)", min_group=3, **store)

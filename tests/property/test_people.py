@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import cleave
+from cleave_shared.errors import InputError, QueryRefused
 from tests.cli.runner import Cli
 from tests.people import HEADER, SCHEMA, Row, expected, question, rows_of
 
@@ -39,6 +40,54 @@ def test_an_answer_over_a_frame_shows_what_the_mirror_does(tmp_path: Path, seed:
         values, marks = expected(asked, rows, least, entity)
         assert [list(row) for row in answer.rows] == values, asked.sql
         assert found_hidden(answer) == marks, asked.sql
+
+
+WARDS = [("A", 1), ("A", 2), ("B", 1)]  # A is there twice: its rows double, its people do not
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("how", ["JOIN", "LEFT JOIN"])
+def test_an_answer_over_a_join_shows_what_the_mirror_does(tmp_path: Path, seed: int, how: str) -> None:
+    chance = random.Random(f"join {seed}")
+    rows, least, entity = rows_of(chance), chance.randint(2, 6), chance.choice(ENTITIES[1:])
+    wards = pd.DataFrame(WARDS, columns=["ward", "floor"])
+    joined = [row for row in rows for ward, _ in WARDS if ward == row["ward"]]
+    joined += [row for row in rows if row["ward"] == "C" and how == "LEFT JOIN"]
+    asked = question(chance, f"frame {how} wards USING (ward)")
+    answer = cleave.query(
+        frame(rows), asked.sql, schema=schema_file(tmp_path, entity), min_group=least, others={"wards": wards}
+    )
+    values, marks = expected(asked, joined, least, entity)
+    assert [list(row) for row in answer.rows] == values, asked.sql
+    assert found_hidden(answer) == marks, asked.sql
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ("SUM(x), SUM(w.floor) FROM frame JOIN wards w USING (ward)", "about those of 2"),
+        ("SUM(w.floor) FROM frame JOIN wards w USING (ward)", "'w' names none"),
+        ("SUM(a.x), SUM(b.x) FROM frame a JOIN frame b USING (ward)", "about those of 2"),
+        ("COUNT(*) FROM frame a JOIN frame b USING (ward)", "about those of 2"),
+        ("SUM(x) FROM frame FULL JOIN wards USING (ward)", "a minimum group size cannot be kept"),
+        ("SUM(x) FROM frame, wards", "a minimum group size cannot be kept"),
+        ("SUM(x) FROM frame JOIN wards ON frame.x IN (SELECT floor FROM wards)", "cannot be kept"),
+        ("SUM(x) FROM frame JOIN (SELECT * FROM wards) w USING (ward)", "cannot be kept"),
+    ],
+)
+def test_joins_that_name_no_people_are_refused(tmp_path: Path, select: str, said: str) -> None:
+    data, schema = frame(rows_of(random.Random(1))), schema_file(tmp_path, ("patient",))
+    others = {"wards": pd.DataFrame(WARDS, columns=["ward", "floor"])}
+    with pytest.raises(QueryRefused, match=said):
+        cleave.query(data, f"SELECT {select}", schema=schema, min_group=3, others=others)
+
+
+def test_a_join_that_fails_in_some_row_quotes_no_value(tmp_path: Path) -> None:
+    data, schema = frame(rows_of(random.Random(1))), schema_file(tmp_path, ("patient",))
+    others = {"wards": pd.DataFrame(WARDS, columns=["ward", "floor"])}
+    sql = "SELECT SUM(x) FROM frame JOIN wards w ON CAST(frame.ward AS INTEGER) = w.floor"
+    with pytest.raises(InputError, match=r"^the join cannot be computed on these tables \(ConversionException\)$"):
+        cleave.query(data, sql, schema=schema, min_group=3, others=others)
 
 
 @pytest.mark.parametrize("seed", range(6))

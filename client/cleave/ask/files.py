@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
@@ -64,6 +65,17 @@ class FileSource(Source):
 
     def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - whatever it is
         return self._lazy.schema.privacy
+
+    def under_threshold(self, plan: Plan) -> Plan:
+        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
+
+        if not isinstance(plan.cut, LocalPlan):
+            return plan  # its rows are counted when they are split
+        from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
+
+        tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
+        cut = under_threshold(plan.cut, tables)
+        return replace(plan, cut=cut, ways=(File(cut),))
 
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None

@@ -26,6 +26,7 @@ from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
+from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress, no_bars
 from cleave.table.running import run_select
 from cleave.table.schema import Schema
@@ -35,7 +36,9 @@ from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageErro
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
+    from cleave.sql.join import JoinPlan
     from cleave.sql.read import Statement
+    from cleave.sql.split import Halves
 
 
 T = TypeVar("T")
@@ -134,7 +137,8 @@ class Session:
         description = self.source.describe(plan, options, progress)
         if not options.min_group:
             return description
-        privacy = self.source.privacy(plan)
+        counting = getattr(getattr(plan.cut, "cut", plan.cut), "counting", None)  # a join has people of its own
+        privacy = Privacy(counting.entity) if counting else self.source.privacy(plan)
         people = f" ({', '.join(privacy.entity)})" if privacy.entity else ""
         few = f"groups, and figures, of fewer than {options.min_group} {privacy.counted}{people} are left out"
         return replace(description, threshold=few)
@@ -279,6 +283,10 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
     the question's time is over.
     """
     if question.options.min_group > 1:  # of one row every group is
+        from cleave.sql.join import JoinPlan  # noqa: PLC0415 - few questions need it
+
+        if isinstance(whole, JoinPlan):
+            return _finished_join(source, plan, whole, question)
         raise QueryRefused(
             f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
             hint=whole.hint or "select aggregates of groups",
@@ -303,6 +311,32 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
             exact=[[True if each else None for each in exact] for _ in rows],
         )
         return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
+
+
+def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Question) -> Result:
+    """The answer over a join of which a minimum group size counts the people."""
+    from cleave.table.running import limited  # noqa: PLC0415 - few questions need it
+
+    with source.load(plan, question) as loaded:
+
+        def grouped() -> Halves:
+            with limited(loaded.table.connection, question.deadline.left):
+                return whole.join.halves(loaded.table, loaded.name, whole.cut, whole.reads)
+
+        with question.clock.stage("local"):
+            halves = within(question.deadline, grouped)
+        sums = GroupSums(
+            whole.cut,
+            halves.keys,
+            halves.counts.tolist(),
+            local=halves.local,
+            tally=halves.tally,
+            usage=loaded.usage(),
+            checks=loaded.checks,
+        )
+        halves.close()
+        loaded.table.connection.execute("DROP TABLE IF EXISTS joined")
+    return finished(sums, question)
 
 
 def within(deadline: Deadline, work: Callable[[], T]) -> T:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
 from cleave.ask.describe import Description
 from cleave.ask.describe_stored import describe_stored
+from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
 from cleave.ask.plan import Plan
 from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
@@ -152,9 +153,12 @@ class StoredSource(VersionedSource[Stored]):
 
         Raises QueryRefused.
         """
-        if not isinstance(plan.cut, QueryPlan):
-            return plan  # and refused
         site = self._site_of(plan)
+        if not isinstance(plan.cut, QueryPlan):
+            tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
+            tables |= {name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()}
+            cut = under_threshold(plan.cut, tables)
+            return plan if cut is plan.cut else replace(plan, cut=cut, ways=(Rows(cut),))
         stored = site.table(plan.table)
         counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
         if counting is None and not plan.cut.local:
