@@ -306,3 +306,19 @@ def test_every_constant_of_a_long_list_is_tried() -> None:
     for place in (0, 199, 200, 449):
         with pytest.raises(QueryRefused, match="rule G2"):
             QUESTIONS.admitted(read_statement(sql, [*years[:place], "5x", *years[place + 1 :]]))
+
+
+@pytest.mark.parametrize(
+    ("sql", "bare"),
+    [
+        ("SELECT ward, SUM(huge) FROM visits GROUP BY ward ORDER BY SUM(huge) DESC NULLS FIRST", True),
+        ("SELECT COUNT(DISTINCT patient), SUM(bill) FROM visits", True),
+        ("SELECT SUM(huge) / 2 FROM visits", False),
+        ("SELECT SUM(huge) FROM visits ORDER BY CAST(SUM(huge) AS TINYINT)", False),
+        ("SELECT SUM(huge) FROM visits HAVING CAST(SUM(huge) AS TINYINT) > 1", False),
+        ("SELECT name FROM visits", False),
+    ],
+)
+def test_expressions_over_rows_are_not_bare(sql: str, *, bare: bool) -> None:
+    """DuckDB computes them of every group, those among them that are left out."""
+    assert askable.is_bare(plan_query(sql, VISITS, "visits")) is bare
