@@ -418,3 +418,21 @@ def test_verify_reads_all_that_releases_need(world: Keyed) -> None:
         assert len(verify(world.stored(), Silent())) == 1
         store.delete([each.name])
         store.write(each.name, content)
+
+
+def test_a_release_has_no_word_about_rows_that_wait(tmp_path: Path, key_file: Path) -> None:
+    """`cleave schema` writes reasons of all rows."""
+    world = Keyed(tmp_path / "world", key_file)
+    text = SCHEMA.replace("lower = 0\nupper = 127", 'lower = 0\nupper = 127\nreason = "7 ages of one person"')
+    assert text != SCHEMA
+    tables, privacy = world.tables()[0], '[privacy]\nentity = ["name"]\ndominance = 0.9\n'
+    derived = '[derived.cost]\nsql = "bill - age"\nreason = "7 bills"\n'
+    tables.sweep(
+        putting.put(
+            tables, loaded(world.header + FIRST, text + privacy + derived), world.name, ("ward", "sex"), Silent()
+        )
+    )
+    world.release("carol")
+    shown = world.totals("carol").schema_toml
+    assert "bill" in shown
+    assert not [each for each in ("reason", "7 ages", "7 bills", "dominance", "entity") if each in shown]

@@ -38,7 +38,7 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import write_marks
 from cleave.store.tables import Tables
 from cleave.table.privacy import NO_PRIVACY
-from cleave.table.schema import dump_schema
+from cleave.table.schema import Schema, dump_schema
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 _TRIES = 8
@@ -205,7 +205,7 @@ def released_totals(manifest: Manifest, ledger: Ledger) -> ReleasedTotals:
     sums = [ledger.sums(each) for each in measures]
     return ReleasedTotals(
         table=manifest.table,
-        schema_toml=dump_schema(replace(schema, privacy=NO_PRIVACY)),
+        schema_toml=dump_schema(_without_reasons(schema)),
         by=manifest.by,
         measures=measures,
         people=bool(ledger.entity),
@@ -218,6 +218,13 @@ def released_totals(manifest: Manifest, ledger: Ledger) -> ReleasedTotals:
         sums=tuple(tuple(each.sum if each.shown else 0 for each in of) for of in sums),
         squares=tuple(tuple(each.square if each.shown > 1 else 0 for each in of) for of in sums),
     )
+
+
+def _without_reasons(schema: Schema) -> Schema:
+    """`schema` without what `cleave schema` wrote of all rows, those that wait included, and without privacy."""
+    columns = tuple(replace(each, reason="") for each in schema.columns)
+    derived = tuple(replace(each, reason="") for each in schema.derived)
+    return replace(schema, columns=columns, derived=derived, privacy=NO_PRIVACY)
 
 
 def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
