@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave_shared.errors import InputError
 from tests.campaign import FACTOR, sampled
 from tests.comparing import compared
-from tests.store.lives import EXPRESSIONS, PARTIES, Cell, Life, Row
+from tests.store.lives import EXPRESSIONS, LEAST, PARTIES, Cell, Life, Row
 
 A, B, C = ("A", "f"), ("A", "m"), ("B", "f")
 
@@ -185,3 +186,28 @@ def test_people_who_wait_change_nothing_that_an_analyst_reads(life: Life) -> Non
         seen.append((answers, [each.stderr for each in asked[1:]], sizes))
     assert "rows" in seen[0][0][0]
     assert repr(seen[0]).replace(str(life.folder), "") == repr(seen[1]).replace(str(others), "")
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_restored_table_publishes_nothing_until_its_owner_says_so(life: Life, *, released: bool) -> None:
+    """Its analysts may have a release that it does not know: of patients 4 to 6, then of 4 to 7."""
+    life.begin(people(life, A, range(4)))
+    if released:
+        life.release()
+    store, copy = life.folder / "store", life.folder / "copy"
+    shutil.copytree(store, copy)
+    (version,) = (each.version for each in cleave.ls(**life.place))
+    added = people(life, B, range(4, 7))
+    life.add(added)
+    life.release()
+    shutil.rmtree(store)
+    shutil.copytree(copy, store)
+    cleave.accept("t", version, **life.place)
+    life.add([*added, life.row(B, 7)])
+    to = [] if released else [compared(life.folder / "carol.pem.pub")]
+    with pytest.raises(InputError, match="it was restored"):
+        cleave.release("t", to=to, **life.place)
+    with pytest.raises(InputError, match="could be subtracted"):
+        cleave.release("t", to=to, new_lineage=True, **life.place)
+    assert cleave.release("t", to=to, min_cell=LEAST, new_lineage=True, yes=True, **life.place).parts == 2
+    assert cleave.release("t", **life.place).parts == 0, "the new lineage goes on"

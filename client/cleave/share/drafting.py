@@ -17,6 +17,7 @@ from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.contributors import MIN_GROUP
+from cleave.store.log import records_of
 from cleave.store.manifest import Analyst, Manifest, Measure, Release, now
 from cleave.store.published import ENDS, identity_of
 from cleave.store.reader import Opened
@@ -61,6 +62,7 @@ class Draft:
     parts: tuple[NewPart, ...] = ()
     waiting: Mapping[Texts, int] | None = None
     read: tuple[ReadSegment, ...] = ()
+    accepted: int = 0  # see Release
 
     @property
     def counted(self) -> str:
@@ -93,7 +95,9 @@ def drafted(
     past = ledger_of(tables, opened)
     before = newest.lineage if newest else None
     begins = new_lineage or before is None
-    if newest is not None and before is not None and new_lineage and not yes:
+    accepted = accepted_copies(tables, opened)
+    is_restored = accepted > (newest.accepted if newest else 0)
+    if new_lineage and not yes and (before is not None or is_restored):
         raise InputError(
             f"releases of table {table!r} that follow could be subtracted from those before",
             hint="confirm with --yes (yes=True in Python): differences of both show fewer people than --min-cell",
@@ -106,12 +110,25 @@ def drafted(
             f"table {table!r} gets no further parts: {ended}",
             hint="--new-lineage --yes publishes all rows; both can be subtracted",
         )
+    if publishes and not new_lineage and is_restored:
+        raise InputError(
+            f"table {table!r} gets no parts: it was restored, and releases made after that copy are not known here",
+            hint="--new-lineage --yes publishes all rows; those releases can be subtracted, if there were any",
+        )
     least = _least(table, schema, None if begins and before else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
     ends = begins and newest is not None
     draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, ends)
+    draft = replace(draft, accepted=accepted)
     return _with_parts(draft, schema) if publishes else draft
+
+
+def accepted_copies(tables: Tables, opened: Opened) -> int:
+    """How often `cleave accept` went on with a copy of the table that lacked later changes."""
+    log = opened.head.log
+    records = records_of(tables, opened.vault, log) if log else ()
+    return sum(each.what == "accept" and bool(each.details.get("lost_records")) for each in records)
 
 
 def _why_ended(manifest: Manifest, newest: Release, past: Ledger) -> str | None:

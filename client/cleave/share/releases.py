@@ -153,6 +153,7 @@ def commit(draft: Draft) -> ReleaseFacts:
         lowest=ledger.least,
         digests=newest.digests if newest and not draft.begins else None,
         ended=newest.ended if newest and not draft.begins else 0,
+        accepted=newest.accepted if newest and not draft.begins else draft.accepted,
     )
     names = tuple(each.name for each in draft.analysts)
     update = {"release": released, "segments": _segments(draft)}

@@ -185,7 +185,7 @@ class Release(StoredModel):
     the totals, and the numbers of every part. `totals`: None without analysts. `before`: the totals that analysts read
     until their heads name the new ones. `revoked`: they get no more. `lineage`: id of the parts that no row is in
     twice; None: Cleave 1.0 made it. `digests`, sealed: of published rows that left. `ended` 1: a published row left
-    without one, so the lineage gets no further part.
+    without one, so the lineage gets no further part. `accepted`: restored copies that the log names when it began.
     """
 
     id: Hex
@@ -201,6 +201,7 @@ class Release(StoredModel):
     lowest: Count = 0  # the least of the first of its parts
     digests: Object | None = None
     ended: Literal[0, 1] = 0
+    accepted: Count = 0
 
     @property
     def is_live(self) -> bool:
