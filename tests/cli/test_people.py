@@ -153,3 +153,12 @@ def test_a_join_of_stored_tables_and_files_counts_people(stays: Path, tmp_path: 
     assert planned.description.threshold.endswith("fewer than 3 people (s.patient_id) are left out")
     with pytest.raises(QueryRefused, match="counts the people of the table whose columns are added up"):
         cleave.query(None, "SELECT SUM(floor) FROM stays JOIN wards USING (ward)", min_group=3, **store)
+
+
+def test_python_proposes_and_settles_an_entity(stays: Path) -> None:
+    frame = pd.read_csv(stays)
+    for data in (stays, frame):
+        assert cleave.schema(data).privacy == Privacy(("patient_id",), unsure=True)
+        assert cleave.schema(data, accept=True).privacy == Privacy(("patient_id",))
+        assert cleave.schema(data, entity="ward,patient_id").privacy == Privacy(("ward", "patient_id"))
+        assert cleave.schema(data, entity=[]).privacy == Privacy()

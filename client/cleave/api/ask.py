@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
 from cleave.ask.calls import stack_level
-from cleave.ask.opening import analyst_file, frame_has_none, is_remote, no_table, open_session, read_data
+from cleave.ask.opening import analyst_file, column_names, frame_has_none, is_remote, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.progress import bars
@@ -112,6 +112,7 @@ def schema(
     data: Data,
     kinds: Mapping[str, str] | None = None,
     *,
+    entity: str | Sequence[str] | None = None,
     accept: bool = False,
     skip: int = 0,
     table: str | None = None,
@@ -120,9 +121,10 @@ def schema(
 ) -> Schema:
     """Propose which columns of a frame or of files are sensitive, as `cleave schema` does. Nothing is written.
 
-    `kinds`: what you decided, column -> kind; `accept`: unsure columns keep the safe kind that they have. `skip`: lines
-    before the header of a file. `table`: its name in SQL. `sheet`: of an Excel file. `flatten`: nested JSON objects are
-    columns `a.b`. What nothing shows to be harmless is never plain.
+    `kinds`: what you decided, column -> kind; `entity`: columns that name whom a row is about, empty for none.
+    `accept`: what is unsure stays as proposed. `skip`: lines before the header of a file. `table`: its name in SQL.
+    `sheet`: of an Excel file. `flatten`: nested JSON objects are columns `a.b`. What nothing shows to be harmless is
+    never plain.
 
     >>> import cleave
     >>> proposal = cleave.schema("patients.csv", {"ward": "plain"})
@@ -140,11 +142,13 @@ def schema(
     if is_frame(data):
         if sheet is not None or flatten:
             raise frame_has_none()
-        return propose_frame(data, decided, accept=accept, table=table)
+        proposed = propose_frame(data, decided, accept=accept, table=table)
+        return proposed if entity is None else proposed.about(column_names(entity) or ())
     if isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
         check_reading([data] if isinstance(data, str | Path) else data, sheet, flatten=flatten)
         reading = CsvDialect(skip=skip, sheet=sheet or "", flatten=flatten)
-        return propose(data, decided, accept=accept, reading=reading, table=table)
+        proposed = propose(data, decided, accept=accept, reading=reading, table=table)
+        return proposed if entity is None else proposed.about(column_names(entity) or ())
     raise no_table(data)
 
 
