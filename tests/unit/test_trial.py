@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import random
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 import cleave
 from cleave.propose.propose import propose, propose_frame
 from cleave.table.schema import Column, Kind
-from cleave.table.stream import open_stream
+from cleave.table.stream import open_stream, open_table
+from tests.campaign import FACTOR
 
 
 def proposed(folder: Path, name: str, fields: list[str]) -> Column:
@@ -46,6 +49,58 @@ def test_a_column_that_comes_back_otherwise_is_unsure(
     assert (column.type, column.unsure) == (type_, unsure)
     assert says in column.reason
     assert not any(field in column.reason for field in fields if len(field) > 3)
+
+
+@pytest.mark.parametrize("strange", ["\u00a05", "5\u2009", "1e9e9"])
+def test_a_number_that_cannot_be_read_makes_its_column_text(tmp_path: Path, strange: str) -> None:
+    """A blank that Python takes for one and DuckDB does not: the proposal refused its own file."""
+    column = proposed(tmp_path, "x", ["4.131e-10", "2.5", strange] * 5)
+    assert (column.type, column.unsure) == ("VARCHAR", True)
+
+
+MESSY = (
+    *(
+        "5",
+        "0.25",
+        "1.5e-7",
+        "12E03",
+        "1e400",
+        "nan",
+        "-inf",
+        "<5",
+        "+3",
+        "(4)",
+        "007",
+        "5 %",
+        "\u20ac 5",
+        "1,250.5",
+        "1.250,5",
+    ),
+    *("yes", "no", "Y", "true", "2024-01-31", "31.01.2024", "1/2/24", "2024-01-31T10:00Z", "2024-01-31 10:00:00+02"),
+    *("", "NA", "-", " ", "n.d.", "x", "0x10", "\u0661", "\u00a05", "9" * 25, "0." + "3" * 25),
+)
+
+
+@pytest.mark.parametrize("start", range(0, 400 * FACTOR, 20))
+@pytest.mark.sampled(20)
+def test_a_proposal_reads_its_own_file(tmp_path: Path, start: int) -> None:
+    for seed in range(start, start + 20):
+        chance = random.Random(seed)
+        usual = [chance.choice(MESSY) for _ in range(3)]
+        rows = [
+            [each if chance.random() < 0.8 else chance.choice(MESSY) for each in usual]
+            for _ in range(chance.choice((1, 3, 40)))
+        ]
+        with (path := tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter=";").writerows([["a", "b", "c"], *rows])
+        schema = propose(path)
+        with open_stream([path], schema) as stream:
+            assert stream.survey().rows == len(rows), seed
+        with open_table([path], schema) as table:  # text comes back as it is
+            for place, column in enumerate(schema.columns):
+                if column.type == "VARCHAR":
+                    fields = table.connection.execute(f'SELECT "{column.name}" FROM {table.relation}').fetchall()
+                    assert [field or "" for (field,) in fields] == [row[place] for row in rows], seed
 
 
 def test_the_last_of_many_rows_is_tried(tmp_path: Path) -> None:

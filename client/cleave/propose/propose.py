@@ -117,11 +117,12 @@ def _proposed(
         if examples is not None:
             examples |= {each.name: Example(tuple(dict.fromkeys(each.sample))[:2], each.changed) for each in facts}
         columns = [_column(fact) for fact in facts]
-        refused = unreadable_rows(text, sources, columns, dialect, typed=bool(types))
-        columns = [
-            _readable(each, fact, count) if count else each
-            for each, fact, count in zip(columns, facts, refused, strict=True)
-        ]
+        for mend in (_sealed, _as_text):
+            refused = unreadable_rows(text, sources, columns, dialect, typed=bool(types))
+            columns = [
+                mend(column, fact, count) if count else column
+                for column, fact, count in zip(columns, facts, refused, strict=True)
+            ]
         decided = settled(columns, kinds, source, accept=accept)
         privacy = propose_entity(decided)
         privacy = replace(privacy, unsure=False) if accept else privacy
@@ -135,12 +136,18 @@ def _typed(text: Table, source: Input | Frame, facts: Facts, type_: str, dialect
     return replace(facts, type=schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
-def _readable(column: Column, facts: Facts, count: int) -> Column:
-    """A column under which `count` rows can be read that are refused under the proposed one."""
-    if facts.type in FLOATS:
-        reason = f"{column.reason}; {count:,} values are NaN or infinite, which cannot be encrypted: sealed"
-        return replace(column, kind=Kind.SEALED, reason=reason, unsure=True)
-    return _column(replace(facts, type="VARCHAR", note=f"{count:,} values that {facts.type} cannot hold, kept as text"))
+def _sealed(column: Column, facts: Facts, count: int) -> Column:
+    """A column of floats, `count` of which cannot be encrypted."""
+    if facts.type not in FLOATS:
+        return column
+    reason = f"{column.reason}; {count:,} values are NaN or infinite, which cannot be encrypted: sealed"
+    return replace(column, kind=Kind.SEALED, reason=reason, unsure=True)
+
+
+def _as_text(_: Column, facts: Facts, count: int) -> Column:
+    """The column as text, because its type cannot hold `count` of its values."""
+    note = f"{count:,} value{'' if count == 1 else 's'} that {facts.type} cannot hold, kept as text"
+    return _column(replace(facts, type="VARCHAR", note=note, unit="", format=None))
 
 
 def _column(facts: Facts) -> Column:

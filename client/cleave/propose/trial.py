@@ -33,10 +33,9 @@ def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
     if facts.type not in ("DOUBLE", ZONED):
         return facts
     name = identifier(facts.name)
-    value = cast(name, Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format), dialect).value
+    value = _text_of(name, facts, dialect)
     rows = text.connection.execute(
-        f"SELECT field, back FROM (SELECT {name} AS field, CAST({value} AS VARCHAR) AS back FROM {text.relation}) "
-        "WHERE back <> field"
+        f"SELECT field, back FROM (SELECT {name} AS field, {value} AS back FROM {text.relation}) WHERE back <> field"
     )
     while pairs := rows.fetchmany(_ROWS):
         for field, back in pairs:
@@ -48,6 +47,12 @@ def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
                 continue
             return replace(facts, note="; ".join(filter(None, (facts.note, note))), changed=(field, back))
     return facts
+
+
+def _text_of(name: str, facts: Facts, dialect: CsvDialect) -> str:
+    """SQL of DuckDB's text of a value; NULL where the field cannot be read."""
+    read = cast(name, Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format), dialect)
+    return f"CASE WHEN NOT ({read.unreadable}) THEN CAST({read.value} AS VARCHAR) END"
 
 
 def _number(field: str, facts: Facts, dialect: CsvDialect) -> Decimal | None:
@@ -70,9 +75,9 @@ def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
     if facts.type == "VARCHAR":
         return facts
     name = identifier(facts.name)
-    value = cast(name, Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format), dialect).value
+    value = _text_of(name, facts, dialect)
     (changed,) = text.connection.execute(
-        f"SELECT count(*) FROM {text.relation} WHERE CAST({value} AS VARCHAR) IS DISTINCT FROM {name}"
+        f"SELECT count(*) FROM {text.relation} WHERE {value} IS DISTINCT FROM {name}"
     ).fetchall()[0]
     return replace(facts, type="VARCHAR", note="", unit="", format=None) if changed else facts
 
