@@ -162,3 +162,13 @@ def test_python_proposes_and_settles_an_entity(stays: Path) -> None:
         assert cleave.schema(data, accept=True).privacy == Privacy(("patient_id",))
         assert cleave.schema(data, entity="ward,patient_id").privacy == Privacy(("ward", "patient_id"))
         assert cleave.schema(data, entity=[]).privacy == Privacy()
+
+
+def test_whom_appended_rows_are_about_is_the_tables_to_say(stays: Path, key_file: Path) -> None:
+    store = {"store": stays.parent / "s", "key": key_file}
+    frame = pd.read_csv(stays)
+    cleave.put(frame[["ward", "bill"]], "stays", schema={"ward": "plain", "bill": "encrypted"}, by=["ward"], **store)
+    rows = frame.astype({"patient_id": "str"})
+    kinds = {"patient_id": "local", "ward": "plain", "bill": "encrypted"}
+    contract = cleave.schema(rows, kinds, accept=True).about(["patient_id"])
+    assert cleave.append(rows, "stays", schema=contract, **store).rows == 24

@@ -14,6 +14,7 @@ from cleave.sql.read import canonical, expression_of, spellings
 from cleave.store.manifest import RESERVED, Manifest
 from cleave.table.derived import Derived
 from cleave.table.duck import identifier
+from cleave.table.privacy import NO_PRIVACY
 from cleave.table.schema import Column, Kind, Schema, read_schema
 from cleave.table.types import FLOATS, is_number
 from cleave_shared.errors import InputError, QueryRefused
@@ -146,7 +147,7 @@ def check_fits(rows: Schema, stored: Schema, name: str, *, invited: bool = False
     """Raises InputError unless such `rows` may be added to stored table `name`: what is stored of them has the same
     columns, and these hold no value or NULL that the table's fields were not made for. `invited`: by a contributor.
     """
-    mine = stored_schema(rows, name)
+    mine = stored_schema(replace(rows, privacy=NO_PRIVACY), name)  # the table has its own
     if mine.hash() != stored.hash():
         if invited:
             raise InputError(
