@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ckks.key_file import create_key
+from cleave.ckks.public_key import public_side
+from cleave.store.identity import create_identity, read_identity
 from cleave_shared.errors import InputError
 from tests.campaign import FACTOR, sampled
 from tests.comparing import compared
@@ -24,6 +27,20 @@ from tests.store.lives import EXPRESSIONS, LEAST, PARTIES, Cell, Life, Row
 A, B, C = ("A", "f"), ("A", "m"), ("B", "f")
 
 pytestmark = pytest.mark.filterwarnings("ignore::cleave.CleaveWarning", "ignore::cleave.UndecidedWarning")
+
+
+OF_ALL_TYPES = """
+[privacy]
+entity = ["patient"]
+[columns]
+patient = { kind = "sealed", type = "VARCHAR" }
+ward = { kind = "plain", type = "VARCHAR" }
+i = { kind = "encrypted", type = "BIGINT" }
+f = { kind = "encrypted", type = "DOUBLE", lower = -1000000, upper = 1000000 }
+bare = { kind = "encrypted", type = "DOUBLE" }
+d = { kind = "encrypted", type = "DECIMAL(9,2)" }
+b = { kind = "encrypted", type = "BOOLEAN" }
+"""
 
 
 @pytest.fixture
@@ -211,3 +228,27 @@ def test_a_restored_table_publishes_nothing_until_its_owner_says_so(life: Life, 
         cleave.release("t", to=to, new_lineage=True, **life.place)
     assert cleave.release("t", to=to, min_cell=LEAST, new_lineage=True, yes=True, **life.place).parts == 2
     assert cleave.release("t", **life.place).parts == 0, "the new lineage goes on"
+
+
+def test_a_release_has_nothing_of_rows_that_wait_since_the_first_put(tmp_path: Path) -> None:
+    """Neither the numbers nor what describes them, of columns of any type."""
+    found = []
+    for name, waiting in (("one", "w,B,7,123456.75,1.5,99.25,true"), ("two", "w,B,0,-2.5,1000.0,-99.25,false")):
+        (folder := tmp_path / name).mkdir()
+        create_key(folder / "key.json", None)
+        create_identity(folder / "carol.pem", analyst=True)
+        rows = [waiting, *(f"p{n},A,{n},{n}.25,{n}.5,{n}.75,{n % 2 == 0}" for n in range(9))]
+        (folder / "t.csv").write_text("patient,ward,i,f,bare,d,b\n" + "\n".join(rows) + "\n")
+        (folder / "t.schema.toml").write_text(OF_ALL_TYPES)
+        place = {"store": folder / "store", "key": folder / "key.json"}
+        cleave.put(folder / "t.csv", "t", by=["ward"], **place)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+            pinned = public_side(read_identity(folder / "carol.pem")).fingerprint
+            facts = cleave.release("t", to=[f"{folder / 'carol.pem.pub'}={pinned}"], min_cell=3, **place)
+            where = {"store": place["store"], "analyst": folder / "carol.pem", "fingerprint": facts.fingerprint}
+            with cleave.connect("t", **where) as connection:
+                totals = connection._opened().source._release("t").totals  # type: ignore[attr-defined]
+        found.append(totals.model_dump(exclude={"times"}))
+    assert found[0]["rows"] == (9,)
+    assert found[0] == found[1]
