@@ -115,6 +115,22 @@ def test_an_entity_is_set_once_by_alter(stays: Path, cli: Cli, key_file: Path) -
     assert wards(cli.run(*asked).stdout) == []
 
 
+def test_ids_do_not_become_others_by_a_wider_type(tmp_path: Path, key_file: Path) -> None:
+    (tmp_path / "t.csv").write_text("who,ward\n0.1,A\n0.2,A\n")
+    kinds = '[privacy]\nentity = ["who"]\n[columns.who]\nkind = "sealed"\ntype = "{}"\n[columns.ward]\nkind = "plain"\n'
+    for type_, wider in (("FLOAT", "DOUBLE"), ("DECIMAL(3,1)", "DECIMAL(6,2)")):
+        (tmp_path / "s.toml").write_text(kinds.format(type_) + 'type = "VARCHAR"\n')
+        at = {"store": tmp_path / type_[:5], "key": key_file}
+        cleave.put(tmp_path / "t.csv", "t", schema=tmp_path / "s.toml", by=["ward"], **at)
+        if type_ == "FLOAT":
+            with pytest.raises(InputError, match="names whom a row is about"):
+                cleave.alter("t", widen=[f"who={wider}"], **at)
+        else:
+            cleave.alter("t", widen=[f"who={wider}"], **at)
+        cleave.append(tmp_path / "t.csv", "t", again=True, **at)
+        assert cleave.query("t", "SELECT COUNT(*) FROM t", min_group=3, **at).rows == [], "two people"
+
+
 def test_smaller_groups_than_the_table_has_are_shown_with_a_word_and_logged(
     tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

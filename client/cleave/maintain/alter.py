@@ -34,7 +34,7 @@ from cleave.table.duck import identifier
 from cleave.table.privacy import CONTRIBUTOR, Privacy
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema, dump_schema, read_column, read_schema
-from cleave.table.types import canonical, decimals_of, is_number, range_of
+from cleave.table.types import FLOATS, canonical, decimals_of, is_number, range_of
 from cleave_shared.errors import InputError
 
 _BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is left out stays"
@@ -153,6 +153,12 @@ def _privacy(before: Schema, wanted: Alteration) -> Privacy:
     people = {each.lower() for each in entity}
     if lost := [each for each in wanted.drop if each.lower() in people]:
         raise InputError(f"column {lost[0]!r} cannot be dropped: it names whom a row is about")
+    for name, value in (_pair(each, _BOUNDS) for each in wanted.widen):
+        if name.lower() in people and before.column(name).type in FLOATS and ".." not in value:
+            raise InputError(
+                f"column {name!r} names whom a row is about: 0.1 as {value} is not what 0.1 as FLOAT is",
+                hint="put the table under another name with a text or a decimal",
+            )
     names = [*_news(wanted).values(), *(each.strip().partition(" ")[0] for each in wanted.add)]
     if before.find(CONTRIBUTOR) is None and CONTRIBUTOR in people & {each.lower() for each in names}:
         raise InputError(f"{CONTRIBUTOR!r} names whom a row is about: no column can have this name")
