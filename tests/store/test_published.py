@@ -192,6 +192,23 @@ def test_a_table_with_other_key_columns_gets_no_further_parts(world: Keyed) -> N
     assert world.published() == names(*range(6))
 
 
+def test_a_table_with_cells_of_another_type_gets_no_further_parts(world: Keyed) -> None:
+    """The cells that were released could not be read as that type."""
+    text = SCHEMA.replace(
+        '[columns.sex]\nkind = "sealed"\ntype = "VARCHAR"', '[columns.sex]\nkind = "sealed"\ntype = "INTEGER"'
+    )
+    assert text != SCHEMA
+    tables, csv = world.tables()[0], world.header + FIRST.replace(",f,", ",1,")
+    by, key = ("ward", "sex"), ("name",)
+    tables.sweep(putting.put(tables, loaded(csv, text), world.name, by, Silent(), key=key, replace=True))
+    with pytest.raises(InputError, match="no further parts"):
+        world.release()
+    world.release("dave")
+    assert world.shown("dave") == {A: 6}
+    world.revoke("carol")
+    assert world.shown("dave") == {A: 6}
+
+
 @pytest.mark.parametrize("change", ["by", "replace", "delete", "remove"])
 def test_what_ends_a_lineage(tmp_path: Path, key_file: Path, change: str) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
@@ -212,7 +229,11 @@ def test_what_ends_a_lineage(tmp_path: Path, key_file: Path, change: str) -> Non
         tables.sweep(remove(tables, world.name, "north"))
     with pytest.raises(InputError, match="no further parts"):
         world.release()
+    cells = world.shown("carol")
+    world.release("dave")
+    assert world.shown("dave") == cells
     world.revoke("carol")
+    assert world.shown("dave") == cells
 
 
 def test_a_delete_of_rows_that_wait_ends_nothing(tmp_path: Path, key_file: Path) -> None:

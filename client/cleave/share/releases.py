@@ -129,7 +129,9 @@ def commit(draft: Draft) -> ReleaseFacts:
     head = _head(tables, manifest.table_id, new_id(), number, ledger.least, None)
     content = None
     if draft.analysts:
-        content = _old_content(tables, opened) if is_old else released_totals(manifest, ledger).dump()
+        content = None if draft.publishes else _old_content(tables, opened)
+        if content is None and not is_old and ledger.by == manifest.by:  # or nothing can be shown by these columns
+            content = released_totals(manifest, ledger).dump()
     folder, place = tables.folder(manifest.table), tables.released(manifest.table_id)
     written = None if content is None else tables.write(place, seal_content(key, head, content))
     if written is not None:
@@ -282,12 +284,12 @@ def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Se
 
 
 def _old_content(tables: Tables, opened: Opened) -> bytes | None:
-    """The content of the newest totals, which Cleave 1.0 made; None: there are none."""
+    """The content of the newest totals; None: there are none, as after a rotation."""
     manifest, newest = opened.manifest, opened.manifest.release
     if newest is None or newest.totals is None:
         return None
     key = key_of(tables.unseal(opened.vault, "release", newest.ledger))
-    head = _head(tables, manifest.table_id, newest.id, newest.number, newest.least, newest.totals)
+    head = _head(tables, manifest.table_id, newest.id, newest.number, newest.lowest or newest.least, newest.totals)
     return open_content(key, head, tables.read(newest.totals))
 
 

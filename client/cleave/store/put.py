@@ -305,7 +305,7 @@ def _replaced(
     before = load_stored_schema(old)
     entity = before.privacy.entity
     is_named_alike = (tuple(by), tuple(key), schema.privacy.entity) == (old.by, old.key, entity)
-    columns = {*old.key, *entity} & {*before.names}
+    columns = {*old.by, *old.key, *entity} & {*before.names}
     same = is_named_alike and all(
         (new := schema.find(name)) and new.type == before.column(name).type for name in columns
     )
