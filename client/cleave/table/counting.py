@@ -16,7 +16,8 @@ def count_records(blocks: Iterable[bytes], delimiter: bytes, quote: bytes, *, bl
 
     None for a text with a quote within a field, as in `5" pipe`: it encloses nothing.
     """
-    within = re.compile(rb"(?<![ \n" + re.escape(delimiter + quote) + rb"])" + re.escape(quote))
+    end = re.escape(quote)  # first in the pattern: so it is found fast
+    within = re.compile(end + rb"(?<=[^ \n" + re.escape(delimiter + quote) + rb"]" + end + rb")")
     enclosed, last, count, cut = False, b"\n", 0, b""
     for block in blocks:
         text = cut + block
