@@ -61,7 +61,7 @@ class Fronts:
     """`asks`: by name of a front. `session`: that of a Python connection to all tables of the store."""
 
     def __init__(self, table: str, store: Path, key: Path, ports: Ports, stack: ExitStack) -> None:
-        given: dict[str, Any] = {"store": store, "key": key, "min_group": 1}
+        given: dict[str, Any] = {"store": store, "key": key, "min_group": 1, "yes": True}
         one = stack.enter_context(cleave.connect(table, **given))
         every = stack.enter_context(cleave.connect(**given))
         engine = sa.create_engine(f"cleave:///{store}?key={key}&min_group=1&yes=true")
