@@ -180,3 +180,14 @@ def test_the_larger_least_size_holds(worker: Worker) -> None:
     head, rows, _ = worker.ask(sql, min_group=7, rows=False)
     assert rows == []
     assert head["warnings"] == [NOTE.replace("4", "7")]
+
+
+def test_a_statement_that_takes_too_much_memory_is_no_defect(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answered(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(work, "_answered", answered)
+    head, rows, _ = worker.ask("SELECT rpad('x', 500000000, 'y') FROM stays GROUP BY ward", **RIGHTS)
+    assert "memory" in head["error"]
+    assert "defect" not in head["error"]
+    assert not rows

@@ -51,6 +51,7 @@ from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
+from cleave_shared.exhaustion import exhausted
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -148,8 +149,11 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
             head = {"error": error.message, "hint": error.hint, "code": code_of(error), "done": done}
         except Exception as error:  # noqa: BLE001 - whatever a client's statement brings about is that statement's error
             text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
-            warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
             head = {"error": text, "hint": "write it in another way", "code": "XX000", "done": not reads}
+            if lacking := exhausted(error):
+                head |= {"error": lacking.message, "hint": lacking.hint, "code": code_of(lacking)}
+            else:
+                warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
     channel.send([json.dumps(head).encode()])
     if "error" not in head:
