@@ -20,7 +20,7 @@ from tests.functional.processes import HANGS, descendants, have_ended
 from tests.gateway.conftest import Gateway, connect, started, stop
 
 QUESTIONS = (
-    "SELECT ward, SUM(bill) AS s FROM visits GROUP BY ward ORDER BY ward",  # totals of two segments, by the service
+    "SELECT ward, ROUND(SUM(level), 3) AS s FROM visits GROUP BY ward ORDER BY ward",  # totals, by the service
     "SELECT ward, COUNT(*) AS n, MAX(day) AS d FROM visits GROUP BY ward ORDER BY ward",  # plain columns
     "SELECT MIN(id) AS a, MAX(id) AS b, COUNT(name) AS c FROM visits",  # rows
 )

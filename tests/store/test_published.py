@@ -165,6 +165,16 @@ def test_a_deleted_row_comes_back_published(tmp_path: Path, key_file: Path, keys
     assert world.release().new_rows == 5
 
 
+@pytest.mark.parametrize("kind", [keyed, of_people])
+def test_a_refused_update_says_that_rows_put_again_are_released_again(
+    tmp_path: Path, key_file: Path, kind: Callable[[Keyed], None]
+) -> None:
+    world = kept_as(Keyed, tmp_path / "world", key_file, kind)
+    with pytest.raises(InputError) as caught:
+        update(world.tables()[0], world.name, {"name": "'other'"}, "name = 'p0'", Silent())
+    assert (caught.value.hint or "").endswith("; the next release then has them again, beside what it had")
+
+
 def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:
     world.append(rows([B] * 3) + rows([B] * 2, 40), upsert=True)
     assert world.published() == names(*range(6))

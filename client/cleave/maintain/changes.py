@@ -154,15 +154,17 @@ def update(
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
     condition, new = _condition(schema, where, constant=True), Assignments(schema, values)
+    release = opened.manifest.release
+    twice = "; the next release then has them again, beside what it had" if release and release.is_live else ""
     if keys := [each.name for each in new.columns if each.name in opened.manifest.key]:
         raise InputError(
             f"column {keys[0]!r} is a key column: its values stay",
-            hint="delete the rows, and append them with new keys",
+            hint=f"delete the rows, and append them with new keys{twice}",
         )
     if people := [each.name for each in new.columns if each.name in schema.privacy.entity]:
         raise InputError(
             f"column {people[0]!r} names whom a row is about: its values stay",
-            hint="delete the rows, and append them with other values",
+            hint=f"delete the rows, and append them with other values{twice}",
         )
     if not condition.columns and not (yes or dry_run):
         raise InputError(
