@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cache
 
 from cleave.aggregates.base import Answers, ExactColumn, Figure, null
 from cleave.finish.cells import HIDDEN, Cell
@@ -22,11 +21,14 @@ class Concealed:
             for argument in each:
                 rows.setdefault(argument, set()).add(row)
         self._rows = rows
+        self._by_column: dict[str, frozenset[int]] = {}
 
-    @cache  # noqa: B019 - it lives as long as one answer
     def rows(self, name: str) -> frozenset[int]:
         """Rows in which the column `name` of the table of groups is hidden."""
-        return frozenset().union(*(self._rows.get(each, ()) for each in self._plan.reads_null.get(name, ())))
+        if name not in self._by_column:
+            read = self._plan.reads_null.get(name, ())
+            self._by_column[name] = frozenset().union(*(self._rows.get(each, ()) for each in read))
+        return self._by_column[name]
 
     def groups(self, groups: Groups) -> Groups:
         """`groups` without the hidden figures."""
