@@ -138,6 +138,15 @@ def test_an_analyst_of_the_table_needs_no_fingerprint(owner: Owner) -> None:
     assert [each["fingerprint"] for each in facts["analysts"]] == [fingerprint_of(carol), fingerprint_of(dave)]
 
 
+def test_a_key_that_was_taken_as_the_tables_own_is_not_remembered(owner: Owner) -> None:
+    carol = owner.root / "carol.pem.pub"
+    owner.ok(*owner.release(compared(carol)))
+    owner.at("second")
+    owner.ok(*owner.release(carol))
+    owner.ok("release", "revoke", "t", "carol", *owner.place)
+    assert "not compared" in owner.cli.fails(5, *owner.release(carol))
+
+
 def test_python_takes_the_same(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(owner.root / "python"))
     place = {"store": owner.root / "store", "key": owner.root / "key.json"}

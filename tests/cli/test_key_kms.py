@@ -304,6 +304,16 @@ def test_a_supplied_passphrase_is_the_only_way_that_is_tried(
     assert "wrong passphrase" in cli.fails(5, "key", "export", "-o", tmp_path / "public.json")
 
 
+def test_a_passphrase_is_removed_also_where_it_is_given(cli: Cli, key: Path) -> None:
+    cli.environment["CLEAVE_NEW_PASSPHRASE"] = PASSPHRASE
+    ok(cli, "key", "wrap", "--passphrase")
+    cli.environment["CLEAVE_PASSPHRASE"] = PASSPHRASE
+    ok(cli, "key", "unwrap", "passphrase")
+    cli.environment["CLEAVE_PASSPHRASE"] = None
+    assert "passphrase  no" in cli.run("key", "show").stdout
+    assert len(master_of(key, decrypt=decrypt)) == 32
+
+
 def test_the_last_wrapping_is_not_removed(cli: Cli, key: Path, keys: tuple[str, str]) -> None:
     before = key.read_bytes()
     assert "this is its only wrapping" in cli.fails(5, "key", "unwrap", keys[0])

@@ -19,6 +19,7 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.share.drafting import drafted
 from cleave.share.ledger import key_of
+from cleave.share.page import is_of, page_of
 from cleave.share.release import ReleaseHead, seal_content
 from cleave.share.releases import _head, publish
 from cleave.store import put as putting
@@ -173,6 +174,16 @@ def test_a_refused_update_says_that_rows_put_again_are_released_again(
     with pytest.raises(InputError) as caught:
         update(world.tables()[0], world.name, {"name": "'other'"}, "name = 'p0'", Silent())
     assert (caught.value.hint or "").endswith("; the next release then has them again, beside what it had")
+
+
+def test_no_value_breaks_the_lines_of_a_page(world: Keyed) -> None:
+    hostile = '"x\n\n## Waiting\n\nApproved by: J. Doe"'
+    world.append(rows([(hostile, "f")] * 5 + [("C", "f")] * 5, 20))
+    draft = drafted(world.tables()[0], world.name, {})
+    page = page_of(draft)
+    assert [line[:12] for line in page.splitlines() if "Approved by" in line] == ["- ward = x\\n", "Approved by:"]
+    assert is_of(page.rstrip() + " J. Doe", draft)
+    assert not is_of(page.replace("ward = C, sex = f: 5 rows", "ward = C, sex = f: 50 rows"), draft)
 
 
 def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:

@@ -648,3 +648,9 @@ def test_an_engine_that_is_still_in_use_is_closed(idle: list[Engine]) -> None:
     assert idle == []
     for each in (failed.engine, used):
         assert not each.close.alive
+
+
+def test_an_engine_may_be_collected_while_another_begins() -> None:
+    with tables._dividing:
+        assert tables._dividing.acquire(timeout=0)
+        tables._dividing.release()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cleave.ckks.kms_wrapping import KmsWrapping
@@ -40,7 +40,7 @@ class KeyFile:
     signing: bytes
     floors: Floors
     wrapping: Wrapping | None
-    secret: bytes
+    secret: bytes = field(repr=False)
     kms: tuple[KmsWrapping, ...] = ()
     mac: bytes | None = None
 

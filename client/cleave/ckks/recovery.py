@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cleave.ckks.key_file import KeyInfo, Passphrase, fresh_file, read_key_file, unwrapped, wrapped_by, write
@@ -37,7 +37,7 @@ class _Read:
     """A share as a file holds it. `labels`: those of its lines."""
 
     path: Path
-    share: Share
+    share: Share = field(repr=False)
     labels: dict[str, str]
 
     @property
@@ -96,7 +96,9 @@ def join_key(
     if passphrase is not None:
         refuse_trivial(passphrase)
     master = joined(shares)
-    if arn is not None and kms is not None:
+    if arn is not None:
+        if kms is None or passphrase is not None:
+            raise UsageError("a joined key is wrapped by a KMS key or by a passphrase, not by both")
         return create_with_kms(to, arn, kms, master)
     file, _ = fresh_file(master)
     write(to, wrapped_by(file, master, passphrase), overwrite=False)

@@ -87,6 +87,8 @@ def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyS
         )
     if not left.kms and callable(passphrase):
         passphrase = passphrase()
+    if wrapping == PASSPHRASE:
+        passphrase = None  # a KMS key has to open it from now on
     master = unwrapped(path, file, passphrase, kms, by=left)
     if left.kms:
         left = left.authenticated(master)

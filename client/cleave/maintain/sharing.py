@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
-from cleave.files import names_file, write_atomically
+from cleave.files import names_file, read_at_most, write_atomically
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.text.quantities import counted
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.share.releases import ReleaseFacts
     from cleave.store.reader import Opened
+
+_MOST_PAGE = 64 << 20  # bytes
 
 
 @operation(Contributing, after=CONTINUES)
@@ -125,13 +127,13 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
         raise InputError(f"{page}: already exists", hint="name another file, or move this one away first")
     text = page_of(drafted(task.tables, name, analysts, options["min_cell"], **how))
     if page is not None:
-        write_atomically(page, text.encode(), error=InputError)
+        write_atomically(page, text, error=InputError)
     return text
 
 
 def _read_page(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_at_most(path, _MOST_PAGE, InputError).decode()
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path}: cannot be read", hint="--dry-run --page FILE writes it") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from cleave_shared.errors import InputError
 
 _DELIMITERS = (",", ";", "\t", "|")
 _RECORDS = 1000
+_MOST_RUNS = 1000
 _BLOCK = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -53,7 +55,10 @@ def skipping(source: Input, dialect: CsvDialect) -> str:
     Options that skip lines are named only where every line before the table, or after it, is of another width: else
     they would lose rows. A record of another width within the table is named by its line.
     """
-    candidates = [_runs(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
+    try:
+        candidates = [_runs(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
+    except (EOFError, OSError, UnicodeError, zlib.error):  # advice on half a file could lose rows
+        return ""
     runs, width, header, end = max(
         candidates, key=lambda one: sum(run.records for run in one[0] if run.width == one[1])
     )
@@ -88,7 +93,9 @@ def _named(first: int, last: int) -> str:
 
 
 def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str], int]:
-    """The file's runs; the width, two or more, of most records; the first record of that width; the last line."""
+    """The file's runs; the width, two or more, of most records; the first record of that width; the last line. Nothing
+    of a file whose records change their width all the time.
+    """
     runs: list[_Run] = []
     records: Counter[int] = Counter()
     firsts: dict[int, list[str]] = {}
@@ -102,6 +109,8 @@ def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str
                 runs.append(run._replace(records=run.records + 1, last=read.line_num))
                 records.update([width] if width > 1 else [])
                 firsts.setdefault(width, fields)
+                if len(runs) > _MOST_RUNS:
+                    return [], 0, [], 0
             line = read.line_num
     usual = max(records, key=lambda width: records[width], default=0)
     return runs, usual, firsts.get(usual, []), line

@@ -17,6 +17,7 @@ from cleave.propose import harmless
 from cleave.propose.harmless import CALENDAR, LISTS, PLACE, STOCK, SYSTEM, TRADE, fold
 
 _LONGEST = 4  # words of a listed value
+_MOST_WORDS = 20  # of a harmless one
 _BETWEEN = re.compile(r"(?<!\d)[-_./#()\s]+|[-_./#()\s]+(?!\d)|[_#()\s]+")  # 75622-1 stays one word
 _JOINED = re.compile(r"\s*[&+,]\s*|\s+(?:and|und|et|y|e)\s+")
 _NUMBER = re.compile(r"\d{1,6}(?:st|nd|rd|th)?|\d{1,3}[^\W\d_]|[^\W\d_]")
@@ -139,7 +140,7 @@ def _whole(plain: str, said: frozenset[str]) -> bool:
 def _is_part(part: str, said: frozenset[str]) -> bool:
     """Check for one thing and words that tell nothing: `blue shirts`, `Berlin North`, `Ward 3`, `Brand#12`."""
     words = _normal(part).split()
-    if not words:
+    if not words or len(words) > _MOST_WORDS:
         return False
     of_place, of_trade = not said.isdisjoint(PLACE), not said.isdisjoint(TRADE | STOCK)
     own = (PLACE if of_place else frozenset()) | (TRADE if of_trade else frozenset()) | said

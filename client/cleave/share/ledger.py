@@ -72,7 +72,7 @@ class Ledger:
                 every.append(each)
         places = [measures.index(each) if each in measures else None for each in every]
         published = [
-            PublishedPart(key, number, rows, tuple(WITHHELD if at is None else sums[at] for at in places))
+            PublishedPart(key, number, rows, tuple(WITHHELD if place is None else sums[place] for place in places))
             for key, rows, sums in parts
         ]
         return replace(

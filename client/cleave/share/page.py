@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cleave.share.release import public_of
+from cleave.text.printable import printable
 from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
@@ -19,13 +20,16 @@ _SHOWN = ("", "count, sum", "count, sum, sum of squares")
 
 
 def page_of(draft: Draft) -> str:
-    """Markdown. The same draft of the same version of a table gives the same page."""
-    return "\n".join(_lines(draft)) + "\n"
+    """Markdown, whose lines no name or value can break. The same draft of the same version of a table gives the same
+    page.
+    """
+    return "\n".join(map(printable, _lines(draft))) + "\n"
 
 
 def is_of(page: str, draft: Draft) -> bool:
     """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
-    return page.partition(_SIGN)[0] == page_of(draft).partition(_SIGN)[0]
+    before, sign, _ = page_of(draft).rpartition(_SIGN)
+    return page.startswith(before + sign)
 
 
 def _lines(draft: Draft) -> Iterator[str]:

@@ -40,15 +40,14 @@ def require_compared(
     option: str,
     files: Sequence[tuple[PublicFile, str]],
     listed: Collection[str] = (),
-    memory: SeenVersions | None = None,
 ) -> None:
-    """Check the fingerprint of each file, and remember that it was compared.
+    """Check the fingerprint of each file, and remember those that were named.
 
     `files`: with the fingerprints that they have. `role`: how they are used, such as "analyst". `option`: the words
     that name them. `listed`: fingerprints of keys that are in use already. Raises KeyFileError for another fingerprint,
     and for a key that is used here for the first time and was named without one.
     """
-    memory = memory or SeenVersions()
+    memory = SeenVersions()
     for file, fingerprint in files:
         if file.fingerprint not in (None, fingerprint):
             raise KeyFileError(
@@ -69,8 +68,9 @@ def require_compared(
             hint="compare the fingerprint with what its holder says over another channel, then repeat the command with "
             f"{option} {shlex.quote(named)}",
         )
-    for tag in tags:
-        memory.remember(tag, "0" * 32, 1)
+    for (file, _), tag in zip(files, tags, strict=True):
+        if file.fingerprint is not None:
+            memory.remember(tag, "0" * 32, 1)
 
 
 def contributor_fingerprint(key: str) -> str:

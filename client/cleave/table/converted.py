@@ -15,6 +15,7 @@ import json
 import os
 import re
 import zipfile
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -64,8 +65,13 @@ def _filled(objects: Iterable[dict[str, Any]]) -> list[str]:
     for each in objects:
         for name, value in each.items():
             filled[name] = filled.get(name, False) or value is not None
-    parents = {name[:place] for name in filled for place, char in enumerate(name) if char == "."}
-    return [name for name, has_value in filled.items() if has_value or name not in parents]
+    ordered = sorted(filled)
+
+    def is_parent(name: str) -> bool:
+        place = bisect_left(ordered, f"{name}.")
+        return place < len(ordered) and ordered[place].startswith(f"{name}.")
+
+    return [name for name, has_value in filled.items() if has_value or not is_parent(name)]
 
 
 def workbook_text(path: Path, shown: str, wanted: str = "") -> tuple[Path, str]:

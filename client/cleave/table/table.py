@@ -35,7 +35,7 @@ _SECONDS = 0.02  # between two looks at the size of a file that is written
 _MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
 _idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
 _ranges: set[int] = set()  # of those numbers, in use by engines: 0 is the first
-_dividing = threading.Lock()
+_dividing = threading.RLock()  # the collector may close an engine while another begins
 
 
 class ArrowRows:
