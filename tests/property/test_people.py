@@ -73,6 +73,7 @@ def test_an_answer_over_a_join_shows_what_the_mirror_does(tmp_path: Path, seed: 
         ("SUM(x) FROM frame, wards", "a minimum group size cannot be kept"),
         ("SUM(x) FROM frame JOIN wards ON frame.x IN (SELECT floor FROM wards)", "cannot be kept"),
         ("SUM(x) FROM frame JOIN (SELECT * FROM wards) w USING (ward)", "cannot be kept"),
+        ("x * 2 AS b, SUM(b) FROM frame JOIN wards USING (ward) GROUP BY ALL", "cannot be kept"),
     ],
 )
 def test_joins_that_name_no_people_are_refused(tmp_path: Path, select: str, said: str) -> None:

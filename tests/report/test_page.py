@@ -238,6 +238,14 @@ def test_a_page_does_not_say_that_no_group_was_suppressed() -> None:
     assert "<aside" not in text
 
 
+def test_a_page_says_what_a_threshold_cannot_hide_where_no_group_is_left_out() -> None:
+    answered, about, described = CASES["suppressed"]
+    more = {"suppressed_groups": 0, "withheld_groups": 0, "hidden_figures": 2, "printing": ("MIN",)}
+    text = page(replace(answered, usage=replace(answered.usage, **more)), about, described)
+    assert "2 figures hidden" in text
+    assert "Warning: MIN shows values of single rows." in text
+
+
 def test_all_digits_are_in_the_text_and_not_only_in_a_title() -> None:
     reader = Reader(made("few"))
     titles = [each["title"] for each in reader.all("span") if "title" in each]

@@ -115,3 +115,9 @@ def test_contributors_are_nobody_where_there_are_none(tmp_path: Path, key_file: 
     world.put("A,f,p1,1,1,1,1\n" * 9, ("ward",))
     with world.session() as session, pytest.raises(QueryRefused, match="this table has no contributors"):
         session.ask(session.plan("SELECT SUM(z) FROM trial"), Options(min_group=2))
+
+
+def test_a_plan_that_was_made_for_a_threshold_is_the_one_that_runs(people: World) -> None:
+    with people.session() as session:
+        plan = session.under_threshold(session.plan("SELECT ward, SUM(x) FROM trial GROUP BY ward"))
+        assert session.source.under_threshold(plan) is plan

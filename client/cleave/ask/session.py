@@ -317,7 +317,8 @@ def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Questi
     """The answer over a join of which a minimum group size counts the people."""
     from cleave.table.running import limited  # noqa: PLC0415 - few questions need it
 
-    with source.load(plan, question) as loaded:
+    with source.load(plan, question) as loaded, contextlib.ExitStack() as stack:
+        stack.callback(whole.join.drop, loaded.table)
 
         def grouped() -> Halves:
             with limited(loaded.table.connection, question.deadline.left):
@@ -325,6 +326,7 @@ def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Questi
 
         with question.clock.stage("local"):
             halves = within(question.deadline, grouped)
+        stack.callback(halves.close)
         sums = GroupSums(
             whole.cut,
             halves.keys,
@@ -334,8 +336,6 @@ def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Questi
             usage=loaded.usage(),
             checks=loaded.checks,
         )
-        halves.close()
-        loaded.table.connection.execute("DROP TABLE IF EXISTS joined")
     return finished(sums, question)
 
 

@@ -43,7 +43,7 @@ def add(
 ) -> None:
     """Add a user of the gateway, or change one.
 
-    A user that exists keeps all rights, unless --tables, --columns, --min-group or --rows replaces them.
+    A user that exists keeps all rights; any of --tables, --columns, --min-group and --rows replaces all of them.
     --columns without --tables means the tables that it names.
 
     Examples:

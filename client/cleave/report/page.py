@@ -82,7 +82,7 @@ def page(answer: Result, facts: PageFacts, description: Description | None) -> s
         version=VERSION,
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
-        suppressed=answer.usage.suppression if answer.usage.suppressed_groups else "",
+        suppressed=answer.usage.suppression if _is_limited(answer.usage) else "",
         trust=printable(answer.result.trust),
         headings=headings_of(answer.result),
         rows=rows,
@@ -147,6 +147,11 @@ def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
         _moved(usage),
         (f"{facts.seconds:.2f} s", "time", counted(usage.requests, "request")),
     ]
+
+
+def _is_limited(usage: Usage) -> bool:
+    """Check whether a least size of groups hid something, or could not."""
+    return any((usage.suppressed_groups, usage.withheld_groups, usage.hidden_figures, usage.printing))
 
 
 def _moved(usage: Usage) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ Inner and left joins of tables alone; whatever else a statement holds is refused
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -81,6 +82,11 @@ class Join:
         table._views, table._streams = {}, {}
         return Halves(table, cut)
 
+    def drop(self, loaded: Table) -> None:
+        """Forget the joined rows."""
+        with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+            loaded.connection.execute(f"DROP TABLE IF EXISTS {JOINED}")
+
 
 @dataclass(frozen=True)
 class JoinPlan(LocalPlan):
@@ -91,7 +97,10 @@ class JoinPlan(LocalPlan):
 
 
 def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
-    alias = next(each for each in aliases if name.startswith(f"{each}."))
+    """The alias of the table, and the name, of a column of the joined table. Raises QueryRefused."""
+    alias = next((each for each in aliases if name.startswith(f"{each}.")), None)
+    if alias is None:  # an alias of an output, or a parameter of a lambda
+        raise _no_join()
     return alias, name[len(alias) + 1 :]
 
 
