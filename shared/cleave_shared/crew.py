@@ -40,9 +40,7 @@ class Crew:
 
     def begin(self) -> None:
         """Start a worker ahead, where there is room for it."""
-        ends = self._ends
-        if len(self._idle) < self.most_idle:
-            self._keep(self._start(), ends)
+        self._begin(self._ends)
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[Child]:
@@ -60,7 +58,7 @@ class Crew:
         finally:
             if self._once:
                 with contextlib.suppress(ServiceError):  # said where one is wanted
-                    self.begin()
+                    self._begin(ends)
 
     def end(self) -> None:
         """End all that are idle, and those at work once they are done."""
@@ -68,6 +66,10 @@ class Crew:
             self._ends += 1
             while self._idle:
                 self._idle.pop().__exit__(None, None, None)
+
+    def _begin(self, ends: int) -> None:
+        if ends == self._ends and len(self._idle) < self.most_idle:
+            self._keep(self._start(), ends)
 
     def _taken(self) -> Child | None:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
     parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)] * 2
     with Encryptors(job, parts) as encryptors, pytest.raises(OutOfTime):
         encryptors.each(never, 4, threading.Event(), Deadline(0.2))
+
+
+def test_a_process_that_cannot_be_given_its_work_ends() -> None:
+    parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)]
+    job: Any = Work(lambda: None)  # cannot be pickled
+    before = {*descendants(encryptors_module._server._pid)}
+    with pytest.raises((AttributeError, pickle.PicklingError)), Encryptors(job, parts):
+        pass
+    assert have_ended(*({*descendants(encryptors_module._server._pid)} - before))
 
 
 def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,13 @@ def test_a_worker_of_one_call_is_never_used_twice_and_the_next_one_waits(start: 
     crew.end()
 
 
+def test_a_crew_that_ends_while_one_is_at_work_starts_no_other(start: Callable[[], Child]) -> None:
+    crew = Crew(start, 1, once=True)
+    with crew.worker():
+        crew.end()
+    assert not crew._idle
+
+
 def test_bounds_count_from_the_call(start: Callable[[], Child]) -> None:
     crew = Crew(start, 1)
     with crew.worker() as child:

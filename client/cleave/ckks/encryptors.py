@@ -167,8 +167,10 @@ class Encryptors(Generic[Chunks]):
 
     def _started(self) -> Child:
         plaintexts, function, arguments = self._shared
-        child = _server.fork([self._memory, plaintexts], _MODULES)
-        child.call(_serve, (function, arguments, self._parts))
+        with contextlib.ExitStack() as stack:
+            child = stack.enter_context(_server.fork([self._memory, plaintexts], _MODULES))
+            child.call(_serve, (function, arguments, self._parts))
+            stack.pop_all()
         return child
 
     def _encrypted(self, child: Child, number: int, place: int, deadline: Deadline) -> list[memoryview]:
