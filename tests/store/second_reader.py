@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,19 @@ class Table:
         signature = bytes.fromhex(head.pop("signature"))
         signed = json.dumps(["cleave head", tag, head], sort_keys=True, separators=(",", ":")).encode()
         Ed25519PrivateKey.from_private_bytes(hkdf(self.master, "cleave/2/sign")).public_key().verify(signature, signed)
-        self.id, file = head["table_id"], head["manifest"]["name"]
-        content = (store / file).read_bytes()
+        content, self.id = (store / (file := head["manifest"]["name"])).read_bytes(), head["table_id"]
         packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], content[:4] + file.encode())
-        whole, size = content[:4] == b"CLS3", int.from_bytes(packed[:8], "little")
-        self.manifest = json.loads(packed[8 : 8 + size] if whole else zstandard.decompress(packed))
+        self.manifest = json.loads(packed[8:].rstrip(b"\0") if content[:4] == b"CLS3" else zstandard.decompress(packed))
 
-    def cipher(self, purpose: str, name: str) -> AESGCM:
-        return AESGCM(hkdf(hkdf(self.master, f"cleave/2/store/{purpose}/{self.id}"), name))
+    def cipher(self, purpose: str, *infos: str) -> AESGCM:
+        return AESGCM(reduce(hkdf, infos, hkdf(self.master, f"cleave/2/store/{purpose}/{self.id}")))
 
     def column(self, segment: dict[str, Any], number: int) -> list[bytes | None]:
         """Return the values of a column in one segment as bytes, None for NULL."""
         column, stored, found = self.manifest["sealed"][number], segment["columns"][number], list[bytes | None]()
         name, width, rows, nullable = stored["object"]["name"], column["width"], segment["rows"], column["nullable"]
         content, blocks = (self.store / name).read_bytes(), -(-rows // 65536)
+        cipher = self.cipher("rows", *[f"column/{column['id']}"] * (stored.get("keys") == 2), name)
         for block in range(blocks):
             count = min(65536, rows - 65536 * block)
             bitmap = (count + 7) // 8 * nullable
@@ -49,7 +49,7 @@ class Table:
             fields += [column["type"].encode(), bytes([width]), bytes([nullable])]
             fields += [each.to_bytes(8, "big") for each in (block, blocks, rows)]
             bound = b"".join(len(each).to_bytes(4, "big") + each for each in [b"cleave sealed column 2", *fields])
-            plain, content = self.cipher("rows", name).decrypt(content[:12], content[12:size], bound), content[size:]
+            plain, content = cipher.decrypt(content[:12], content[12:size], bound), content[size:]
             lengths, at = [width] * count, bitmap
             if not width:
                 plain = plain[8:] if rows < 1000 or plain[7] & 128 else zstandard.decompress(plain[8:])

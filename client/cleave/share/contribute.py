@@ -232,7 +232,9 @@ class Contributions:
             _require_narrow(table, columns)
             segment, table_id = new_id(), self._invitation.table_id
             of = ColumnTarget(
-                self._stores.sensitive, self.folder, table_id, segment, lambda name: key_of_object(secret, name)
+                *(self._stores.sensitive, self.folder, table_id, segment),
+                lambda _, name: key_of_object(secret, name),
+                keys=1,
             )
             with ThreadPoolExecutor(THREADS) as pool:
                 sealed = [each for group in of.write(pool, table, columns) for each in group.result()]

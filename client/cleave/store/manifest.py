@@ -100,10 +100,15 @@ class SealedColumn(StoredModel):
 
 
 class Sealed(StoredModel):
-    """The object of a sealed column in one segment. `lengths`: of its blocks, where values vary in length."""
+    """The object of a sealed column in one segment. `lengths`: of its blocks, where values vary in length.
+
+    `keys`: 2: its key follows from the column's. 1, as Cleave 1.0 wrote: from that of all rows; and in contributions,
+    from the part's.
+    """
 
     object: Object
     lengths: tuple[Count, ...] = ()
+    keys: Annotated[Literal[1, 2], Field(exclude_if=lambda keys: keys == 1)] = 1
 
 
 class ScanObjects(StoredModel):

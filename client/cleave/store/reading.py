@@ -378,7 +378,7 @@ class Reading:
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
         place = place_of(self._manifest, segment, wanted.column)
-        key, (first, stop) = self._vault.key_of("rows", stored_of(segment, wanted.column).object.name), blocks
+        key, (first, stop) = self._vault.key_of_sealed(place.column, stored_of(segment, wanted.column)), blocks
         before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
         start = sum(wanted.sizes[:before])
         part = BlockRange(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,13 +74,17 @@ class PartialSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTarget:
-    """Folder that the columns of `segment` are written to, and the key of each object by its name."""
+    """Folder that the columns of `segment` are written to, and the key of each object by its column and name.
+
+    `keys`: how that follows (`Sealed`).
+    """
 
     store: Storage
     folder: str
     table_id: str
     segment: str
-    key_of: Callable[[str], bytes]
+    key_of: Callable[[SealedColumn, str], bytes]
+    keys: Literal[1, 2]
 
     def write(self, pool: Executor, table: Table, columns: Sequence[SealedColumn]) -> list[Future[list[Sealed]]]:
         """Begin to seal and write `columns` of the rows of `table`, in threads: AES-GCM and DuckDB let go of the GIL.
@@ -103,10 +108,17 @@ class ColumnTarget:
     def _write_values(self, column: SealedColumn, values: ColumnValues) -> Sealed:
         name = f"{self.folder}/{new_id()}"
         place = ColumnPlace(self.table_id, name[-32:], self.segment, column, values.rows)
-        blocks = seal_column(self.key_of(name), place, values)
+        blocks = seal_column(self.key_of(column, name), place, values)
         content = b"".join(blocks)
         self.store.write(name, content)
-        return Sealed(object=described(name, content), lengths=() if column.width else tuple(map(len, blocks)))
+        lengths = () if column.width else tuple(map(len, blocks))
+        return Sealed(object=described(name, content), lengths=lengths, keys=self.keys)
+
+
+def target_of(tables: Tables, manifest: Manifest, segment: str) -> ColumnTarget:
+    """Where the columns of a segment of an owner's table are written."""
+    vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
+    return ColumnTarget(tables.stores.sensitive, folder, manifest.table_id, segment, vault.key_in_column, keys=2)
 
 
 class SegmentWriter:
@@ -167,8 +179,7 @@ class SegmentWriter:
         by = plain_by(manifest, table.schema.columns)
         if by:
             sort(table, by)
-        store, vault = self._tables.stores.sensitive, self._vault
-        target = ColumnTarget(store, self._folder, manifest.table_id, segment, lambda name: vault.key_of("rows", name))
+        target = target_of(self._tables, manifest, segment)
         with ThreadPoolExecutor(THREADS) as pool:
             half = None if plain else pool.submit(self._plain_half, table)
             columns = target.write(pool, table, manifest.sealed)
@@ -292,11 +303,9 @@ class SegmentWriter:
 
 def write_marks(tables: Tables, manifest: Manifest, segment: Segment, marks: NDArray[np.bool_]) -> Segment:
     """`segment` with new marks of published rows (rows,)."""
-    vault = tables.vault(manifest.table_id)
-    store, folder = tables.stores.sensitive, tables.folder(manifest.table)
-    target = ColumnTarget(store, folder, manifest.table_id, segment.id, lambda name: vault.key_of("rows", name))
     left = int(segment.rows - marks.sum())
-    return segment.model_copy(update={"marks": target.write_marks(marks), "unpublished": left})
+    written = target_of(tables, manifest, segment.id).write_marks(marks)
+    return segment.model_copy(update={"marks": written, "unpublished": left})
 
 
 def plain_by(manifest: Manifest, columns: Sequence[Column]) -> list[Column]:

@@ -1,7 +1,8 @@
 """Seal objects that only the owner of a table may read or write, each under a key of its own.
 
 The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: the key of
-one purpose or object opens no other. AES-256-GCM binds each object to its name. Sizes of objects follow from counts
+one purpose or object opens no other. Between both, each sealed column has a key of its own, which opens that column's
+objects and nothing else. AES-256-GCM binds each object to its name. Sizes of objects follow from counts
 (cleave.store.padding).
 """
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ckks.owner_key import Deriving
+from cleave.store.manifest import Sealed, SealedColumn
 from cleave.store.padding import padded, room
 from cleave_shared.errors import DAMAGED, CheckFailed
 
@@ -62,6 +64,19 @@ class Vault:
     def key_of(self, purpose: Purpose, name: str) -> bytes:
         """Key of the object `name`, 32 bytes."""
         return key_of_object(self._key.derive(f"store/{purpose}/{self._table_id}"), name)
+
+    def column_key(self, column: str) -> bytes:
+        """Key of a sealed column by its id, 32 bytes. No object is named as it is derived."""
+        return self.key_of("rows", f"column/{column}")
+
+    def key_in_column(self, column: SealedColumn, name: str) -> bytes:
+        """Key of a new object `name` of a sealed column, 32 bytes."""
+        return key_of_object(self.column_key(column.id), name)
+
+    def key_of_sealed(self, column: SealedColumn, stored: Sealed) -> bytes:
+        """Key of a stored object of a sealed column, 32 bytes."""
+        name = stored.object.name
+        return self.key_of("rows", name) if stored.keys == 1 else self.key_in_column(column, name)
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
         """Return `content`, padded, as the object `name`."""
