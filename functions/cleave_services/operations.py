@@ -39,7 +39,7 @@ class Operation:
     def models(self) -> tuple[type[Message], type[Message]]:
         hints = get_type_hints(self.work)
         request, answer = hints["request"], hints["return"]
-        return request, next(iter(get_args(answer)), answer)  # perhaps one that may be `Large`
+        return request, next(iter(get_args(answer)), answer)  # of "Answer | Large", the first
 
     def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
         """Raises what its work raises; calls `links` where there is a set."""

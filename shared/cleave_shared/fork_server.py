@@ -20,7 +20,7 @@ child.
 Whoever makes a server states its environment. A server has that one however it starts, so one that takes the place of a
 server that died finds the same files and credentials.
 
-`multiprocessing` has a fork server as well: its children import the client's main module, and outlive it.
+multiprocessing has a fork server as well: its children import the client's main module, and outlive it.
 """
 
 from __future__ import annotations

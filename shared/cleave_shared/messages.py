@@ -23,7 +23,7 @@ _RULES = {"ge", "le", "lt", "min_length", "max_length", "pattern", "strict", "fa
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """Content of a body. Subclasses are dataclasses too, and check in `__post_init__` that fields fit together."""
+    """Content of a body. Subclasses are dataclasses too; their __post_init__ checks that fields fit together."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -361,7 +361,7 @@ of_one_kind = _OfOneKind()  # 2 us less than a generator, around what takes 13
 
 
 class SealEvaluator:
-    """The `Evaluator` over CKKS ciphertexts (cleave_shared.moments says how rows are placed in them)."""
+    """Evaluates over CKKS ciphertexts. cleave_shared.moments defines how rows are placed in them."""
 
     def __init__(self, of: Ring) -> None:
         self._ring = of

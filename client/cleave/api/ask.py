@@ -1,8 +1,8 @@
-"""`cleave.query`, `cleave.plan` and `cleave.schema`: one question over one table, and a first schema.
+"""`cleave.query`, `cleave.plan` and `cleave.schema`: one question over one table, and the first proposal of a schema.
 
-`sql` is one SELECT over the table, whose name is `table`, else what the schema says, else the file's; a frame is called
-`frame`. Without an `endpoint` and without `functions` both services run in this process. What no service can
-answer DuckDB answers here, unless `cloud_only`.
+`sql` is one SELECT. It names the table as `table` does, else as the schema does, else by the file's name; a frame is
+"frame". Without `endpoint` and `functions` both services run in this process. DuckDB answers on this machine what no
+service can answer, unless `cloud_only`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def schema(
 
     `kinds`: what you decided, column -> kind; `entity`: columns that name whom a row is about, empty for none.
     `accept`: what is unsure stays as proposed. `skip`: lines before the header of a file. `table`: its name in SQL.
-    `sheet`: of an Excel file. `flatten`: nested JSON objects are columns `a.b`. What nothing shows to be harmless is
+    `sheet`: of an Excel file. `flatten`: nested JSON objects become columns "a.b". What nothing shows to be harmless is
     never plain.
 
     >>> import cleave

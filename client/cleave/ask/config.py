@@ -1,6 +1,6 @@
-"""Settings of this user: environment variables, then `config.toml` in ~/.config/cleave.
+"""Settings of this user: environment variables, then config.toml in ~/.config/cleave.
 
-An option or an argument goes before both. The file is read once, and one that is not understood is an error.
+Options and arguments come before both. The file is read once; one that cannot be read is an error.
 """
 
 from __future__ import annotations

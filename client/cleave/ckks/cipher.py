@@ -106,7 +106,7 @@ class Cipher(_Encoder):
                 yield self.ring.seeded(zero, polynomial)
 
     def _encrypted_zeros(self, count: int) -> list[bytes]:
-        """Fresh encryptions of zero in coefficient form, as `Ring.seeded` takes them: each to be used once."""
+        """Fresh encryptions of zero in coefficient form. Each must mask one plaintext only."""
         fresh = [self._in_coefficients.encrypt_zero_symmetric() for _ in range(count)]
         return [seal.inside(blob, 1 << 20) for blob in [seal.save_short(each) for each in fresh]]
 

@@ -127,7 +127,7 @@ class Figures:
         return self._summed[number]
 
     def _sums_of(self, linear: LinearColumn, every: GroupTotals) -> _Sums | None:
-        """Sums of all groups, as `Decoding.estimate` makes them."""
+        """Sums of all groups, decoded and bounded; None if nothing bounds them."""
         whole, decoding = every.whole(linear.column), linear.decoding
         totals, counts = self._chosen(whole.totals), self._counts(linear, every)
         if whole.bound is None:
@@ -158,7 +158,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Snap:
-    """Rounding that `snapped` applies to totals of one bound, counted in 2^-exponent."""
+    """A rounded total's unit and bound, both as multiples of the total's own unit."""
 
     unit: Fraction
     bound: Fraction

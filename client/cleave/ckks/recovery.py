@@ -54,9 +54,9 @@ class _Read:
 def split_key(
     path: Path, folder: Path, shares: int, need: int, passphrase: Passphrase, kms: KeyService | None = None
 ) -> list[Path]:
-    """Write `shares` files to `folder`, of which any `need` give the key back. Returns their paths.
+    """Split the key at `path` into `shares` files in `folder`; any `need` of them restore it. Returns their paths.
 
-    Raises UsageError for numbers out of range, KeyFileError where a file exists, and as `open_key` does.
+    Raises UsageError for numbers out of range, KeyFileError if a share's file exists or the key cannot be opened.
     """
     if not 2 <= need <= shares <= MOST_SHARES:
         raise UsageError(
@@ -86,10 +86,11 @@ def split_key(
 def join_key(
     shares: Sequence[Path], to: Path, passphrase: bytes | None, arn: str | None = None, kms: KeyService | None = None
 ) -> KeyInfo:
-    """Write the key that `shares` give to `to`, wrapped by a passphrase, by the KMS key `arn`, or by nothing.
+    """Restore a key from `shares` and write it to `to`, wrapped by the passphrase or the KMS key `arn`; bare without
+    both.
 
-    Raises KeyFileError for shares that are damaged, of different splits, repeated or too few; where the file exists;
-    and as `create_key` and `create_with_kms` do.
+    Raises KeyFileError if shares are damaged, repeated, too few or of different splits, if `to` exists, or for a
+    trivial passphrase; ServiceError if KMS fails.
     """
     if names_file(to):
         raise KeyFileError(f"{to}: already exists", hint="name another file, or move this one away")

@@ -40,9 +40,9 @@ def create_with_kms(path: Path, arn: str, kms: KeyService, master: bytes | None 
 
 
 def add_kms(path: Path, arn: str, passphrase: Passphrase, kms: KeyService) -> str:
-    """Let the KMS key `arn` open the key too; a bare key is not bare then. Returns the ARN of the key itself.
+    """Add a wrapping of the key by the KMS key `arn`. A bare key is then wrapped. Returns the ARN of the KMS key.
 
-    Raises as `open_key` and `create_with_kms` do.
+    Raises KeyFileError if the key cannot be opened or has the most wrappings, ServiceError if KMS fails.
     """
     file = read_key_file(path)
     if len(file.kms) + bool(file.wrapping) >= MOST_WRAPPINGS:

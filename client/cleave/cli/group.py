@@ -39,7 +39,7 @@ READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the command line, at hand for every command as `ctx.obj`."""
+    """Settings of the command line. Each command finds them in its typer context."""
 
     embedded: Embedded
     prepare: Callable[[], None]

@@ -114,7 +114,7 @@ def both(one: Atom, other: Atom) -> Result:
 
 
 def any_of(one: Atom, other: Atom) -> Result:
-    """OR."""
+    """SQL's three-valued OR."""
     return _logic(one, other, decisive=True)
 
 

@@ -1,7 +1,7 @@
 """Answer of a query: values, the bound of each, and the decisions that the bounds leave open.
 
 For programs it becomes `Records`: named and typed columns, from which files, frames and cursors are built. A column
-that comes from ciphertexts is followed by `NAME_bound`: how far the value may be from the exact one (0: exact, NULL: no
+that comes from ciphertexts is followed by NAME_bound: how far the value may be from the exact one (0: exact, NULL: no
 bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column `undecided` at
 the end says what. Where figures are hidden, a column `hidden` names their columns. After bounds, a last column
 `scanned` names the columns that are sums of a scan.

@@ -43,11 +43,12 @@ class Limits:
         is_name: Callable[[str], bool],
         host_hint: str,
     ) -> None:
-        """`problem` makes an answer of status, error, hint and headers, in the server's own form. `most_body`: bytes.
+        """`problem` builds an error response from status, error, hint and headers. `most_body`: maximum bytes of a
+        body.
 
-        `user_of`: who takes the connection for a request (`ANYONE`: any free one); None: no user, it stays a waiting
-        one. `is_name`: whether a host, in lower case, is this server, besides loopback names and the address in use.
-        `host_hint`: how to let a name in.
+        `user_of` names the user who takes a connection for a request, "" for any user, or None if the connection stays
+        unused. `is_name` tests whether a host name in lower case is this server's; loopback names and the server's
+        address always are. `host_hint`: how to allow a host name.
         """
         self._application = application
         self._make_problem = problem
@@ -95,7 +96,7 @@ class Limits:
         return self._problem(413, f"a body has at most {self._most_body:,} bytes", "send less at once")
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand on `most_body` bytes that arrive within SERVE_ARRIVAL_SECONDS; then the request ends."""
+        """Run the application with a body that is bounded in bytes and in time, or answer 413 or 408."""
         until = asyncio.get_running_loop().time() + limits.SERVE_ARRIVAL_SECONDS
         is_whole = is_answered = False
         size = 0

@@ -190,7 +190,9 @@ def _bytes(text: str) -> bytes:
 
 
 def _binary(oid: int, value: Any) -> bytes:
-    """https://github.com/postgres/postgres/tree/master/src/backend/utils/adt: the functions that end in `send`."""
+    """A value in PostgreSQL's binary format. Source: the *send functions in
+    https://github.com/postgres/postgres/tree/master/src/backend/utils/adt
+    """
     match oid:
         case 16:
             return b"\1" if value else b"\0"

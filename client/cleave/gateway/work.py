@@ -318,7 +318,7 @@ _TIMES: Final = {  # functions of PostgreSQL that DuckDB has not, by name and fo
 
 
 def adapted(statement: Statement) -> Statement:
-    """The statement with `t` for `public.t`, as clients name tables, and casts for TO_DATE(text, format)."""
+    """The statement with "public.NAME" as NAME, and with casts in TO_DATE(text, format)."""
     aliases = catalogue.aliases_of(statement.tree)
 
     def put(node: dict[str, Any]) -> dict[str, Any]:
@@ -456,7 +456,7 @@ def _arrow(held: Records) -> bytes:
 
 
 def _hidden(result: Result) -> list[float | None]:
-    """Facts of an answer for the log, which the user may not know: see `Queries`."""
+    """Facts of an answer for the log: hidden groups, hidden figures, bytes read, seconds. The user may not see them."""
     usage = result.usage
     groups = (usage.suppressed_groups or 0) + (usage.withheld_groups or 0)
     return [groups, usage.hidden_figures, usage.bytes_read, round(sum(result.timings.values()), 3)]

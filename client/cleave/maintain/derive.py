@@ -116,8 +116,6 @@ class _Totals(_Addition):
 
 @dataclass(frozen=True, slots=True)
 class _ScanRows(_Addition):
-    """Rows for scans."""
-
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
         with self.source.table(self.source.schema.names, segments=[self.segment]) as table:
             partial = writer.for_scans(table, self.segment)

@@ -94,7 +94,6 @@ class Pulled:
         return tuple(self._table.column_names)
 
     def arrow(self) -> pa.Table:
-        """An Arrow table."""
         return self._table
 
     def df(self) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Interface of a store; `folder` and `s3` implement it.
+"""Interface of a store; cleave_shared.folder_store and `s3` implement it.
 
     read      whole objects of a known size, or a range of one
     write     a new object: one that is there is never written over
@@ -88,10 +88,10 @@ class Storage(Protocol):
     def read_versioned(
         self, name: str, most: int = limits.MAX_HEAD_BYTES, earlier: tuple[bytes, str] | None = None
     ) -> tuple[bytes, str] | None:
-        """An object's content and what `replace` wants as `expected`; None where there is none.
+        """An object's content and version, or None if there is no object. Pass the version to `replace`.
 
-        `earlier`: what was read before, and is returned if the store says that it is still that version. Raises
-        ForeignError for an object of more than `most` bytes.
+        `earlier`: an older result. It is returned if the store says that the object is unchanged. Raises ForeignError
+        for an object of more than `most` bytes.
         """
         ...
 

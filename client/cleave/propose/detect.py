@@ -9,8 +9,8 @@ quotes a value.
 
 Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
 They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing (see
-`harmless`). `date_of_birth`, `DateOfBirth`, `dateofbirth` and `Date de naissance` all meet a word: every run of
-neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no `age`).
+`harmless`). "date_of_birth", "DateOfBirth", "dateofbirth" and "Date de naissance" all meet a word: every run of
+neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no "age").
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _doubt(facts: Facts) -> str:
 
 
 def _is_known(facts: Facts) -> bool:
-    """Check whether all words of the name and all values are harmless: `Brand A` is written like a person's name."""
+    """Check whether all words of the name and all values are harmless: "Brand A" is written like a person's name."""
     if _listed(facts):
         return True
     named = harmless.harmless_name(facts.name, facts.distinct)
@@ -287,7 +287,7 @@ FREE_TEXT, IDENTIFIER, PERSON, NAME = (
 
 
 def names_a_person(name: str) -> bool:
-    """`name`, `last_name`, `patient name`, but not `ward_name` or `product name`."""
+    """`name`, "last_name", "patient name", but not "ward_name" or "product name"."""
     words_of_name = set(parts(name))
     return bool(words_of_name & NAME) and words_of_name <= NAME | PERSON
 

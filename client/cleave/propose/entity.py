@@ -1,7 +1,7 @@
 """Proposal of the column that names whom a row is about, so that thresholds count people; for a person to settle.
 
 A wrong one does no harm: people are never more than rows. Only the name of a column counts: a word for a person, alone
-or with a word for an id. `patient_id`, `PatientNo` and `subject` do; `patient_age`, `customer_type` and `name` do not.
+or with a word for an id. "patient_id", "PatientNo" and `subject` do; "patient_age", "customer_type" and `name` do not.
 """
 
 from __future__ import annotations

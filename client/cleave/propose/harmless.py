@@ -1,7 +1,7 @@
 """Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
-A name is harmless if *all* of its words are listed and one at least names something harmless: `ward_name` is, while
-`ward_reason` and `birth month` are not, since their other words may say anything. Every value must be harmless, too
+A name is harmless if *all* of its words are listed and one at least names something harmless: "ward_name" is, while
+"ward_reason" and `birth month` are not, since their other words may say anything. Every value must be harmless, too
 (`values`). A name that says less is harmless if its values are of a closed list (currencies, units, shifts).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
@@ -13,12 +13,12 @@ from the sets that are held out.
 Left out on purpose: colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of
 treatment), locations, companies (that employ), carriers (of a gene), releases (from prison), latencies (of nerves),
 nodes, protocols, jobs, depots (that are injected), inventories (of symptoms), articles (of a penal code); and words
-that are short for, or mean in another language, what is not: `dia` (diastolic), `ar`, `genre` (sex, in French),
-`النوع` (sex, in Arabic).
+that are short for, or mean in another language, what is not: "dia" (diastolic), "ar", "genre" (sex, in French),
+"النوع" (sex, in Arabic).
 
 A column's name cut into words, in any script.
 
-`date_of_birth`, `DateOfBirth` and `Date de naissance` are cut alike. Accents of Latin, Greek and Cyrillic letters go;
+"date_of_birth", "DateOfBirth" and `Date de naissance` are cut alike. Accents of Latin, Greek and Cyrillic letters go;
 the vowel signs of other scripts are letters and stay. Where a script writes no blanks a run of it is one word.
 """
 
@@ -57,7 +57,7 @@ def is_legible(name: str) -> bool:
 
 
 def runs(name: str) -> frozenset[str]:
-    """Every run of up to four neighbouring parts, in one piece; between words, little ones (`date_of_birth`) stay."""
+    """Every run of up to four neighbouring parts, in one piece; between words, little ones ("date_of_birth") stay."""
     pieces = parts(name)
     return frozenset(
         "".join(pieces[start:stop])
@@ -103,7 +103,7 @@ _QUARTERS = 4
 class _Values:
     """A closed list; `any_of`: one of them at least must occur, since the others are short for other things, too.
 
-    `names`: words of which a name must have one, since a size is written `m`, too.
+    `names`: words of which a name must have one, since a size is written "m", too.
     """
 
     label: str
@@ -156,16 +156,16 @@ def numbered(name: str) -> bool:
     """Return whether a harmless name may be one of numbers: a code, a part of a date, a count of goods, a system's
     figure.
 
-    `hospital` 0 or 1 is about someone.
+    "hospital" 0 or 1 is about someone.
     """
     return of_system(name) or not (CODE | CALENDAR | QUANTITY).isdisjoint(words_of(name))
 
 
 def of_system(name: str) -> bool:
-    """Return whether a harmless name may be one of a truth value, a moment or any number: `is_deleted`, `loaded_at`,
+    """Return whether a harmless name may be one of a truth value, a moment or any number: "is_deleted", "loaded_at",
     `stock`.
 
-    One word does not make a system: `api` and `cpu` are short for other things, too.
+    One word does not make a system: "api" and "cpu" are short for other things, too.
     """
     said = words_of(name)
     return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
@@ -231,9 +231,10 @@ def words_of(name: str) -> list[str]:
 
 @cache
 def _pieces(word: str) -> tuple[str, ...]:
-    """`produktkategorie` -> `produkt`, `kategorie`, as German, Dutch, Swedish, Chinese and Japanese put words together.
+    """Parts of a compound word, for languages that join words (German, Dutch, Swedish, Chinese, Japanese):
+    "produktkategorie" gives "produkt" and "kategorie".
 
-    A word that is not wholly made of listed ones stays whole: `geburtsland` is not a land.
+    A word stays whole unless listed words make up all of it: "geburtsland" is not a land.
     """
     listed = _HARMLESS | COMPANIONS | QUANTITY | _UNDER_VALUES
     if word in listed:

@@ -163,7 +163,9 @@ class Contributions:
         self._drafts = contribution_drafts(stores, self.folder, identity)
 
     def head(self) -> tuple[ContributionHead | None, str | None]:
-        """Read the head, and its version for `replace`. Raises CheckFailed for another's, or an older one."""
+        """The newest head and its version in the store; None without one. Raises CheckFailed for another's head or an
+        older one.
+        """
         seen = self._memory.newest(self._seen)
         newest = max(seen[1] if seen else 0, self._invitation.floor_of(self._identity.public))
         stored = self._stores.sensitive.read_versioned(f"{self.folder}/head")

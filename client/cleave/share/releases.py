@@ -102,12 +102,14 @@ def release(
     yes: bool = False,
     page: str | None = None,
 ) -> ReleaseFacts:
-    """Publish what no release has, for current analysts; new ones in `to` get the numbers that there are, and nothing
-    is published then. `least`: people, or rows, of a part. `new_lineage`: publish all rows, also those that an earlier
-    release has. `page`: as `page_of` wrote it.
+    """Publish the rows that no release has, for current analysts. New analysts in `to` get the current totals only;
+    nothing new is published then.
 
-    Raises InputError for analysts or a least number that do not go with what was released before, for a lineage that
-    has ended, and for a table that is not as `page` says.
+    `least`: minimum people, or rows, per cell. `new_lineage`: publish all rows, also those in earlier releases. `page`:
+    the text that `--dry-run` wrote.
+
+    Raises InputError if `to` or `least` differ from earlier releases, if the lineage has ended, or if the table changed
+    since `page` was written.
     """
     draft = drafted(tables, table, to, least, new_lineage=new_lineage, yes=yes)
     if page is not None and not is_of(page, draft):

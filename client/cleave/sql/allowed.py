@@ -81,7 +81,7 @@ def _given(statements: Any) -> Iterator[str]:
 
 class _Walk:
     def __init__(self, tables: Iterable[str] | None, names: set[str], more: Set[str] = frozenset()) -> None:
-        """`tables` None: of any name."""
+        """`tables`: names a statement may use; None allows every name."""
         self.mentioned = Mentioned()
         self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
         self._tables = {name.lower() for name in tables} if tables is not None else None

@@ -30,7 +30,7 @@ Described = list[tuple[str, str]]  # (name, type) of each result column
 
 
 class Catalog:
-    """Empty tables whose statements are described, never run. Use as a context manager through `contextlib.closing`."""
+    """Empty tables. Statements over them are described, never run. Close it after use."""
 
     def __init__(self, table: str, columns: Sequence[Column], derived: Sequence[Derived] = ()) -> None:
         self._open = ExitStack()

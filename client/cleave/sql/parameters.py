@@ -1,4 +1,4 @@
-"""Parameters of DB-API's `qmark` style.
+"""Parameters of a statement, written as `?` (DB-API's style "qmark").
 
 Each `?` is a node of DuckDB's tree of the statement, and the value takes its place there: it is never text of SQL. To
 all that is made of the tree it is a constant as if it had been typed, so the plain service sees the values of its part.

@@ -91,7 +91,8 @@ class _Resolver:
         different = {write(key): key for key in keys}
         if self._select.sets is None:
             return tuple(different.values()), None
-        if len(different) < len(keys):  # `a` and `1`, which is `a`: in each set DuckDB shows only one of the two
+        # "a" and "1" can be the same key; DuckDB then shows only one of them in each set
+        if len(different) < len(keys):
             raise no_service("sets of keys in which one key is written in two ways", "write it the same way throughout")
         places = {name: place for place, name in enumerate(different)}
         sets = tuple(tuple(sorted({places[write(keys[i])] for i in each})) for each in self._select.sets)

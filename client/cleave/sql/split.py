@@ -137,7 +137,9 @@ class Halves:
         return [row for each in ((every,) if plan.sets is None else plan.sets) for row in self._of_set(each)]
 
     def _of_set(self, places: Sequence[int]) -> list[Texts]:
-        """Return the of set of the groups by the keys `kept`, in the order of the finest groups they are made of."""
+        """Return the rows of one grouping set, keyed by `places`, in the order of the finest groups combined
+        in them.
+        """
         texts = ", ".join(f"CAST(l{i} AS VARCHAR)" for i in range(len(self._plan.local)))
         mask = sum(1 << place for place, i in enumerate(reversed(range(len(self._keys)))) if i not in places)
         if not places:  # one group, even of no rows

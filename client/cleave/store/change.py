@@ -52,7 +52,6 @@ _GIVEN = ("table_id", "measures", "sealed", "secret")
 
 
 def change_drafts(tables: Tables, name: str, version: int) -> Drafts[ChangeDraft, ChangeStep]:
-    """The draft of the version `version` of table `name`."""
     return Drafts(tables.stores, *tables.draft(name, version), ChangeDraft, ChangeStep)
 
 

@@ -1,6 +1,6 @@
 """Before and after a sweep: a list that may be swept by, and errors that no longer matter.
 
-Nothing is deleted unless the head that was written was read back (`replaced`), all that it needs is in the store's list
+Nothing is deleted unless the head that was written was read back, all that it needs is in the store's list
 with the right size, and that list has the older objects that are known. What follows a head only warns.
 """
 

@@ -97,8 +97,8 @@ def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BAT
 
 
 def _capsule(relation: Any, rows: int) -> Any:
-    """The relation's stream. That its batches can be made small is not part of DuckDB's public interface: `tests` see
-    to it that the pinned release does it, and with another one memory is bounded by 131,072 rows.
+    """Export the relation in batches of `rows`. `_submit` is private in DuckDB: a test checks it in the pinned version.
+    Without it a batch has 131,072 rows.
     """
     submit = getattr(relation, "_submit", None)
     return relation if submit is None else submit("stream", rows).arrow_capsule()

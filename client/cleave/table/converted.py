@@ -287,7 +287,7 @@ _LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
 
 @cache
 def _kind_of(number_format: str) -> Kind:
-    """Return what a number format shows. `mm` is minutes beside hours or seconds, else a month."""
+    """Return what a number format shows. "mm" means minutes beside hours or seconds, else a month."""
     from openpyxl.styles.numbers import is_date_format, is_timedelta_format  # noqa: PLC0415 - 0.2 s
 
     if not is_date_format(number_format):

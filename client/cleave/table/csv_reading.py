@@ -69,7 +69,7 @@ class CsvReading(SourceReading):
 
     @contextmanager
     def rows(self) -> Iterator[str]:
-        """The SQL of a table function that reads the file once, as text columns `c0`, `c1`, ...
+        """The SQL of a table function that reads the file once, as text columns "c0", "c1", ...
 
         DuckDB reads UTF-8 itself, packed or not. Everything else (it reads big-endian UTF-16 as empty and refuses
         Windows-1252) is recoded on the way through a pipe, never through a file. So is a file whose first record has

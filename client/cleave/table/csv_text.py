@@ -59,7 +59,7 @@ def open_text(source: Input, dialect: CsvDialect) -> TextIO:
 
 
 def reader(lines: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> Any:
-    """Python's CSV reader, strict about quotes as DuckDB is; `line_num` counts physical lines."""
+    """Python's CSV reader, strict about quotes like DuckDB. Its "line_num" counts physical lines."""
     csv.field_size_limit(_LONGEST_FIELD)
     return csv.reader(
         lines,
@@ -121,10 +121,10 @@ def header_of(source: Input, dialect: CsvDialect) -> FirstRecord:
 
 
 def column_names(first: FirstRecord, dialect: CsvDialect) -> tuple[str, ...]:
-    """The names of the file's columns, in order and each once.
+    """Unique names of the file's columns, in order.
 
-    As in DuckDB an empty header becomes `column3` (from 0), a repeated `age` becomes `age_1`; a file without header
-    has `column0`, `column1`, ...
+    As in DuckDB, an empty header becomes "column3" (counted from 0) and a repeated "age" becomes "age_1". A file
+    without a header has "column0", "column1", ...
     """
     return unique_names(first.fields if dialect.header else [""] * len(first.fields))
 

@@ -193,7 +193,7 @@ def _several(names: Names) -> Sequence[Name]:
 
 
 def _stem(path: Path) -> str:
-    """`patients` of `patients.csv.gz`; the last ending goes whatever it is."""
+    """The name without its last suffix, and without .gz before it: "patients" for patients.csv.gz."""
     packed = path.suffix.lower() == ".gz"
     path = path.with_suffix("") if packed else path
     return path.stem if not packed or path.suffix.lower() in _ENDINGS else path.name

@@ -65,7 +65,7 @@ class SourceReading(ABC):
 
 
 def unique_names(header: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, each once: an empty one becomes `column3` (from 0), a repeated `age` becomes `age_1`."""
+    """Unique names of columns: an empty one becomes "column3" (counted from 0), a repeated "age" becomes "age_1"."""
     names: list[str] = []
     taken: set[str] = set()
     for index, field in enumerate(header):

@@ -205,7 +205,7 @@ class Schema:
 
 
 def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
-    """`patients.csv.gz` -> `patients.schema.toml` beside it; of several files, beside the first.
+    """Path of the schema beside the (first) file: patients.schema.toml for patients.csv.gz.
 
     Raises InputError for a directory, which may have no name, and for standard input.
     """

@@ -1,7 +1,7 @@
 """Answers of botocore's clients, read up to a limit: botocore reads any answer but an object whole, whatever its size.
 
-A client made by boto3 or by botocore sends by `URLLib3Session`. Here that session leaves every answer unread, and the
-answer's content is read up to its limit. Objects are streamed: who reads them counts their bytes.
+botocore sends with URLLib3Session. Here that session does not read an answer; the caller reads its content up to a
+limit. Objects are streamed, and their reader counts the bytes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _EXECUTE_API = re.compile(r"(?:^|\.)execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:
 
 
 def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
-    """Base URL of each service from `BASE` or `SENSITIVE_BASE,PLAIN_BASE`.
+    """Base URL of each service from "URL" or "SENSITIVE_URL,PLAIN_URL".
 
     Raises UsageError: not a base URL, or plain http to another machine.
     """

@@ -107,7 +107,7 @@ def names_of(settings: Iterable[Setting]) -> str:
 
 
 def flat(values: Mapping[str, object], section: str, prefix: str = "") -> list[Setting]:
-    """The keys of a section of AWS's configuration, with those inside a key (`s3.addressing_style`)."""
+    """Settings in a section of AWS's configuration. A nested key gets the name "s3.addressing_style"."""
     settings = []
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -88,9 +88,9 @@ def verify(database: Database, request: PlainRequest) -> None:
 
 
 def group(database: Database, where: str | None, keys: Sequence[str], aggregates: Sequence[str]) -> Grouping:
-    """Make the tables `keyed` and `groups` of expressions that can be trusted, read `groups`.
+    """Create the tables of keyed rows and of groups, and read the groups. The expressions must already be checked.
 
-    Without keys there is one group, even of no rows; with keys and nothing selected there is none: as SQL says.
+    As in SQL, without keys there is one group, even of no rows; with keys and no rows there is none.
     """
     return _group_keyed(database, _make_keyed(database, where, keys), len(keys), aggregates, limits.MAX_JSON_BYTES)
 

@@ -44,7 +44,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Results:
-    """Result files by number (of a block; of a group in `masked`), and seconds by stage."""
+    """Result files by number of their block or group, and seconds by stage."""
 
     files: dict[int, bytes]
     seconds: dict[str, float] = field(default_factory=dict)
