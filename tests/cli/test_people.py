@@ -148,6 +148,23 @@ def test_smaller_groups_than_the_table_has_are_shown_with_a_word_and_logged(
     assert cleave.log("stays", **store)[-1] == record
 
 
+def test_smaller_groups_are_logged_once_they_are_shown_by_the_tables_that_hide_them(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = {"store": tmp_path / "s", "key": key_file}
+    kinds = {"ward": "plain", "bill": "encrypted"}
+    for name in ("stays", "wards"):
+        cleave.put(pd.DataFrame({"ward": ["A"], "bill": [1]}), name, schema=kinds, by=["ward"], **store)
+    monkeypatch.setattr("cleave.ask.stored.min_group_of", lambda manifest: 5 if manifest.table == "stays" else 0)
+    joined = "SELECT ward, SUM({}) FROM stays JOIN wards USING (ward) GROUP BY ward"
+    with pytest.raises(InputError, match="Conversion"):
+        cleave.query(None, joined.format("CAST(ward || stays.bill AS INT)"), min_group=1, yes=True, **store)
+    assert cleave.log("stays", **store)[-1]["what"] == "put", "nothing was shown"
+    assert cleave.query(None, joined.format("stays.bill"), min_group=1, yes=True, **store).rows == [("A", 1)]
+    assert [each["what"] for each in cleave.log("stays", **store)] == ["put", "smaller groups"]
+    assert [each["what"] for each in cleave.log("wards", **store)] == ["put"]
+
+
 def test_a_put_needs_columns_that_there_are(stays: Path, key_file: Path) -> None:
     with pytest.raises(InputError, match="--entity: there is no column 'nobody'"):
         cleave.put(stays, "stays", entity="nobody", store=stays.parent / "s", key=key_file)

@@ -289,6 +289,8 @@ def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
     assert "under this key" in place.cli.fails(3, *words)
     nowhere = ("--store", tmp_path / "nowhere", "--key", place.key)
     assert f"{tmp_path / 'nowhere'}: there is no such folder" in place.cli.fails(3, "ls", *nowhere)
+    for words in (["query", "trial", SQL], ["query", "SELECT COUNT(*) FROM trial"], ["show", "trial"]):
+        assert f"{tmp_path / 'nowhere'}: there is no such folder" in place.cli.fails(3, *words, *nowhere)
     assert not (tmp_path / "nowhere").exists()
     assert "not a store" in place.cli.fails(2, "ls", "--store", "gs://x", "--key", place.key)
     assert "expire" in place.cli.fails(2, "ls", "--store", "s3://bucket/results/x", "--key", place.key)

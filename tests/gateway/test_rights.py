@@ -68,8 +68,8 @@ class Frames:
 class Worker:
     """A worker in this process."""
 
-    def __init__(self, folder: Path, *files: str) -> None:
-        asking = {"store": folder / "store", "key": folder / "key.json"}
+    def __init__(self, folder: Path, *files: str, **more: Any) -> None:
+        asking = {"store": folder / "store", "key": folder / "key.json"} | more
         self._setup = Setup(asking, files, None, embedded_services, prepare_embedded, 600.0, 8 << 30, 100_000)
 
     def ask(
@@ -90,6 +90,19 @@ class Worker:
         head, rows, _ = self.ask(sql, (), tables)
         assert "error" not in head, head
         return rows
+
+
+def test_what_cannot_be_counted_is_refused_by_a_sentence_that_holds(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not say which reason: that may follow from numbers of rows."""
+    monkeypatch.setattr(work, "_sessions", {})
+    worker = Worker(gateway.folder, fetch_limit=1_000)
+    head, rows, _ = worker.ask("SELECT COUNT(bill) AS n FROM visits", rows=False, min_group=3)
+    assert rows == []
+    assert "the gateway cannot answer this, or cannot count the rows that it is about" in head["error"]
+    for session in work._sessions.values():
+        session.close()
 
 
 @pytest.fixture(scope="module")

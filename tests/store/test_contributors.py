@@ -333,9 +333,17 @@ def test_a_group_of_few_rows_besides_a_partys_own_is_left_out(world: World) -> N
     world.contribute("south", "A,f,2,1.00,1.0,Jo\n" * 2 + "D,f,1,1.00,1.0,Kim\n" * 5)
     world.collect()
     with world.session(services=False) as asked:
-        for sql, name in (("SELECT ward, COUNT(*)", "totals"), ("SELECT ward, COUNT(*), MAX(age)", "rows")):
-            plan = asked.plan(f"{sql} FROM trial GROUP BY ward ORDER BY ward")
+        for more, name, why in (
+            ("", "totals", "a minimum group size counts the rows of each contributor"),
+            (", MAX(age)", "rows", "an argument may be NULL"),
+            (", LIST(1)", "rows", "there is no plain service"),
+            (", COUNT(*) FROM trial WHERE name <> ''", "rows", "'name' is not one of the columns"),
+        ):
+            source = "" if "FROM" in more else " FROM trial"
+            plan = asked.plan(f"SELECT ward, COUNT(*){more}{source} GROUP BY ward ORDER BY ward")
             assert [row[0] for row in asked.ask(plan, Options(min_group=5)).result.rows] == ["D"]
+            for way in asked.describe(plan).ways:
+                assert why in way.reason, "the local aggregate reads rows, not the threshold"
             assert asked.describe(plan).ways[0].name == name
 
 

@@ -101,8 +101,10 @@ def test_squares_are_in_parts_of_three_times_as_many(world: Releases) -> None:
 def test_only_a_figure_that_is_hidden_is_refused_by_strict(world: Releases) -> None:
     """That rows may exist besides is always said."""
     assert world.ask("carol", "SELECT COUNT(*) FROM trial", strict=True).result.rows == [[27]]
-    with pytest.raises(Undecided, match="totals of age are withheld in 3 parts"):
+    with pytest.raises(Undecided, match="the squares of age are withheld in 3 parts"):
         world.ask("carol", "SELECT VAR_POP(age) FROM trial", strict=True)
+    trust = world.ask("carol", "SELECT VAR_POP(age) FROM trial").result.trust
+    assert "the squares of age are known over 0 of 3 parts" in trust
 
 
 def with_nulls(nulls: int) -> str:

@@ -13,8 +13,10 @@ import pytest
 
 from cleave.ckks.columns import Columns
 from cleave.sql import split
+from cleave.sql.plan import Counting
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
+from cleave.sql.tally import tallied
 from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave_shared.errors import InputError
@@ -142,3 +144,14 @@ def test_no_request_has_more_rows_than_a_service_has_time_for(
     monkeypatch.setattr(split, "_MOST_ROWS", 15_000)
     parts = sent(halves_of(table, "SELECT MAX(c1), SUM(age) FROM t"), tmp_path)
     assert [len(part["c1"]) for part in parts] == [15_000, 15_000, 10_000]
+
+
+def test_what_was_counted_of_people_goes_after_errors_too(table: Table) -> None:
+    def interrupted(_: str) -> None:
+        raise duckdb.InterruptException("in the middle")
+
+    plan = plan_query("SELECT SUM(age) FROM t", table.schema, "t")
+    with pytest.raises(duckdb.InterruptException):
+        tallied(plan, Counting(("c1",)), table.relation, table.connection.execute, interrupted)
+    left = table.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    assert {"told", "people"}.isdisjoint(name for (name,) in left)

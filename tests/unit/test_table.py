@@ -638,6 +638,22 @@ def test_a_limit_ends_with_its_use(idle: list[Engine]) -> None:
     assert idle == []
 
 
+def test_only_a_file_that_is_too_large_is_refused_as_too_large(
+    idle: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with no_table("t", schema(AB)) as table:
+        for rows in (100, 1_000_000):  # at its end, and while it is written
+            with pytest.raises(InputError, match="does not fit in memory"):
+                table.write({}, f"SELECT range AS a FROM range({rows})", 100)
+
+        def interrupted(*_: object) -> None:
+            raise duckdb.InterruptException("by someone else")
+
+        monkeypatch.setattr(table, "_copy", interrupted)
+        with pytest.raises(duckdb.InterruptException):
+            table.write({}, "SELECT 1 AS a", 10_000)
+
+
 def test_an_engine_that_is_still_in_use_is_closed(idle: list[Engine]) -> None:
     given = schema(AB)
     with no_table("t", given) as failed:

@@ -29,6 +29,7 @@ from cleave_shared.errors import QueryRefused
 
 WAYS: Sequence[type[StoredWay]] = (Totals, Plain, Rows, Scan)  # what reveals least comes first
 FETCH_LIMIT = 1_000_000_000  # bytes of rows that are fetched for one question, where nothing else is said
+_BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
 _NOT_BY_JOBS = 2  # rank of plans that fetch rows, where a job scans
 
 
@@ -95,11 +96,14 @@ class Chooser:
         Raises QueryRefused, and what reading the indexes may.
         """
         by_cells = [way for way in plan.ways if isinstance(way, Totals)]
-        if not counting.entity and not plan.cut_up.maybe_null and len(by_cells) == len(plan.ways):
+        why = why_rows(plan.cut_up, counting)
+        if not why and len(by_cells) == len(plan.ways):
+            counting = replace(counting, reason=_BY_CONTRIBUTOR)
             ways = tuple(way.counted_by(counting) for way in by_cells)
             return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
-        by_people = counting.columns or plan.cut_up.maybe_null
-        why = why_rows(counting) if by_people else plan.cut_up.local[0].reason
+        if not why:
+            why = _no_totals(plan) if plan.fetches else _BY_CONTRIBUTOR  # the plain service knows no contributor
+        counting = replace(counting, reason=why)
         if plan.cloud_only:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
         with closing(self._planner(plan.statement)) as planner:
@@ -133,7 +137,7 @@ class Chooser:
 
     def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
         """Under a threshold there is no choice."""
-        why = why_rows(counting)
+        why = counting.reason
         taken = replace(self._considered(self._candidate(plan, pad=pad), None, pad=pad, taken=True), reason=why)
         others = [] if plan.name == Totals.name else [Considered(Totals.name, None, False, why)]
         return [taken, *others]
@@ -190,4 +194,5 @@ def how_to_scan(site: Site) -> str:
 def _no_totals(plan: Plan) -> str:
     if isinstance(plan.cut, LocalPlan):
         return plan.cut.reason
-    return next((each.reason for each in plan.outputs if each.source == "local" and each.reason), "none are kept of it")
+    reasons = [each.reason for each in plan.cut_up.local] + [each.reason for each in plan.outputs]
+    return next(filter(None, reasons), "none are kept of it")

@@ -26,7 +26,7 @@ from cleave.ask.ways.choosing import not_by_totals
 from cleave.ask.ways.release import Release, Released
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
-from cleave.objects.storage import NotStoredError, read_twice
+from cleave.objects.storage import NotStoredError, read_twice, require_place
 from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleaseHead, open_totals, place_of, read_head
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
@@ -185,6 +185,7 @@ class ReleaseSource(VersionedSource[Released]):
                 hint="the owner revoked it, or it was deleted: ask the owner",
             )
         if head is None:
+            require_place(self._stores.sensitive)
             raise InputError(
                 f"{location}: there is no release of table {name!r} for this analyst",
                 hint="the owner makes one with: cleave release new NAME --to FILE.pub",

@@ -159,13 +159,13 @@ class Session:
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
-        self._log_smaller(plan, options or DEFAULTS)
         answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds)
         if strict and answer.result.warnings:
             raise Undecided(
                 "; ".join(answer.result.warnings),
                 hint="without --strict the answer is shown, what is undecided marked",
             )
+        self._log_smaller(plan, options or DEFAULTS)
         return answer
 
     def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
@@ -191,11 +191,9 @@ class Session:
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
     def _log_smaller(self, plan: Plan, options: Options) -> None:
-        """Record in the logs of tables an answer with smaller groups than they have it."""
-        if not (options.min_group and options.yes) or options.logged:
-            return
-        if self._run(lambda _: self.source.min_group(plan)) > options.min_group:
-            for table in self._run(lambda _: self.source.logged(plan)):
+        """Record an answer with smaller groups than its tables have, in the logs of those tables."""
+        if options.min_group and options.yes and not options.logged:
+            for table in self._run(lambda _: self.source.smaller(plan, options.min_group)):
                 self.source.record(table, "smaller groups", min_group=options.min_group)
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:

@@ -72,6 +72,10 @@ class Source(Protocol):
         """People, or rows, that every group shown has at least, where the caller does not say."""
         return 0
 
+    def smaller(self, plan: Plan, least: int) -> list[str]:  # noqa: ARG002 - as above
+        """Names of the tables of `plan` whose own minimum group size is above `least`."""
+        return []
+
     def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
         """By what a minimum group size counts."""
         return NO_PRIVACY

@@ -31,7 +31,7 @@ from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.rows import Rows
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
-from cleave.objects.storage import StoreError
+from cleave.objects.storage import StoreError, require_place
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.join import JoinPlan
 from cleave.sql.plan import Counting, LocalPlan, QueryPlan
@@ -146,6 +146,10 @@ class StoredSource(VersionedSource[Stored]):
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
 
+    def smaller(self, plan: Plan, least: int) -> list[str]:
+        manifests = [each.manifest for each in self._site_of(plan).tables.values()]
+        return [each.table for each in manifests if min_group_of(each) > least]
+
     def privacy(self, plan: Plan) -> Privacy:
         return self._site_of(plan).table(plan.table).whole_schema.privacy
 
@@ -242,6 +246,7 @@ class StoredSource(VersionedSource[Stored]):
             if stored and name.lower() not in map(str.lower, names):
                 names.append(name)
             if not (stored or self.name or name.lower() in files):
+                require_place(self._stores.sensitive)
                 raise QueryRefused(
                     f"there is no table {name!r} in {self._stores.sensitive.location}",
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",

@@ -1,14 +1,15 @@
 """The owner's key in one file that only its owner may read, wrapped by a passphrase, by KMS keys or by both.
 
-The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, and the
-newest versions of tables that the copying machine had seen. Under AES-256-GCM: the 32-byte master secret. The wrapping
-key comes from the passphrase by Argon2id with RFC 9106's low-memory profile: 3 passes, 4 lanes, 64 MiB. The clear part
-is authenticated as associated data. All of it is `cryptography`'s; nothing here is home-made. A file is read strictly,
-before anything is computed from it.
+The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, the
+newest versions of tables that the copying machine had seen, and how the master secret is wrapped. The 32-byte master
+secret itself is wrapped by AES-256-GCM, or is in the clear where no passphrase was set. Argon2id makes the wrapping key
+of the passphrase. It is written with RFC 9106's low-memory profile (3 passes, 4 lanes, 64 MiB) and read with that or a
+stronger one. The primitives are those of `cryptography`. A file is read strictly, before anything is computed from it.
 
-Version 2 has at most one wrapping, a passphrase's. Version 3 has KMS keys' besides (cleave.ckks.kms_wrapping), each of
-which opens the key alone. There a MAC under a key of the master secret authenticates the clear part, so a wrapping can
-be added without the others' keys. A file is written in version 2 where that can hold it.
+Version 2 has at most one wrapping, a passphrase's, and its clear part is associated data of the wrapping. Version 3 has
+KMS keys' besides (cleave.ckks.kms_wrapping), each of which opens the key alone. There a MAC under a key of the master
+secret authenticates the clear part, so a wrapping can be added without the others' keys. A file is written in version 2
+where that can hold it.
 
 Anyone who can replace the key file must not gain memory, time or a passphrase by it. So sizes and the KDF's cost have
 limits, and unknown and repeated members are refused. The key id is compared before a passphrase is requested.

@@ -23,10 +23,10 @@ def counting_of(cut: QueryPlan, schema: Schema, party: str = "") -> Counting | N
     return Counting(entity, party) if entity or party or cut.maybe_null else None
 
 
-def why_rows(counting: Counting) -> str:
-    """Why rows of a stored table are read for a threshold."""
+def why_rows(cut: QueryPlan, counting: Counting) -> str:
+    """Why a threshold needs rows of a stored table where `cut` alone does not; "" if it needs none."""
     if counting.entity:
         return f"a minimum group size counts people ({', '.join(counting.entity)}), and only rows tell them apart"
-    if counting.party:
-        return "a minimum group size counts the rows of each contributor"
-    return "a minimum group size counts the rows that have a value, and an argument may be NULL"
+    if cut.maybe_null:
+        return "a minimum group size counts the rows that have a value, and an argument may be NULL"
+    return ""

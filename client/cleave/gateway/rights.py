@@ -90,8 +90,8 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
         plan = by_cells or session.under_threshold(session.plan(admitted))
     except QueryRefused:  # whose words may follow from numbers of rows
         raise QueryRefused(
-            "this table has more rows than the gateway counts people of, or nothing that names people",
-            hint="`cleave plan --min-group N` says more to its owner",
+            f"the gateway cannot answer this, or cannot count the {privacy.counted} that it is about",
+            hint="`cleave plan --min-group N` says why to the owner of the table",
         ) from None
     if not is_bare(plan.cut):
         raise refused(G1)

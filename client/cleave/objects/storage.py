@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from cleave.objects.retention import Retention
 from cleave_shared import limits
-from cleave_shared.errors import CheckFailed, ServiceError
+from cleave_shared.errors import CheckFailed, InputError, ServiceError
 
 Content = TypeVar("Content")
 Checked = TypeVar("Checked")
@@ -130,6 +130,15 @@ class Storage(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def require_place(store: Storage) -> None:
+    """Raise InputError if the store is a folder that does not exist."""
+    if not store.exists():
+        raise InputError(
+            f"{store.location}: there is no such folder",
+            hint="check --store; `cleave put` creates it with the first table",
+        )
 
 
 def checked(name: str) -> str:

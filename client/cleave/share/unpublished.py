@@ -251,7 +251,10 @@ class Unpublished:
         return totals, less
 
     def dominated(self, share: Any) -> dict[int, set[int]]:
-        """By measure, the cells in which one of the people has more than `share` of a column that it reads."""
+        """By measure, the cells in which one of the people has more than `share` of a column that it reads.
+
+        Rows about nobody, whose entity is NULL, count as those of one person: they may be.
+        """
         if not self._shares:
             return {}
         names = ", ".join(f"sum(d{place}) AS d{place}" for place in range(len(self._shares)))

@@ -148,11 +148,13 @@ class Final:
 @dataclass(frozen=True, slots=True)
 class Counting:
     """Facts of rows that a threshold counts by: `entity`: columns that name whom a row is about, none where rows are
-    counted; `party`: the column that says whose each row is, "" where all are the owner's.
+    counted; `party`: the column that says whose each row is, "" where all are the owner's. `reason`: why a stored
+    table is read as it is under the threshold.
     """
 
     entity: tuple[str, ...] = ()
     party: str = ""
+    reason: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -66,27 +66,29 @@ def tallied(
     selected += [f"{identifier(column)} AS {name}" for column, name in zip(counting.entity, person, strict=True)]
     selected += [f"CAST({' | '.join(bits) or '0'} AS UBIGINT) AS pattern"]
     selected += [f"{identifier(counting.party)} AS party"] if counting.party else []
-    run(
-        "CREATE OR REPLACE TABLE told AS SELECT *, count(*) AS size "
-        f"FROM (SELECT {', '.join(selected)} FROM {relation}) GROUP BY ALL"
-    )
     named = " AND ".join(f"{name} IS NOT NULL" for name in person)
-    if person:
-        run(
-            "CREATE OR REPLACE TABLE people AS SELECT *, row_number() OVER () - 1 AS person "
-            f"FROM (SELECT DISTINCT {', '.join(person)} FROM told WHERE {named})"
-        )
     group = " AND ".join(f"told.{key} IS NOT DISTINCT FROM grouped.{key}" for key in keys)
     who = " AND ".join(f"told.{name} = people.{name}" for name in person)
-    columns: Mapping[str, NDArray[Any]] = fetch(
-        f"SELECT {'grouped.number' if keys else '0'} AS number, pattern, "
-        f"{'dense_rank() OVER (ORDER BY party) - 1' if counting.party else '0'} AS party, "
-        f"{f'coalesce(people.person, {NOBODY})' if person else '0'} AS person, told.size AS size FROM told"
-        + (f" JOIN grouped ON {group}" if keys else "")
-        + (f" LEFT JOIN people ON {who}" if person else "")
-    )
-    for name in ("told", "people"):
-        run(f"DROP TABLE IF EXISTS {name}")
+    try:
+        run(
+            "CREATE OR REPLACE TABLE told AS SELECT *, count(*) AS size "
+            f"FROM (SELECT {', '.join(selected)} FROM {relation}) GROUP BY ALL"
+        )
+        if person:
+            run(
+                "CREATE OR REPLACE TABLE people AS SELECT *, row_number() OVER () - 1 AS person "
+                f"FROM (SELECT DISTINCT {', '.join(person)} FROM told WHERE {named})"
+            )
+        columns: Mapping[str, NDArray[Any]] = fetch(
+            f"SELECT {'grouped.number' if keys else '0'} AS number, pattern, "
+            f"{'dense_rank() OVER (ORDER BY party) - 1' if counting.party else '0'} AS party, "
+            f"{f'coalesce(people.person, {NOBODY})' if person else '0'} AS person, told.size AS size FROM told"
+            + (f" JOIN grouped ON {group}" if keys else "")
+            + (f" LEFT JOIN people ON {who}" if person else "")
+        )
+    finally:
+        for name in ("told", "people"):
+            run(f"DROP TABLE IF EXISTS {name}")
     return Tally(
         columns["number"].astype(np.int64),
         columns["pattern"].astype(np.uint64),

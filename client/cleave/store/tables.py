@@ -20,6 +20,7 @@ from cleave.objects.storage import (
     not_stored,
     read_twice,
     replaced,
+    require_place,
 )
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
@@ -171,6 +172,7 @@ class Tables(Objects):
         return opened
 
     def _no_table(self, name: str) -> InputError:
+        require_place(self.stores.sensitive)
         near = ""
         with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
             near = did_you_mean(name, [each.manifest.table for each in self.all()])
@@ -380,11 +382,7 @@ class Tables(Objects):
         `held`: versions of them, which are yielded where they are still the newest. Raises InputError where there is
         no such folder.
         """
-        if not self.stores.sensitive.exists():
-            raise InputError(
-                f"{self.stores.sensitive.location}: there is no such folder",
-                hint="check --store; `cleave put` creates it with the first table",
-            )
+        require_place(self.stores.sensitive)
         by_tag = {self.tag(each.manifest.table): each for each in held}
         tables = []
         for name in self.stores.sensitive.names("tables"):

@@ -326,11 +326,15 @@ class Table:
     def write(self, streams: Mapping[str, ArrowRows], select: str, most: int) -> MemoryFile:
         """Return a file of what `select` reads of streams, by name, in its order, of at most `most` bytes.
 
-        Raises QueryRefused where it has more, or DuckDB needs more memory; OSError (EMFILE).
+        Raises QueryRefused where it has more, or DuckDB needs more memory; OSError (EMFILE); duckdb.InterruptException
+        where someone else interrupts it.
         """
+        is_larger = False
 
         def look() -> None:
+            nonlocal is_larger
             if os.fstat(self.engine.written).st_size > most:
+                is_larger = True
                 self.connection.interrupt()
 
         with self._registered(streams), watched(look, lambda: _SECONDS):
@@ -338,6 +342,8 @@ class Table:
                 # plain pages: DuckDB reads them in less time than compressed ones
                 self._copy(select, "FORMAT parquet, COMPRESSION uncompressed")
             except duckdb.InterruptException:
+                if not is_larger:
+                    raise
                 raise self.engine.refusal() from None
         file = self.engine.take_written()
         if file.bytes > most:

@@ -50,19 +50,23 @@ class Released:
     def warnings(self, needs: CutSums, selection: Selection) -> list[str]:
         """Return which totals an answer lacks."""
         return [
-            f"incomplete: the totals of {name} are withheld in {counted(missing, 'part')} of the release"
-            for name, missing, _ in self._missing(needs, selection)
+            f"incomplete: the {what} of {name} are withheld in {counted(missing, 'part')} of the release"
+            for name, what, missing in self._missing(needs, selection)
         ]
 
-    def _missing(self, needs: CutSums, selection: Selection) -> list[tuple[str, int, int]]:
-        """Measures with withheld totals, and in how many of how many parts."""
-        parts, names = selection.cells, list[tuple[str, int, int]]()
+    def _missing(self, needs: CutSums, selection: Selection) -> list[tuple[str, str, int]]:
+        """Names of measures with withheld totals, which totals these are, and in how many parts they are withheld."""
+        missing: list[tuple[str, str, int]] = []
         for number in sorted({number for number, _ in needs.totals}):
-            unknown = [self.withheld[which] for which in needs.totals if which[0] == number and which in self.withheld]
-            missing = int(np.logical_or.reduce(unknown)[parts].sum()) if unknown else 0
-            if missing:
-                names.append((self.totals.measures[number].name, missing, len(parts)))
-        return names
+            name, before = self.totals.measures[number].name, 0
+            for what, which in (("totals", ("count", "sum")), ("squares", ("square",))):
+                wanted = [(number, each) for each in which if (number, each) in needs.totals]
+                unknown = [self.withheld[each] for each in wanted if each in self.withheld]
+                parts = int(np.logical_or.reduce(unknown)[selection.cells].sum()) if unknown else 0
+                if parts > before:  # squares are withheld wherever totals are
+                    missing.append((name, what, parts))
+                    before = parts
+        return missing
 
     def note(self, needs: CutSums, selection: Selection) -> str:
         """Return when the parts of an answer were published, and over how many of them its totals are known."""
@@ -71,9 +75,11 @@ class Released:
             f"{counted(int(count), 'part')} of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"
             for place, count in zip(*np.unique(as_of, return_counts=True), strict=True)
         ]
+        parts = len(selection.cells)
         totals = [
-            f"{name} is known over {parts - missing:,} of {counted(parts, 'part')}"
-            for name, missing, parts in self._missing(needs, selection)
+            (f"{name} is" if what == "totals" else f"the {what} of {name} are")
+            + f" known over {parts - missing:,} of {counted(parts, 'part')}"
+            for name, what, missing in self._missing(needs, selection)
         ]
         smaller = f"rows of fewer than {self.head.least} {self.totals.counted} may exist besides"
         return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no parts'}", *totals, smaller])
