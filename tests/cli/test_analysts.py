@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import cleave
+from cleave.ckks.public_key import public_side
+from cleave.store.identity import create_identity
+from cleave_shared.errors import CleaveWarning
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.cli.test_contributors import Parties, blocks_of
@@ -55,6 +60,27 @@ def test_an_analyst_asks_by_shell_plan_and_environment(parties: Parties) -> None
 )
 def test_what_an_analyst_is_refused(parties: Parties, words: list[str], code: int, message: str) -> None:
     assert message in parties.at("carol").fails(code, *words, *STORE, "--analyst", "carol.pem")
+
+
+@pytest.mark.filterwarnings("ignore:.*for the first time")
+def test_an_owner_is_told_what_ends_the_releases(tmp_path: Path, key_file: Path) -> None:
+    store = {"store": tmp_path / "s", "key": key_file}
+    identity, public = create_identity(tmp_path / "carol.pem", analyst=True)
+    frame, kinds = pd.DataFrame({"ward": ["A"] * 9, "bill": range(9)}), {"ward": "plain", "bill": "encrypted"}
+    stored: dict[str, Any] = {"schema": kinds, "by": ["ward"], **store}
+    cleave.put(frame, "stays", **stored)
+    cleave.release("stays", to=f"{public}={public_side(identity).fingerprint}", **store)
+    with pytest.warns(CleaveWarning, match="unless the table is by ward again"):
+        cleave.alter("stays", by=[], **store)
+    cleave.alter("stays", by=["ward"], **store)
+    ends = "this ends the releases of the table"
+    for dry_run in (True, False):
+        with pytest.warns(CleaveWarning, match=ends):
+            cleave.put(frame, "stays", replace=True, dry_run=dry_run, **stored)
+    cleave.release("stays", new_lineage=True, yes=True, **store)
+    for dry_run in (True, False):
+        with pytest.warns(CleaveWarning, match=ends):
+            cleave.delete("stays", "bill > 7", yes=True, dry_run=dry_run, **store)
 
 
 def test_an_identity_is_no_key(parties: Parties) -> None:

@@ -17,6 +17,7 @@ from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
+from cleave.share.collect import collect
 from cleave.share.drafting import drafted
 from cleave.share.ledger import key_of
 from cleave.share.page import is_of, page_of
@@ -24,7 +25,7 @@ from cleave.share.release import ReleaseHead, seal_content
 from cleave.share.releases import _head, publish
 from cleave.store import put as putting
 from cleave.store.manifest import MARK
-from cleave.store.published import Digests
+from cleave.store.published import ENDS, Digests
 from cleave.store.removing import remove
 from cleave.store.rows import Rows
 from cleave.store.seen_versions import SeenVersions
@@ -230,24 +231,39 @@ def test_a_table_with_cells_of_another_type_gets_no_further_parts(world: Keyed) 
     assert world.shown("dave") == {A: 6}
 
 
-@pytest.mark.parametrize("change", ["by", "replace", "delete", "remove"])
-def test_what_ends_a_lineage(tmp_path: Path, key_file: Path, change: str) -> None:
+@pytest.mark.parametrize("change", ["by", "replace", "delete", "remove", "collect"])
+def test_what_ends_a_lineage_says_so(tmp_path: Path, key_file: Path, change: str) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
     tables = world.tables()[0]
+    said: list[str] = []
     if change == "by":
-        tables.sweep(alter(tables, world.name, Alteration(by=["ward"]), Silent()))
+        tables.sweep(alter(tables, world.name, Alteration(by=["ward"]), Silent(), said.append))
     elif change == "replace":
-        world.put_rows(key=(), change=True)
+        loaded_anew = loaded(world.header + FIRST, SCHEMA)
+        by = ("ward", "sex")
+        tables.sweep(putting.put(tables, loaded_anew, world.name, by, Silent(), replace=True, warn=said.append))
     elif change == "delete":
+        for dry_run in (True, False, False):  # and again, as after a kill
+            changed, _, _ = delete(tables, world.name, "name = 'p0'", Silent(), yes=True, dry_run=dry_run)
+            assert changed.ends_releases
+        tables.sweep(tables.open(world.name))
         changed, _, _ = delete(tables, world.name, "name = 'p0'", Silent(), yes=True)
+        assert changed.repeated, "and once the version before is gone"
         assert changed.ends_releases
+        said.append(ENDS)
     else:
         world.register("north")
         world.contribute("north", rows([A] * 5, 50))
         world.collect()
         world.append(rows([A] * 5, 60))
         assert world.release().new_rows == 10
-        tables.sweep(remove(tables, world.name, "north"))
+        if change == "remove":
+            tables.sweep(remove(tables, world.name, "north", said.append))
+        else:
+            world.contribute("north", rows([A] * 5, 70), replace=True)
+            collect(tables, world.name, Silent(), (), said.append)
+            collect(tables, world.name, Silent(), (), said.append)
+    assert said == [ENDS] if change != "by" else "is by ward, sex again" in said[0]
     with pytest.raises(InputError, match="no further parts"):
         world.release()
     cells = world.shown("carol")
@@ -259,8 +275,9 @@ def test_what_ends_a_lineage(tmp_path: Path, key_file: Path, change: str) -> Non
 
 def test_a_delete_of_rows_that_wait_ends_nothing(tmp_path: Path, key_file: Path) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
-    changed, _, _ = delete(world.tables()[0], world.name, "name = 'p7'", Silent(), yes=True)
-    assert not changed.ends_releases
+    for dry_run in (True, False, False):
+        changed, _, _ = delete(world.tables()[0], world.name, "name = 'p7'", Silent(), yes=True, dry_run=dry_run)
+        assert not changed.ends_releases
     world.append(rows([B] * 3, 20))
     assert world.release().new_rows == 5
 

@@ -333,8 +333,13 @@ def test_no_value_of_a_row_that_waits_follows_from_how_doubles_are_counted(tmp_p
 
 def test_a_table_by_other_columns_gets_no_further_parts_until_it_is_by_these_again(world: Releases) -> None:
     world.release("carol")
-    alter(world.tables()[0], world.name, Alteration(by=("ward",)), Silent())
-    with pytest.raises(InputError, match="no further parts: its --by, key columns or entity are not those"):
+    said: list[str] = []
+    alter(world.tables()[0], world.name, Alteration(by=("ward",)), Silent(), said.append)
+    assert "unless the table is by ward, sex again" in said.pop()
+    alter(world.tables()[0], world.name, Alteration(by=("sex",)), Silent(), said.append)
+    with pytest.raises(InputError, match=r"no further parts: .* other columns name its rows or cells"):
         world.release()
-    alter(world.tables()[0], world.name, Alteration(by=("ward", "sex")), Silent())
+    alter(world.tables()[0], world.name, Alteration(by=("ward", "sex")), Silent(), said.append)
     assert world.release().parts == 0
+    alter(world.tables()[0], world.name, Alteration(rename=["ward=place"]), Silent(), said.append)
+    assert said == [], "nothing else ends or begins"

@@ -13,10 +13,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
+from cleave.share.drafting import paused
 from cleave.share.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import apply
+from cleave.store.filling import Say, silent
 from cleave.store.manifest import MARK, Manifest, Measure, SealedColumn
 from cleave.store.pieces import SegmentRows
 from cleave.store.put import sealed_columns
@@ -54,8 +56,10 @@ class Alteration:
     entity: Sequence[str] = ()
 
 
-def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> Opened:
-    """Raises InputError for what cannot be done; ConflictError where another writer came first."""
+def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
+    """Raises InputError for what cannot be done; ConflictError where another writer came first. `warn` gets that no
+    further rows are released.
+    """
     opened = tables.open(name)
     old = opened.manifest
     before = load_stored_schema(old)
@@ -81,6 +85,8 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress) -> 
         return opened
     released = renamed(tables, opened, _news(wanted), {each.strip().lower() for each in wanted.drop})
     manifest = manifest.model_copy(update={"release": released})
+    if why := paused(tables, opened, replace(opened, manifest=manifest)):
+        warn(why)
     same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
     if same_plain and _format(old) == _format(manifest):
         sealed = tuple(

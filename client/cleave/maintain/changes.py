@@ -27,7 +27,7 @@ from cleave.store.compacting import merges
 from cleave.store.consent import require_word
 from cleave.store.manifest import Manifest, Object, now
 from cleave.store.pieces import SegmentRows
-from cleave.store.published import leaving
+from cleave.store.published import has_ended, leaving, would_end
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -114,25 +114,30 @@ def delete(
     condition = _condition(schema, where)
     if not dry_run and (draft := last_change(tables, opened.manifest, "delete", [where])) and draft.head:
         changed, before = _changed(opened, {}, "", repeated=True), tables.earlier(opened, draft.head)
-        if before is None:
-            return changed, opened.manifest, None
-        return replace(changed, rows=before.rows - opened.manifest.rows), before, opened
+        if before is None:  # what the table was is not known any more
+            release = opened.manifest.release
+            return replace(changed, ends_releases=bool(release and release.ended)), opened.manifest, None
+        ends, count = has_ended(before, opened.manifest), before.rows - opened.manifest.rows
+        return replace(changed, rows=count, ends_releases=ends), before, opened
     counts = _matching(tables, opened, condition, None, progress)
     reveals = "which rows are deleted" if schema.plain else ""
+    leaves = f"FROM {Table.relation} WHERE ({condition.sql})"
+    gone = {each: lambda _: leaves for each in counts}
     changed = _changed(opened, counts, reveals)
+    if dry_run and changed.rows:
+        changed = replace(changed, ends_releases=would_end(tables, opened, gone, condition.columns))
     if not changed.rows or dry_run:
         return changed, opened.manifest, None
     if reveals:
         require_word(schema, condition.columns, reveals, yes=yes)
     remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
-    leaves = f"FROM {Table.relation} WHERE ({condition.sql})"
-    release = leaving(tables, opened, {each: lambda _: leaves for each in counts}, condition.columns)
-    ends = release is not None and bool(release.ended) and opened.manifest.release != release
+    release = leaving(tables, opened, gone, condition.columns)
     touched = [each for each in opened.manifest.segments if each.id in counts]
     with closing(Rows(tables, opened)) as rows:
         pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
         manifest = opened.manifest.model_copy(update={"release": release})
         done = apply(tables, opened, manifest, pieces, "delete", [where], progress, stays=True)
+    ends = has_ended(opened.manifest, done.manifest)
     return replace(changed, version=done.manifest.version, ends_releases=ends), opened.manifest, done
 
 

@@ -62,7 +62,7 @@ class Changed:
 
     `segments`: those with such rows, as (number from 1, rows it is about, all rows). `reveals`: what the plain place
     learns, empty for nothing. `version`: of the table, after the change if there was one. `repeated`: nothing was
-    changed, because the last change was this one. `ends_releases`: no further rows are released.
+    changed, because the last change was this one. `ends_releases`: it ends, or would end, the releases of the table.
     """
 
     name: str

@@ -65,6 +65,7 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     [(600, Decimal('1534139.46'))]
     """
     from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
+    from cleave.store.published import ENDS  # noqa: PLC0415
 
     tables, by = task.tables, column_names(options["by"])
     how: dict[str, Any] = {"key": column_names(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
@@ -73,8 +74,11 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     with unread.stream() as rows:
         if options["dry_run"]:
             existing = putting.require_new(tables, name, **over)
-            return planned_table(putting.plan_put(rows, name, by, task.progress, existing, **how))
-        done = putting.put(tables, rows, name, by, task.progress, **how, **over)
+            planned = putting.plan_put(rows, name, by, task.progress, existing, **how)
+            if existing is not None and putting.ends_releases(tables, existing, planned.manifest):
+                task.warn(ENDS)
+            return planned_table(planned)
+        done = putting.put(tables, rows, name, by, task.progress, warn=task.warn, **how, **over)
     tables.sweep(done)
     return stored_table(done.manifest)
 
@@ -297,7 +301,7 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
         by=column_names(options["by"]),
         entity=column_names(options["entity"]) or (),
     )
-    return altering.alter(task.tables, name, wanted, task.progress)
+    return altering.alter(task.tables, name, wanted, task.progress, task.warn)
 
 
 @change(Place, after=CONTINUES)

@@ -75,7 +75,7 @@ def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Plac
     """Remove a contributor and its rows from a table."""
     from cleave.store.removing import remove  # noqa: PLC0415 - as above
 
-    return remove(task.tables, name, contributor)
+    return remove(task.tables, name, contributor, task.warn)
 
 
 @change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)
@@ -87,7 +87,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     """
     from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
 
-    done, collected = take(task.tables, name, task.progress, contributors)
+    done, collected = take(task.tables, name, task.progress, contributors, task.warn)
     for each in collected:
         parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
         task.say(f"{each.contributor.name}: {parts}")

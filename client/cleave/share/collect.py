@@ -32,9 +32,11 @@ from cleave.store.contribution import (
     read_head,
 )
 from cleave.store.contributors import contributor_of
+from cleave.store.filling import Say, silent
 from cleave.store.keys import keys_of
 from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
+from cleave.store.published import ENDS, has_ended
 from cleave.store.reader import LostError, Opened
 from cleave.store.removing import without
 from cleave.store.schemas import load_stored_schema
@@ -102,8 +104,11 @@ def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
 _RESTORE = "an old state of the store was restored, or it was deleted: restore the newest one"
 
 
-def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str] = ()) -> tuple[Opened, list[News]]:
-    """Take in what there is, of the contributors `names` (none: of all). Returns the table as it is then.
+def collect(
+    tables: Tables, table: str, progress: Progress, names: Sequence[str] = (), warn: Say = silent
+) -> tuple[Opened, list[News]]:
+    """Take in what there is, of the contributors `names` (none: of all). Returns the table as it is then. `warn` gets
+    that the table's releases end.
 
     Raises CheckFailed or InputError with the contributor's name where one was refused, once all others are taken in.
     """
@@ -119,6 +124,7 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
             continue
         if pending.head is None:
             continue
+        before = opened.manifest
         try:
             opened = _take(tables, opened, pending, progress)
             done.append(pending)
@@ -128,6 +134,8 @@ def collect(tables: Tables, table: str, progress: Progress, names: Sequence[str]
         except (CheckFailed, InputError) as failure:
             failures.append(_naming(who, failure))
             opened = _refuse(tables, opened, pending)
+        if has_ended(before, opened.manifest):
+            warn(ENDS)
         tables.sweep(opened)
         store = tables.stores.sensitive
         for entry in pending.head.parts:

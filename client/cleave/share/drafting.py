@@ -19,7 +19,7 @@ from cleave.store import measures as of_measures
 from cleave.store.contributors import MIN_GROUP
 from cleave.store.log import records_of
 from cleave.store.manifest import Analyst, Manifest, Measure, Release, now
-from cleave.store.published import ENDS, identity_of
+from cleave.store.published import ENDED, identity_of
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -104,10 +104,10 @@ def drafted(
         )
     is_known = newest is not None and {each.box for each in newest.analysts} == keys
     publishes = begins or is_known
-    ended = _why_ended(manifest, newest, past) if newest is not None and past is not None else None
-    if publishes and not begins and ended is not None:
+    is_over = newest is not None and past is not None and (bool(newest.ended) or not _is_named_alike(manifest, past))
+    if publishes and not begins and is_over:
         raise InputError(
-            f"table {table!r} gets no further parts: {ended}",
+            f"table {table!r} gets no further parts: {ENDED}",
             hint="--new-lineage --yes publishes all rows; both can be subtracted",
         )
     if publishes and not new_lineage and is_restored:
@@ -131,16 +131,23 @@ def accepted_copies(tables: Tables, opened: Opened) -> int:
     return sum(each.what == "accept" and bool(each.details.get("lost_records")) for each in records)
 
 
-def _why_ended(manifest: Manifest, newest: Release, past: Ledger) -> str | None:
-    """Say why a lineage gets no further parts: a published row left without a digest, or other columns name its rows or
-    cells now. None: nothing ended it.
-    """
-    if newest.ended:
-        return ENDS
+def _is_named_alike(manifest: Manifest, past: Ledger) -> bool:
+    """True if the same columns name rows, cells and people as in the ledger of the releases."""
     named = manifest.by, identity_of(manifest), load_stored_schema(manifest).privacy.entity
-    if named != (past.by, past.identity, past.entity):
-        return "its --by, key columns or entity are not those that it was released by"
-    return None
+    return named == (past.by, past.identity, past.entity)
+
+
+def paused(tables: Tables, before: Opened, after: Opened) -> str:
+    """Say that a change keeps releases from further parts, since the table is by other columns then. "" if not."""
+    release, old, new = before.manifest.release, ledger_of(tables, before), ledger_of(tables, after)
+    if release is None or not release.is_live or old is None or new is None:
+        return ""
+    if not _is_named_alike(before.manifest, old) or _is_named_alike(after.manifest, new):
+        return ""
+    return (
+        f"no further rows are released unless the table is by {', '.join(new.by) or 'no columns'} again, or `cleave "
+        "release new NAME --new-lineage --yes` releases all of them"
+    )
 
 
 def _least(table: str, schema: Schema, newest: Release | None, least: int | None) -> int:

@@ -26,6 +26,12 @@ _MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has t
 _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Print nothing."""
+
+
 T = TypeVar("T")
 
 

@@ -27,10 +27,8 @@ from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS, decimals_of
 
-ENDS = (
-    "rows of a release left, and neither key columns nor an entity name them: no further rows are released, unless "
-    "`cleave release new NAME --new-lineage --yes` begins again"
-)
+ENDED = "released rows left it without key columns or an entity, or other columns name its rows or cells"
+ENDS = f"this ends the releases of the table: {ENDED}. `cleave release new NAME --new-lineage --yes` begins again"
 _MAGIC = b"CLD1"
 _BYTES = 16  # of a digest
 _FEWEST = 64  # digests that there is room for
@@ -102,6 +100,30 @@ def digests_of(tables: Tables, manifest: Manifest) -> Digests | None:
     return Digests.load(tables.unseal(tables.vault(manifest.table_id), "release", release.digests))
 
 
+def has_ended(before: Manifest, after: Manifest) -> bool:
+    """True if the lineage of releases of a table could get further parts before a change, and cannot after it."""
+    old, new = before.release, after.release
+    return old is not None and old.is_live and new is not None and not new.is_live
+
+
+def would_end(
+    tables: Tables, opened: Opened, gone: Mapping[str, Callable[[Table], str]], reads: Collection[str] = ()
+) -> bool:
+    """True if released rows would leave a table that nothing names them by. Arguments and errors as `leaving`."""
+    release = opened.manifest.release
+    if release is None or not release.is_live or identity_of(opened.manifest):
+        return False
+    with closing(Rows(tables, opened)) as rows:
+        for segment in opened.manifest.segments:
+            if segment.id in gone and segment.marks is not None:
+                with rows.table({*reads, MARK}, segments=[segment]) as table:
+                    published = f"FROM ({gone[segment.id](table)}) WHERE {identifier(MARK)}"
+                    ((count,),) = table.connection.execute(f"SELECT count(*) {published}").fetchall()
+                if count:
+                    return True
+    return False
+
+
 def leaving(
     tables: Tables,
     opened: Opened,
@@ -116,8 +138,10 @@ def leaving(
     if release is None or not release.is_live or not gone:
         return release
     identity, schema = identity_of(manifest), load_stored_schema(manifest)
+    if not identity:
+        return release.model_copy(update={"ended": int(would_end(tables, opened, gone, reads))})
     digests = digests_of(tables, manifest) or Digests.new()
-    values, ends = set(digests.values), False
+    values = set(digests.values)
     names = {*(each for each in identity if schema.find(each)), *reads, MARK}
     with closing(Rows(tables, opened)) as rows:
         for segment in manifest.segments:
@@ -125,13 +149,7 @@ def leaving(
                 continue
             with rows.table(names, segments=[segment]) as table:
                 published = f"SELECT * FROM ({gone[segment.id](table)}) WHERE {identifier(MARK)}"
-                if identity:
-                    values.update(digests.of(table, schema, identity, contributor_in(segment), published))
-                else:
-                    ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({published})").fetchall()
-                    ends = ends or count > 0
-    if not identity:
-        return release.model_copy(update={"ended": int(ends)})
+                values.update(digests.of(table, schema, identity, contributor_in(segment), published))
     sealed = tables.seal(
         tables.folder(manifest.table), opened.vault, "release", Digests(digests.key, frozenset(values)).dump()
     )

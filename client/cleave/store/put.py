@@ -21,11 +21,11 @@ from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
 from cleave.store.consent import require_word
 from cleave.store.contributors import contributed
-from cleave.store.filling import NewRows, Say, rows_together
+from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Release, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
-from cleave.store.published import ENDS, all_rows, leaving
+from cleave.store.published import ENDS, all_rows, leaving, would_end
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import (
@@ -50,10 +50,6 @@ _NAMED = 8  # bounds that `put` lists
 _STAGE = "encrypt and store"
 
 
-def _silent(_: str) -> None:
-    """Print nothing."""
-
-
 def put(
     tables: Tables,
     rows: Table | Stream,
@@ -66,14 +62,16 @@ def put(
     replace: bool = False,
     drop_contributors: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
-    say: Say = _silent,
+    say: Say = silent,
+    warn: Say = silent,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Opened:
     """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
 
     `key`: columns that together name one row: no two rows may have the same values of them, now or later. `scan`: the
     rows are stored as ciphertexts too, which services may add up by any plain column.
-    A put of the same rows that was killed continues after its last segment. `say` gets what will be stored.
+    A put of the same rows that was killed continues after its last segment. `say` gets what will be stored, `warn` that
+    the table's releases end.
     Raises InputError for an existing table without `replace`, for one with contributors without `drop_contributors`,
     and for rows that do not fit the schema; ConflictError where another process puts the same table.
     """
@@ -84,9 +82,7 @@ def put(
         planned = plan_put(stream, name, by, progress, existing, key=key, scan=scan, say=say, profile=profile)
         manifest, survey, local = planned.manifest, planned.survey, planned.manifest.local
         if existing is not None:
-            schema = load_stored_schema(manifest)
-            release = _replaced(tables, existing, schema, manifest.by, manifest.key, say)
-            manifest = manifest.model_copy(update={"release": release})
+            manifest = manifest.model_copy(update={"release": _replaced(tables, existing, manifest, warn)})
         if entity := planned.schema.privacy.entity:
             say(f"people are counted by {', '.join(entity)}")
         if local:
@@ -147,7 +143,7 @@ def plan_put(
     *,
     key: Sequence[str] = (),
     scan: bool = False,
-    say: Say = _silent,
+    say: Say = silent,
     profile: Profile = DEFAULT_PROFILE,
 ) -> PlannedPut:
     """Check all rows as `put` does, and plan what it stores. `existing`: the table that is replaced.
@@ -216,7 +212,7 @@ def append(
     upsert: bool = False,
     yes: bool = False,
     segment_rows: int = of_measures.SEGMENT_ROWS,
-    say: Say = _silent,
+    say: Say = silent,
 ) -> Opened:
     """Add rows to a stored table, whose schema `rows` must have. Otherwise as `put`.
 
@@ -292,26 +288,32 @@ def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], 
     return True
 
 
-def _replaced(
-    tables: Tables, existing: Opened, schema: Schema, by: Sequence[str], key: Sequence[str], say: Say
-) -> Release | None:
-    """The release of a table whose rows are all replaced. Its lineage ends where rows or cells are named otherwise."""
-    old = existing.manifest
-    release = leaving(tables, existing, {each.id: all_rows for each in old.segments})
+def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:
+    """True if the releases of a table end where `new` takes its place: all its rows leave."""
+    release = existing.manifest.release
     if release is None or not release.is_live:
-        if release is not None and release.ended and old.release is not None and not old.release.ended:
-            say(ENDS)
-        return release
-    before = load_stored_schema(old)
+        return False
+    gone = {each.id: all_rows for each in existing.manifest.segments}
+    return not _is_named_alike(existing.manifest, new) or would_end(tables, existing, gone)
+
+
+def _replaced(tables: Tables, existing: Opened, new: Manifest, warn: Say) -> Release | None:
+    """The release of a table that `new` takes the place of."""
+    release = existing.manifest.release
+    if release is not None and ends_releases(tables, existing, new):
+        warn(ENDS)
+        return release.model_copy(update={"ended": 1})
+    return leaving(tables, existing, {each.id: all_rows for each in existing.manifest.segments})
+
+
+def _is_named_alike(old: Manifest, new: Manifest) -> bool:
+    """True if columns of the same names and types name the rows and the cells of two tables."""
+    before, schema = load_stored_schema(old), load_stored_schema(new)
     entity = before.privacy.entity
-    is_named_alike = (tuple(by), tuple(key), schema.privacy.entity) == (old.by, old.key, entity)
+    if (new.by, new.key, schema.privacy.entity) != (old.by, old.key, entity):
+        return False
     columns = {*old.by, *old.key, *entity} & {*before.names}
-    same = is_named_alike and all(
-        (new := schema.find(name)) and new.type == before.column(name).type for name in columns
-    )
-    if not same:
-        say(ENDS)
-    return release if same else release.model_copy(update={"ended": 1})
+    return all((column := schema.find(each)) and column.type == before.column(each).type for each in columns)
 
 
 def _check_upsert(manifest: Manifest, touched: Mapping[str, int], *, upsert: bool, yes: bool) -> None:
