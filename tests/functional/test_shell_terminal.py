@@ -284,6 +284,32 @@ def test_other_signals_end_it_and_leave_nothing(start: Callable[..., Terminal], 
     assert have_ended(*processes)
 
 
+BUSY = """
+import time, tty
+from cleave.cli import process
+
+process.protect()
+with process.Signals():
+    tty.setraw(0)
+    while True:
+        try:
+            print("raw", flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def test_the_terminal_is_as_it_was_even_if_nothing_was_cleaned_up() -> None:
+    child = pexpect.spawn(sys.executable, ["-c", BUSY], timeout=HANGS)
+    child.expect_exact("raw")
+    child.kill(signal.SIGTERM)
+    child.expect(pexpect.EOF)
+    assert termios.tcgetattr(child.child_fd)[3] & termios.ECHO
+    child.close()
+    assert child.exitstatus == 128 + signal.SIGTERM
+
+
 @pytest.mark.slow
 def test_ctrl_d_while_something_is_left_behind_ends_it_too(start: Callable[..., Terminal]) -> None:
     """One vector of DuckDB's, which no interrupt reaches."""

@@ -9,12 +9,13 @@ import contextlib
 import os
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cleave.cli import passphrase
 from cleave_shared.core_dumps import refuse_core_dumps
@@ -24,6 +25,7 @@ GRACE = 0.6
 _REAP_SECONDS = 0.1  # a killed process is gone in one or two milliseconds, if not on a busy machine
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ours = False
+_terminal: list[Any] = []  # what stdin's terminal was like, if it is one
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
@@ -32,6 +34,8 @@ def protect() -> None:
     global _ours  # noqa: PLW0603 - a fact about the process
     _ours = True
     _open_closed_streams()
+    with contextlib.suppress(termios.error):  # no terminal
+        _terminal[:] = termios.tcgetattr(0)
     refuse_core_dumps()
     passphrase.hide()
 
@@ -53,13 +57,21 @@ def _open_closed_streams() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End now, even if threads are still at work or wait for a program."""
+    """End now, even if threads are still at work or wait for a program; the terminal is as it was before."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     end_descendants()
     _reap()
+    _restore_terminal()
     os._exit(code)
+
+
+def _restore_terminal() -> None:
+    """A line editor or a question for a passphrase may not have come to that."""
+    with contextlib.suppress(termios.error, OSError):  # it is gone
+        if _terminal and os.tcgetpgrp(0) == os.getpgrp() and termios.tcgetattr(0) != _terminal:
+            termios.tcsetattr(0, termios.TCSANOW, _terminal)
 
 
 def _reap() -> None:
