@@ -40,7 +40,7 @@ ROOMS = {
     "disclosure": {"aggregates", "sql", "store", "table", "text"},
     "share": {"ckks", "disclosure", "files", "objects", "sql", "store", "sums", "table", "text"},
     "maintain": {"ask", "ckks", "disclosure", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
-    "report": {"ask", "finish", "sql", "text"},
+    "report": {"ask", "finish", "propose", "sql", "table", "text"},
     "cli": {
         *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ _FLAGS = (
     "--remote-debugging-pipe",
 )
 SECONDS = 60.0
+AXE = files("axe_core_python").joinpath("axe.min.js")
 
 
 @dataclass
@@ -67,6 +69,34 @@ class Page:
         if "exceptionDetails" in found:
             raise AssertionError(found["exceptionDetails"])
         return found["result"].get("value")
+
+    def press(self, key: str, code: str, number: int, *, text: str = "") -> None:
+        """`number`: Windows' code of the key, by which Chromium knows it."""
+        words = {"key": key, "code": code, "windowsVirtualKeyCode": number}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **words, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyUp", **words)
+
+    def downloaded(self, folder: Path, click: Callable[[], None]) -> list[Path]:
+        """Files that appear in a folder after `click`."""
+        self.browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+        before = set(folder.iterdir())
+
+        def finished() -> list[Path]:
+            self.value("true")  # what else happened is read as well
+            return [each for each in folder.iterdir() if each not in before and not each.name.endswith(".crdownload")]
+
+        click()
+        self.browser.wait(finished)
+        return finished()
+
+    def findings(self) -> list[str]:
+        """What axe finds wrong with the page, as a whole."""
+        self.value(AXE.read_text("utf-8") + ";true")
+        found = self.value(
+            "axe.run().then(found => found.violations.map(each => "
+            "`${each.id}: ${each.nodes.map(node => node.html).join(' ').slice(0, 300)}`))"
+        )
+        return list(found)
 
     def picture(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.runner import cli
 from tests.report.chromium import PROGRAM, Browser, Page, browsing
 
+__all__ = ["cli"]
+
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "report"
-MISSING = "NO CHROMIUM ON THIS MACHINE: WHAT THE REPORT'S PAGE DRAWS WAS NOT TESTED (Debian: apt-get install chromium)"
+MISSING = "NO CHROMIUM ON THIS MACHINE: WHAT PAGES DRAW AND DO WAS NOT TESTED (Debian: apt-get install chromium)"
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,15 @@ def test_a_column_that_comes_back_otherwise_is_unsure(
     assert not any(field in column.reason for field in fields if len(field) > 3)
 
 
+@pytest.mark.parametrize(
+    ("fields", "unsure"), [(["true", "False", "TRUE "], False), (["yes", "no"], True), (["Y"], True)]
+)
+def test_yes_and_no_come_back_as_true_and_false(tmp_path: Path, fields: list[str], unsure: bool) -> None:
+    column = proposed(tmp_path, "x", [*fields, "N" if fields == ["Y"] else fields[0]] * 5)
+    assert (column.type, column.unsure) == ("BOOLEAN", unsure)
+    assert ("yes and no come back as true and false" in column.reason) is unsure
+
+
 @pytest.mark.parametrize("strange", ["\u00a05", "5\u2009", "1e9e9"])
 def test_a_number_that_cannot_be_read_makes_its_column_text(tmp_path: Path, strange: str) -> None:
     """A blank that Python takes for one and DuckDB does not: the proposal refused its own file."""

@@ -1,40 +1,38 @@
-"""`cleave schema`: propose, settle by flag (in a written schema too), check in CI."""
+"""`cleave schema`: propose, settle by flag (in a written schema too) or by page, check in CI."""
 
 from __future__ import annotations
 
 import csv
-import json
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag, flag_of
-from cleave.files import names_file
+from cleave.cli.schema_text import entity_text, listed, people_text, proposal_text, schema_json, schema_text, unsure_of
+from cleave.files import names_file, write_atomically
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
-from cleave.text.tabular import Heading, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.propose.propose import Example
-    from cleave.table.schema import Column, Kind, Schema
+    from cleave.propose.propose import Examined
+    from cleave.table.progress import Progress
+    from cleave.table.schema import CsvDialect, Kind, Schema
 
 
 class Censored(StrEnum):
     LIMIT = "limit"
     NULL = "null"
-
-
-_GROUPED = 4  # columns of one reason that share a line
-_WIDEST_CELL = 40  # characters
-_NAMED = 10  # columns that a message names before it only counts
 
 
 def schema(
@@ -57,7 +55,13 @@ def schema(
     ] = None,
     accept: Annotated[bool, flag("--accept", "Accept the safe kind proposed for each unsure column.")] = False,
     yes: Annotated[bool, flag("--yes", "Write without asking.")] = False,
-    force: Annotated[bool, flag("--force", "Replace an existing schema file.")] = False,
+    force: Annotated[bool, flag("--force", "Replace an existing schema or page.")] = False,
+    page: Annotated[
+        Path | None, flag("--page FILE", "Write an HTML page to review the proposal; write no schema.")
+    ] = None,
+    reviewed: Annotated[
+        Path | None, flag("--from FILE", "Check this schema, which the page made, against the file, and write it.")
+    ] = None,
     check: Annotated[bool, flag("--check", "Check the file against its schema; write nothing.")] = False,
     name: Annotated[str | None, flag("--table NAME", "Name of the table in SQL, if not the file's.")] = None,
     skip: Annotated[int, flag("--skip N", "Lines before the header that do not belong to the table.", min=0)] = 0,
@@ -71,7 +75,7 @@ def schema(
     sheet: Annotated[str | None, flag_of(Asking, "sheet")] = None,
     flatten: Annotated[bool, flag_of(Asking, "flatten")] = False,
     show_values: Annotated[
-        bool, flag("--show-values", "Show two values of each column, on your terminal and nowhere else.")
+        bool, flag("--show-values", "Show two values of each column, on your terminal and in the page.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -83,27 +87,14 @@ def schema(
 
     Examples:
       cleave schema visits.csv
+      cleave schema visits.csv --page review.html    # choose kinds in a browser, download review.toml
+      cleave schema visits.csv --from review.toml
       cleave schema visits.csv --plain ward,sex --encrypted 'gene_*' --entity patient_id --accept --yes
     """
-    from cleave.propose.propose import propose, settle  # noqa: PLC0415 - see cleave.cli.app
-    from cleave.table.inputs import check_reading  # noqa: PLC0415
-    from cleave.table.schema import (  # noqa: PLC0415
-        CsvDialect,
-        Kind,
-        edit_schema,
-        load_schema,
-        schema_path,
-        write_schema,
-    )
+    from cleave.table.inputs import check_reading  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.table.schema import CsvDialect, Kind, load_schema, schema_path  # noqa: PLC0415
 
-    target = output or schema_path(files)
     check_reading(files, sheet, flatten=flatten)
-    kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
-    if check:
-        if kinds or yes or accept or skip or name or entity is not None:
-            raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
-        _check(files, load_schema(target).read_as(sheet, flatten), target, as_json=as_json, quiet=ctx.obj.quiet)
-        return
     reading = CsvDialect(
         skip=skip,
         skip_footer=skip_footer,
@@ -112,52 +103,174 @@ def schema(
         sheet=sheet or "",
         flatten=flatten,
     )
-    edits = names_file(target) and not force
+    kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
+    wishes = _Wishes(kinds, entity, accept, reading, name)
+    if page is not None and (check or reviewed or output or yes or as_json):
+        raise typer.BadParameter("--page writes no schema, so --check, --from, -o, --yes and --json do not fit it")
+    if reviewed is not None and (check or show_values or wishes.settle or wishes.reading != CsvDialect()):
+        raise typer.BadParameter("--from has all choices in its file: only -o, --yes, --force and --json fit it")
+    if check and (yes or skip or wishes.settle):
+        raise typer.BadParameter("--check writes nothing, so nothing can be settled with it")
+    quiet = ctx.obj.quiet
+    if page is not None:
+        _review(page, files, wishes, values=show_values, force=force, quiet=quiet)
+        return
+    target = output or schema_path(files)
+    if check:
+        _check(files, load_schema(target).read_as(sheet, flatten), target, as_json=as_json, quiet=quiet)
+        return
     terminal = console.is_terminal(sys.stdout) and not as_json
+    exists = names_file(target) and not force
     if show_values:
-        _check_values(target, terminal=terminal, edits=edits)
-    if edits and (reading != CsvDialect() or name or not (kinds or accept or entity is not None)):
-        hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
-        raise InputError(f"{target}: already exists", hint=hint)
-    with console.progress(quiet=ctx.obj.quiet) as progress:
-        if edits:
-            contract = load_schema(target)
-            changed = settle(files, contract, kinds, accept=accept, progress=progress)
-            new = {column.name: column for column in changed}
-            schema = replace(contract, columns=tuple(new.get(each.name, each) for each in contract.columns))
-            schema = _about(schema, entity, accept=accept)
-            privacy = None if schema.privacy == contract.privacy else schema.privacy
-            shown = "\n".join([*([schema_text(changed)] if changed else []), *([_people(schema)] if privacy else [])])
+        _check_values(target, terminal=terminal, edits=exists)
+    with console.progress(quiet=quiet) as progress:
+        if reviewed is not None:
+            outcome = _tried(files, reviewed, target, progress, terminal=terminal, force=force)
+        elif exists:
+            outcome = _edited(files, wishes, target, progress)
         else:
-            cells: dict[str, Example] = {}
-            schema = propose(
-                files, kinds, accept=accept, reading=reading, table=name, progress=progress, examples=cells
-            )
-            schema = _about(schema, entity, accept=accept)
-            shown = _proposal_text(schema, cells if terminal else {}, show_values=show_values)
-
-    def write() -> None:
-        if edits:
-            edit_schema(target, changed, privacy)
-        else:
-            write_schema(schema, target, overwrite=force)
-
-    shown = _as_json(schema, target) if as_json else shown
+            outcome = _proposed(files, wishes, target, progress, terminal=terminal, values=show_values, force=force)
+    shown = schema_json(outcome.schema, target) if as_json else outcome.shown
     if not yes and console.is_terminal(sys.stdin) and console.is_terminal(sys.stderr):
         console.out(shown)
         if not console.confirm(f"Write this to {printable(str(target))}?"):
             console.say("nothing was written")
             return
-        write()
+        outcome.write()
     else:
-        write()  # first: a command that fails prints nothing
+        outcome.write()  # first: a command that fails prints nothing
         console.out(shown)
-    if not ctx.obj.quiet:
-        _say_written(schema, target, len(changed) if edits else None, sheet=sheet)
+    if not quiet:
+        for line in outcome.notes:
+            console.say(line)
+        _say_written(outcome, target, sheet=sheet)
 
 
-def _say_written(schema: Schema, target: Path, changed: int | None, *, sheet: str | None) -> None:
-    """`changed`: columns of a schema that was there; None: it is new. `sheet`: as it was named."""
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """Decisions of a person, by options."""
+
+    kinds: Mapping[str, Kind]
+    entity: str | None
+    accept: bool
+    reading: CsvDialect
+    table: str | None
+
+    @property
+    def settle(self) -> bool:
+        return bool(self.kinds or self.accept or self.table or self.entity is not None)
+
+    def about(self, schema: Schema) -> Schema:
+        """`schema` with the entity that a person settled."""
+        if self.entity is not None:
+            return schema.about([each.strip() for each in self.entity.split(",") if each.strip()])
+        return schema.about(schema.privacy.entity) if self.accept and schema.privacy.unsure else schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A schema, how it is shown, and how it is written. `changed`: columns of a schema that exists; None: it is new."""
+
+    schema: Schema
+    shown: str
+    write: Callable[[], None]
+    changed: int | None = None
+    notes: Sequence[str] = ()
+
+
+def _proposed(
+    files: list[str], wishes: _Wishes, target: Path, progress: Progress, *, terminal: bool, values: bool, force: bool
+) -> _Outcome:
+    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.table.schema import write_schema  # noqa: PLC0415
+
+    examined: dict[str, Examined] = {}
+    schema = propose(
+        files,
+        wishes.kinds,
+        accept=wishes.accept,
+        reading=wishes.reading,
+        table=wishes.table,
+        progress=progress,
+        examined=examined if terminal else None,
+    )
+    schema = wishes.about(schema)
+    changed = {name: each.changed for name, each in examined.items() if each.changed}
+    cells = {name: each.values for name, each in examined.items()} if values else None
+    write = partial(write_schema, schema, target, overwrite=force)
+    return _Outcome(schema, proposal_text(schema, changed, cells), write)
+
+
+def _tried(
+    files: list[str], reviewed: Path, target: Path, progress: Progress, *, terminal: bool, force: bool
+) -> _Outcome:
+    """The schema that a page gave, tried on the files."""
+    from cleave.propose.trial import tried  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.table.schema import load_schema, write_schema  # noqa: PLC0415
+
+    if names_file(target) and not force:
+        raise InputError(f"{target}: already exists", hint="--force replaces it, -o names another file")
+    schema, differences = tried(files, load_schema(reviewed), progress)
+    changed = {each.column: (each.field, each.back) for each in differences} if terminal else {}
+    notes = [] if terminal else [f"{printable(each.column)}: {each.note}" for each in differences]
+    write = partial(write_schema, schema, target, overwrite=force)
+    return _Outcome(schema, proposal_text(schema, changed), write, notes=notes)
+
+
+def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress) -> _Outcome:
+    """The schema that exists, with what options settle."""
+    from cleave.propose.settling import settle  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.table.schema import CsvDialect, edit_schema, load_schema  # noqa: PLC0415
+
+    if wishes.reading != CsvDialect() or wishes.table or not wishes.settle:
+        hint = "--plain and the like settle its columns, --force proposes it again, -o names another file"
+        raise InputError(f"{target}: already exists", hint=hint)
+    contract = load_schema(target)
+    changed = settle(files, contract, wishes.kinds, accept=wishes.accept, progress=progress)
+    new = {column.name: column for column in changed}
+    schema = replace(contract, columns=tuple(new.get(each.name, each) for each in contract.columns))
+    schema = wishes.about(schema)
+    privacy = None if schema.privacy == contract.privacy else schema.privacy
+    shown = [*([schema_text(changed)] if changed else []), *([people_text(schema)] if privacy else [])]
+    write = partial(edit_schema, target, changed, privacy)
+    return _Outcome(schema, "\n".join(shown), write, len(changed))
+
+
+def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, force: bool, quiet: bool) -> None:
+    """Write the page on which a person reviews the proposal."""
+    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
+    from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
+    from cleave.table.inputs import table_name  # noqa: PLC0415
+
+    if names_file(page) and not force:
+        raise InputError(f"{page}: already exists", hint="name another file, or replace this one with --force")
+    examined: dict[str, Examined] = {}
+    with console.progress(quiet=quiet) as progress:
+        schema = propose(
+            files,
+            wishes.kinds,
+            accept=wishes.accept,
+            reading=wishes.reading,
+            table=wishes.table,
+            progress=progress,
+            examined=examined,
+            choosing=True,
+        )
+    schema = wishes.about(schema)
+    download = f"{page.stem}.toml"
+    command = shlex.join(["cleave", "schema", *files, "--from", download])
+    facts = ReviewFacts(schema.table or table_name(files), datetime.now(UTC), download, command, values)
+    write_atomically(page, review(schema, examined, facts), error=InputError, overwrite=force)
+    if not quiet:
+        shown = printable(str(page))
+        console.say(f"wrote {shown}: choose there and download the schema, then run: {printable(command)}")
+        if values:
+            console.say(f"{shown} holds values of the file: keep it as private as the file")
+
+
+def _say_written(outcome: _Outcome, target: Path, *, sheet: str | None) -> None:
+    """`sheet`: as it was named."""
+    schema, changed = outcome.schema, outcome.changed
     changes = "wrote" if changed is None else f"changed {counted(changed, 'column')} of"
     console.say(f"{changes} {printable(str(target))}: review it before the first query")
     if changed is None and not sheet and schema.dialect.sheet:
@@ -166,62 +279,17 @@ def _say_written(schema: Schema, target: Path, changed: int | None, *, sheet: st
 
 
 def _say_unsure(schema: Schema) -> None:
-    if unsure := _unsure(schema):
+    if unsure := unsure_of(schema):
+        plain = {each.name for each in schema.columns if each.kind == "plain"}
+        safe = "" if plain.intersection(unsure) else "none of it is plain; "
         console.say(
-            f"unsure of {_listed(unsure)}: none of it is plain; settle it with --plain, --encrypted, "
+            f"unsure of {listed(unsure)}: {safe}settle it with --plain, --encrypted, "
             "--sealed or --local, or --accept all of it"
         )
     if schema.privacy.unsure:
         console.say(
-            f"unsure whether {_entity(schema)} names whom a row is about: settle it with --entity, or --accept it"
+            f"unsure whether {entity_text(schema)} names whom a row is about: settle it with --entity, or --accept it"
         )
-
-
-def _about(schema: Schema, entity: str | None, *, accept: bool) -> Schema:
-    """`schema` with the entity that a person settled."""
-    if entity is not None:
-        return schema.about([each.strip() for each in entity.split(",") if each.strip()])
-    return schema.about(schema.privacy.entity) if accept and schema.privacy.unsure else schema
-
-
-def _entity(schema: Schema) -> str:
-    return printable(", ".join(schema.privacy.entity))
-
-
-def _people(schema: Schema) -> str:
-    return f"whom a row is about: {_entity(schema) or 'not named'}; thresholds count {schema.privacy.counted}"
-
-
-def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Columns of a schema, to be judged one by one; those of equal kind, type and reason in one line, if they are many.
-
-    `values`: cells to show of each, on a terminal only; then every column has a line.
-    """
-    headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
-    if values is not None:
-        rows = [[each.name, each.kind, each.type, _cells(values.get(each.name, ())), each.reason] for each in columns]
-        return table([*headings[:3], Heading("values"), headings[3]], rows)
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for each in columns:
-        groups.setdefault((each.kind, each.type, each.reason), []).append(each.name)
-    rows = []
-    for (kind, type_, reason), names in groups.items():
-        many = len(names) >= _GROUPED
-        shown = [f"{names[0]}, {names[1]} and {len(names) - 2:,} more"] if many else names
-        rows += [[name, kind, type_, reason] for name in shown]
-    return table(headings, rows)
-
-
-def _proposal_text(schema: Schema, cells: Mapping[str, Example], *, show_values: bool) -> str:
-    """The proposal, with what comes back as another text than it was. `cells` are quoted: none, but on a terminal."""
-    values = {name: each.values for name, each in cells.items()} if show_values else None
-    changes = [
-        f"{printable(name)}: {printable(_cells(each.changed[:1]))} comes back as {printable(_cells(each.changed[1:]))}"
-        for name, each in cells.items()
-        if each.changed
-    ]
-    people = [_people(schema)] if schema.privacy.entity else []
-    return "\n".join([schema_text(schema.columns, values), *people, *changes])
 
 
 def _check_values(target: Path, *, terminal: bool, edits: bool) -> None:
@@ -229,10 +297,6 @@ def _check_values(target: Path, *, terminal: bool, edits: bool) -> None:
         raise typer.BadParameter("--show-values shows cells on a terminal only: stdout is a file or a pipe, or JSON")
     if edits:
         raise typer.BadParameter(f"--show-values shows cells of a proposal: {target} exists, --force proposes it again")
-
-
-def _cells(values: Sequence[str]) -> str:
-    return ", ".join(each if len(each) <= _WIDEST_CELL else f"{each[: _WIDEST_CELL - 3]}..." for each in values)
 
 
 def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
@@ -258,50 +322,15 @@ def _check(files: list[str], contract: Schema, target: Path, *, as_json: bool, q
             f"{target}: not settled: whether {', '.join(contract.privacy.entity)} names whom a row is about",
             hint="correct [privacy] entity, then delete its line `unsure = true`",
         )
-    if unsure := _unsure(contract):
+    if unsure := unsure_of(contract):
         raise InputError(
-            f"{target}: not settled: {_listed(unsure)}",
+            f"{target}: not settled: {listed(unsure)}",
             hint="decide each one's kind, then delete its line `unsure = true`",
         )
     if as_json:
-        console.out(_as_json(contract, target))
+        console.out(schema_json(contract, target))
     elif not quiet:
         console.say(
             f"{printable(str(target))} covers {printable(', '.join(files))}: {len(contract.columns)} columns, "
             f"{rows:,} rows"
         )
-
-
-def _unsure(schema: Schema) -> list[str]:
-    return [column.name for column in schema.columns if column.unsure]
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(printable, names[:_NAMED])) + more
-
-
-def _as_json(schema: Schema, target: Path) -> str:
-    """The shape of `cleave schema --json`; bounds are text, for a JSON number may lose digits."""
-    return json.dumps(
-        {
-            "schema": str(target),
-            "columns": [_column(column) for column in schema.columns],
-            "unsure": _unsure(schema),
-            "entity": list(schema.privacy.entity),
-            "entity_unsure": schema.privacy.unsure,
-        }
-    )
-
-
-def _column(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "kind": str(column.kind),
-        "type": column.type,
-        "nullable": column.nullable,
-        "lower": None if column.lower is None else f"{column.lower:f}",
-        "upper": None if column.upper is None else f"{column.upper:f}",
-        "reason": column.reason,
-        "unsure": column.unsure,
-    }

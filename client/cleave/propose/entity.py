@@ -7,7 +7,7 @@ or with a word for an id. "patient_id", "PatientNo" and `subject` do; "patient_a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from cleave.table.privacy import NO_PRIVACY, Privacy
@@ -26,21 +26,20 @@ _IDS: Final = frozenset(
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
-def propose_entity(columns: Iterable[Column]) -> Privacy:
-    """Propose the first of the best columns, or none. One that stays on this machine cannot be counted in a store."""
-    best: tuple[int, str] | None = None
+def propose_entity(columns: Sequence[Column]) -> Privacy:
+    """Propose the best candidate, or none. One that stays on this machine cannot be counted in a store."""
+    kinds = {column.name: column.kind for column in columns}
+    best = next((name for name in candidates(columns) if kinds[name] is not Kind.LOCAL), None)
+    return NO_PRIVACY if best is None else Privacy((best,), unsure=True)
+
+
+def candidates(columns: Sequence[Column]) -> list[str]:
+    """Names of columns that may name whom a row is about, the best first."""
+    ranks: dict[str, int] = {}
     for column in columns:
         words = [each.lower() for each in _PARTS.findall(column.name)]
         if words[1:] and words[-1] in _IDS:
             words.pop()
-        if (
-            len(words) != 1
-            or words[0] not in PEOPLE
-            or column.kind is Kind.LOCAL
-            or column.type in (*FLOATS, "BOOLEAN")
-        ):
-            continue
-        rank = PEOPLE.index(words[0])
-        if best is None or rank < best[0]:
-            best = rank, column.name
-    return NO_PRIVACY if best is None else Privacy((best[1],), unsure=True)
+        if len(words) == 1 and words[0] in PEOPLE and column.type not in (*FLOATS, "BOOLEAN"):
+            ranks[column.name] = PEOPLE.index(words[0])
+    return sorted(ranks, key=lambda name: ranks[name])

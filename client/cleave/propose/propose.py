@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from cleave.propose.bounds import with_bounds
 from cleave.propose.detect import Facts, propose_kind
 from cleave.propose.entity import propose_entity
 from cleave.propose.infer import infer
+from cleave.propose.settling import choices, settled
 from cleave.propose.sniff import skipping, sniff
-from cleave.propose.trial import as_same_text, unreadable_rows, written_back
+from cleave.propose.trial import as_same_text, as_text, filled_rows, unreadable_rows, written_back
 from cleave.table.csv_text import column_names, header_of
 from cleave.table.duck import connect_reading, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
@@ -24,16 +23,27 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave.table.typed_reading import columns_of, schema_type
-from cleave.table.types import FLOATS, can_be_encrypted, is_number
+from cleave.table.types import FLOATS, is_number
 from cleave_shared.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """Cells of a column, for a terminal only: two values, and a field with the other text that comes back of it."""
+class Examined:
+    """Figures and cells of a column, as its proposal saw them. Lengths are in characters; `nulls` are those of the
+    proposed type.
 
+    Cells are for a terminal or a page that a person asked for, never for a log or an error: two `values`; `changed`, a
+    field with the other text that comes back of it. `choices`: the column as a person's choice of each kind makes it.
+    """
+
+    rows: int
+    nulls: int
+    distinct: int
+    average_length: float
+    longest: int
     values: tuple[str, ...]
     changed: tuple[str, str] | None
+    choices: Mapping[Kind, Column]
 
 
 def propose(
@@ -44,9 +54,11 @@ def propose(
     reading: CsvDialect | None = None,
     table: str | None = None,
     progress: Progress | None = None,
-    examples: dict[str, Example] | None = None,
+    examined: dict[str, Examined] | None = None,
+    choosing: bool = False,
 ) -> Schema:
-    """A schema for the files of one table; `table`: what queries are to call it. `examples` is filled, by column.
+    """A schema for the files of one table; `table`: what queries are to call it. `examined` is filled, by column;
+    with `choosing` it has choices.
 
     `kinds` and `accept`: what a person decided, see `settled`. Of `reading` lines to skip, null tokens, what becomes of
     censored numbers, sheet and flatten count.
@@ -63,7 +75,7 @@ def propose(
         with closing(connect_reading()) as connection:
             types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
-        return _proposed(opened, inputs, types, kinds or {}, name, accept=accept, examples=examples)
+        return _proposed(opened, inputs, types, kinds or {}, name, accept=accept, examined=examined, choosing=choosing)
     try:
         dialect = sniff(first, given)
     except (EOFError, OSError, zlib.error) as error:
@@ -74,7 +86,7 @@ def propose(
         if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
             raise InputError(error.message, hint=advice) from None
         raise
-    return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept, examples=examples)
+    return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept, examined=examined, choosing=choosing)
 
 
 def propose_frame(
@@ -99,7 +111,8 @@ def _proposed(
     name: str | None,
     *,
     accept: bool,
-    examples: dict[str, Example] | None = None,
+    examined: dict[str, Examined] | None = None,
+    choosing: bool = False,
 ) -> Schema:
     """`types`: by column, as the sources state them; of a CSV none."""
     source = sources[0]
@@ -114,8 +127,6 @@ def _proposed(
             facts = [_typed(text, source, each, types[each.name], dialect) for each in facts]
         else:
             facts = [written_back(text, each, dialect) for each in facts]
-        if examples is not None:
-            examples |= {each.name: Example(tuple(dict.fromkeys(each.sample))[:2], each.changed) for each in facts}
         columns = [_column(fact) for fact in facts]
         for mend in (_sealed, _as_text):
             refused = unreadable_rows(text, sources, columns, dialect, typed=bool(types))
@@ -123,10 +134,32 @@ def _proposed(
                 mend(column, fact, count) if count else column
                 for column, fact, count in zip(columns, facts, refused, strict=True)
             ]
+        if examined is not None:
+            examined |= _examined(text, facts, columns, dialect, choosing=choosing)
         decided = settled(columns, kinds, source, accept=accept)
         privacy = propose_entity(decided)
         privacy = replace(privacy, unsure=False) if accept else privacy
         return Schema(with_bounds(text, decided, dialect), dialect, name, privacy=privacy)
+
+
+def _examined(
+    text: Table, facts: Sequence[Facts], columns: Sequence[Column], dialect: CsvDialect, *, choosing: bool
+) -> dict[str, Examined]:
+    chosen = choices(text, columns, dialect) if choosing else {}
+    filled = filled_rows(text, columns, dialect)
+    return {
+        each.name: Examined(
+            text.rows,
+            text.rows - count,
+            each.distinct,
+            each.average_length,
+            each.longest,
+            tuple(dict.fromkeys(each.sample))[:2],
+            each.changed,
+            chosen.get(each.name, {}),
+        )
+        for each, count in zip(facts, filled, strict=True)
+    }
 
 
 def _typed(text: Table, source: Input | Frame, facts: Facts, type_: str, dialect: CsvDialect) -> Facts:
@@ -162,81 +195,3 @@ def _column(facts: Facts) -> Column:
         unit=facts.unit if is_number(facts.type) else "",
         format=facts.format,
     )
-
-
-_PATTERN = re.compile(r"[*?\[]")
-_DECIDED = re.compile(r"decided: \w+; (proposed .*)", re.DOTALL)
-_SHOWN = 20  # columns that a hint names
-
-
-def settled(columns: Sequence[Column], kinds: Mapping[str, Kind], shown: object, *, accept: bool) -> tuple[Column, ...]:
-    """`columns` with the kinds that a person gave by name or pattern; with `accept` no other stays unsure.
-
-    A name counts before a pattern. Raises InputError for one that is no column's, for two kinds of one column and for
-    a kind that a type cannot have; `shown` is how it names the file.
-    """
-    chosen = _by_column(kinds, [column.name for column in columns], shown)
-    return tuple(_settled(column, chosen.get(column.name), shown, accept=accept) for column in columns)
-
-
-def settle(
-    names: Names, schema: Schema, kinds: Mapping[str, Kind], *, accept: bool, progress: Progress | None = None
-) -> tuple[Column, ...]:
-    """The columns of a written schema that change. Numbers that are now computed on get bounds, by the values of the
-    files `names`, which are read for nothing else.
-
-    Raises InputError as `settled` does, and for a file that cannot be read.
-    """
-    shown = ", ".join(map(str, names)) if isinstance(names, list) else names
-    before, after = schema.columns, settled(schema.columns, kinds, shown, accept=accept)
-    changed = [new for new, old in zip(after, before, strict=True) if new != old]
-    bare = [each for each in changed if is_number(each.type) and each.lower is None and each.upper is None]
-    if not any(each.kind in (Kind.PLAIN, Kind.ENCRYPTED) for each in bare):
-        return tuple(changed)
-    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
-    with open_table(inputs, as_text([each.name for each in before], schema.dialect), progress) as text:
-        stated = {each.name: each for each in with_bounds(text, bare, schema.dialect)}
-    return tuple(stated.get(each.name, each) for each in changed)
-
-
-def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
-    """A schema under which every field is read as it is written."""
-    return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
-
-
-def _by_column(kinds: Mapping[str, Kind], names: Sequence[str], shown: object) -> dict[str, Kind]:
-    by_name: dict[str, Kind] = {}
-    by_pattern: dict[str, tuple[str, Kind]] = {}
-    folded = {name.lower(): name for name in names}
-    for given, kind in kinds.items():
-        if given.lower() in folded:
-            by_name[folded[given.lower()]] = kind
-            continue
-        matching = [name for name in names if _PATTERN.search(given) and fnmatchcase(name.lower(), given.lower())]
-        if not matching:
-            more = ", ..." if len(names) > _SHOWN else ""
-            problem = "no column matches" if _PATTERN.search(given) else "there is no column"
-            raise InputError(
-                f"{shown}: {problem} {given!r} to give a kind to",
-                hint=f"the file names {', '.join(names[:_SHOWN])}{more}",
-            )
-        for name in matching:
-            other, before = by_pattern.setdefault(name, (given, kind))
-            if before is not kind:
-                raise InputError(f"{shown}, column {name!r}: {other!r} makes it {before}, {given!r} makes it {kind}")
-    return {name: kind for name, (_, kind) in by_pattern.items()} | by_name
-
-
-def _settled(column: Column, kind: Kind | None, shown: object, *, accept: bool) -> Column:
-    if kind is None:
-        if not (accept and column.unsure):
-            return column
-        return replace(column, unsure=False, reason=f"{column.reason}; accepted")
-    if kind is Kind.ENCRYPTED and not can_be_encrypted(column.type):
-        raise InputError(
-            f"{shown}, column {column.name!r}: {column.type} cannot be encrypted for arithmetic",
-            hint="numbers, booleans, dates and times can; seal it or keep it local",
-        )
-    before = _DECIDED.fullmatch(column.reason)
-    proposed = before[1] if before else f"proposed {column.kind}: {column.reason}"
-    return replace(column, kind=kind, unsure=False, reason=f"decided: {kind}; {proposed}")

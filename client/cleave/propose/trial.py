@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 import duckdb
@@ -13,10 +13,12 @@ import duckdb
 from cleave.propose.detect import Facts
 from cleave.table.cast import FieldCast, cast
 from cleave.table.duck import connect_reading, identifier, private
-from cleave.table.inputs import Frame, Input
+from cleave.table.inputs import Frame, Input, Names, open_inputs
+from cleave.table.progress import Progress
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
+from cleave.table.stream import open_table
 from cleave.table.table import Table
-from cleave.table.typed_reading import TypedReading
+from cleave.table.typed_reading import TypedReading, columns_of
 from cleave.table.types import ZONED
 
 _BATCH = 10  # columns of one query: DuckDB plans hundreds of aggregates slowly
@@ -24,40 +26,100 @@ _ROWS = 10_000
 _UTC = re.compile(r".*(?:Z|[+-]00(?::?00)?)")
 
 
-def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
-    """`facts` with the first field that comes back as another text, if there is one. `text` is the file as text.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of a column, and the other text that comes back of it. `note` says how they differ, without values."""
 
-    A number may come back with other zeros and signs, a moment in UTC with another spelling. All other types refuse
-    what they would change.
+    column: str
+    field: str
+    back: str
+    note: str
+
+
+def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool = False) -> Difference | None:
+    """The first field that comes back as another text. `text` is the file as text; `stated`: its source states that
+    the column is text, so every letter counts.
+
+    Else a number may come back with other zeros and signs, a moment in UTC with another spelling, true and false in
+    small letters. Types that are not looked at refuse what they would change.
     """
-    if facts.type not in ("DOUBLE", ZONED):
-        return facts
-    name = identifier(facts.name)
-    value = _text_of(name, facts, dialect)
+    if column.type == "VARCHAR" or not (stated or column.type in ("BOOLEAN", "DOUBLE", ZONED)):
+        return None
+    name = identifier(column.name)
     rows = text.connection.execute(
-        f"SELECT field, back FROM (SELECT {name} AS field, {value} AS back FROM {text.relation}) WHERE back <> field"
+        f"SELECT field, back FROM (SELECT {name} AS field, {_text_of(column, dialect)} AS back FROM {text.relation}) "
+        "WHERE back <> field"
     )
     while pairs := rows.fetchmany(_ROWS):
         for field, back in pairs:
-            if facts.type == ZONED and not _UTC.fullmatch(field.strip()):
+            if stated:
+                note = "text that comes back otherwise"
+            elif column.type == "BOOLEAN" and field.strip().lower() != back:
+                note = "yes and no come back as true and false"
+            elif column.type == ZONED and not _UTC.fullmatch(field.strip()):
                 note = "written back in UTC, so zones are not kept"
-            elif facts.type == "DOUBLE" and _number(field, facts, dialect) != Decimal(back):
+            elif column.type == "DOUBLE" and _number(field, column, dialect) != Decimal(back):
                 note = "a number comes back with other digits"
             else:
                 continue
-            return replace(facts, note="; ".join(filter(None, (facts.note, note))), changed=(field, back))
-    return facts
+            return Difference(column.name, field, back, note)
+    return None
 
 
-def _text_of(name: str, facts: Facts, dialect: CsvDialect) -> str:
+def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
+    """`facts` with the first field that comes back as another text, if there is one. `text` is the file as text."""
+    first = difference(text, _declared(facts), dialect)
+    if first is None:
+        return facts
+    return replace(facts, note="; ".join(filter(None, (facts.note, first.note))), changed=(first.field, first.back))
+
+
+def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tuple[Schema, list[Difference]]:
+    """Read every row of the files under a schema that a person wrote, and write it back.
+
+    A column that does not come back as the same text is unsure, unless its reason says so already. Returns the schema
+    so, and the differences. Raises InputError for a file that cannot be read, or that the schema does not fit.
+    """
+    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    with open_table(inputs, schema, progress):
+        pass  # which read all of it
+    types: dict[str, str] = {}
+    if inputs[0].parquet:
+        with closing(connect_reading()) as connection:
+            types = columns_of(connection, inputs[0])
+    texts = {name.lower() for name, type_ in types.items() if type_ == "VARCHAR"}
+    looked_at = [each for each in schema.columns if not types or each.name.lower() in texts]
+    with open_table(inputs, as_text([each.name for each in schema.columns], schema.dialect), progress) as text:
+        firsts = [difference(text, each, schema.dialect, stated=bool(types)) for each in looked_at]
+    differences = {each.column: each for each in firsts if each is not None}
+    columns = tuple(_marked(each, differences.get(each.name)) for each in schema.columns)
+    return replace(schema, columns=columns), list(differences.values())
+
+
+def _marked(column: Column, first: Difference | None) -> Column:
+    if first is None or first.note in column.reason:
+        return column
+    return replace(column, unsure=True, reason="; ".join(filter(None, (column.reason, first.note))))
+
+
+def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
+    """A schema under which every field is read as it is written."""
+    return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
+
+
+def _declared(facts: Facts) -> Column:
+    return Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format)
+
+
+def _text_of(column: Column, dialect: CsvDialect) -> str:
     """SQL of DuckDB's text of a value; NULL where the field cannot be read."""
-    read = cast(name, Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format), dialect)
+    read = cast(identifier(column.name), column, dialect)
     return f"CASE WHEN NOT ({read.unreadable}) THEN CAST({read.value} AS VARCHAR) END"
 
 
-def _number(field: str, facts: Facts, dialect: CsvDialect) -> Decimal | None:
+def _number(field: str, column: Column, dialect: CsvDialect) -> Decimal | None:
     """The number that is written in a field, None for a limit such as `<5`."""
-    bare = re.sub(r"\s", "", field.replace(facts.unit, "") if facts.unit else field)
+    bare = re.sub(r"\s", "", field.replace(column.unit, "") if column.unit else field)
     if bare.startswith("(") or bare.endswith("-"):
         bare = f"-{bare.strip('()-')}"
     if dialect.thousands:
@@ -75,11 +137,21 @@ def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
     if facts.type == "VARCHAR":
         return facts
     name = identifier(facts.name)
-    value = _text_of(name, facts, dialect)
+    value = _text_of(_declared(facts), dialect)
     (changed,) = text.connection.execute(
         f"SELECT count(*) FROM {text.relation} WHERE {value} IS DISTINCT FROM {name}"
     ).fetchall()[0]
     return replace(facts, type="VARCHAR", note="", unit="", format=None) if changed else facts
+
+
+def filled_rows(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> list[int]:
+    """By column, how many rows have a value."""
+    counts: list[int] = []
+    for start in range(0, len(columns), _BATCH):
+        values = (cast(identifier(each.name), each, dialect).value for each in columns[start : start + _BATCH])
+        figures = ", ".join(f"count({value})" for value in values)
+        counts += text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
+    return counts
 
 
 def unreadable_rows(

@@ -1,41 +1,27 @@
-"""An answer as one HTML page: a template, a style sheet, a script and the library the script draws with, all inline.
-
-The page can load nothing: its policy allows only its own scripts and style, by their hashes, and no connection, image,
-font or form. Texts of the table reach it escaped by the template, or inside JSON in which no `<`, `>` or `&` is left.
-"""
+"""An answer as one HTML page: a template, a style sheet, a script and the library the script draws with, all inline."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cleave.finish import ResultTable
 from cleave.finish.result import csv_of
-from cleave.report.charts import Chart, charts_of, digits_before_point, fraction, is_by_month, is_numeric, key_text
+from cleave.report.charts import charts_of, digits_before_point, fraction, is_by_month, is_numeric, key_text
+from cleave.report.html import html, shown_time
 from cleave.sql.plan import reasons_of
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
-from cleave_shared.errors import extra
-from cleave_shared.version import VERSION
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.question import Result, Usage
-
-with extra("report", "reports"):
-    from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-    from markupsafe import Markup
-
 
 _STAGES = {
     "split": "Select, group and split rows here",
@@ -65,21 +51,17 @@ class PageFacts:
 def page(answer: Result, facts: PageFacts, description: Description | None) -> str:
     """The page, UTF-8 when written. `description` is of the same question; None where nothing was to be sent."""
     charts = charts_of(answer.result)
-    scripts = [asset(name) for name in DRAWING] if charts else []
-    style = asset("style.css")
     rows = cells_of(answer.result)
-    return template("cleave.report", "page.html").render(
-        policy=policy(scripts, style),
-        style=Markup(style),  # noqa: S704 - these three are files of this package, none of their text comes from data
-        scripts=[Markup(script) for script in scripts],  # noqa: S704
-        data=Markup(as_json(charts)),  # noqa: S704 - escaped there
+    return html(
+        "page.html",
+        DRAWING if charts else (),
+        [asdict(chart) for chart in charts],
         title=printable(facts.title or facts.table),
         author=printable(facts.author),
         statement=printable(_statement(answer, facts, description)),
         csv=b64encode(csv_of(answer.result)).decode(),
         sql="\n".join(printable(line) for line in facts.sql.replace("\r\n", "\n").expandtabs(4).strip().split("\n")),
-        created=facts.created.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=VERSION,
+        created=shown_time(facts.created),
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
         suppressed=answer.usage.suppression if _is_limited(answer.usage) else "",
@@ -184,44 +166,7 @@ def _unread(description: Description | None) -> int:
     return sum(1 for column in description.columns if column.fate.startswith("not read"))
 
 
-_IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 DRAWING = ("vendor/plot.js", "draw.js")
-
-
-@cache
-def template(package: str, name: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader(package, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(printable=lambda text: printable(str(text)), sized=sized, counted=counted)
-    return environment.get_template(name)
-
-
-@cache
-def asset(name: str) -> str:
-    """A file of this package, none of whose text comes from data."""
-    return files("cleave.report").joinpath(name).read_text("utf-8")
-
-
-def policy(scripts: Sequence[str], style: str) -> str:
-    """Allow only these scripts and this style, by the hash of the text between their tags."""
-    admitted = " ".join(map(_hash, scripts)) or "'none'"
-    return f"default-src 'none'; script-src {admitted}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-
-
-def as_json(charts: Sequence[Chart]) -> str:
-    """JSON that a script element holds whatever the names are: every `<`, `>` and `&` as an escape."""
-    drawn = [asdict(chart) for chart in charts]
-    return json.dumps(drawn, separators=(",", ":"), allow_nan=False).translate(_IN_JSON)
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
 
 _DIGITS = 4
 _WHOLE = 12  # digits before the point that are never rounded to zeros; of more, a power of ten is shown

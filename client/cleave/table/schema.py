@@ -84,6 +84,18 @@ class Kind(StrEnum):
     LOCAL = "local"
 
 
+def unfit(kind: Kind, type_: str) -> str:
+    """Say why no column of this type has this kind; "" where one may."""
+    if kind is Kind.ENCRYPTED and not can_be_encrypted(type_):
+        return (
+            f"{type_} cannot be encrypted for arithmetic, only numbers, BOOLEAN, DATE, TIME, TIMESTAMP and INTERVAL; "
+            "use sealed or local"
+        )
+    if kind is Kind.PLAIN and type_ == "INTERVAL":
+        return "INTERVAL cannot be plain, Parquet keeps its milliseconds only; use encrypted"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """Declaration of a column.
@@ -228,7 +240,7 @@ def edit_schema(path: Path, columns: Sequence[Column], privacy: Privacy | None =
 
     Raises InputError for a file that is no schema or cannot be written.
     """
-    import tomlkit  # noqa: PLC0415 - see dump_schema
+    import tomlkit  # noqa: PLC0415 - see schema_head
 
     load_schema(path)
     document = tomlkit.parse(_text(path))
@@ -272,6 +284,16 @@ def load_schema(path: Path) -> Schema:
 
 def dump_schema(schema: Schema) -> str:
     """TOML with comments, to be reviewed by a person; `load_schema` reads it back."""
+    parts = [schema_head(schema), *map(column_text, schema.columns)]
+    if schema.derived:
+        parts.append(_dumped("derived", dump_derived(schema.derived)))
+    if schema.privacy != NO_PRIVACY:
+        parts.append(_dumped("privacy", dump_privacy(schema.privacy)))
+    return "\n".join(parts)
+
+
+def schema_head(schema: Schema) -> str:
+    """The part of `dump_schema` before the columns; parts are joined by an empty line."""
     import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
 
     document = tomlkit.document()
@@ -288,19 +310,28 @@ def dump_schema(schema: Schema) -> str:
     csv["text_null_tokens"].comment("in text columns, to the letter")
     document.add(tomlkit.nl())
     document.add("csv", csv)
+    return tomlkit.dumps(document)
+
+
+def column_text(column: Column) -> str:
+    """The part of `dump_schema` that declares a column."""
+    import tomlkit  # noqa: PLC0415 - see schema_head
+
     columns = tomlkit.table(is_super_table=True)
-    for column in schema.columns:
-        columns.add(column.name, _dump_column(column))
-    document.add("columns", columns)
-    if schema.derived:
-        document.add("derived", dump_derived(schema.derived))
-    if schema.privacy != NO_PRIVACY:
-        document.add("privacy", dump_privacy(schema.privacy))
+    columns.add(column.name, _dump_column(column))
+    return _dumped("columns", columns)
+
+
+def _dumped(name: str, table: TomlTable) -> str:
+    import tomlkit  # noqa: PLC0415 - see schema_head
+
+    document = tomlkit.document()
+    document.add(name, table)
     return tomlkit.dumps(document)
 
 
 def _dump_column(column: Column) -> TomlTable:
-    from tomlkit import boolean, table, value  # noqa: PLC0415 - see dump_schema
+    from tomlkit import boolean, table, value  # noqa: PLC0415 - see schema_head
 
     result = table()
     result.add("kind", column.kind.value)
@@ -373,13 +404,8 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
         type_ = canonical(stated_type)
     except ValueError as error:
         raise ValueError(f"{place} type: {error}") from None
-    if kind == Kind.ENCRYPTED and not can_be_encrypted(type_):
-        raise ValueError(
-            f"{place} kind: {type_} cannot be encrypted for arithmetic, only numbers, BOOLEAN, DATE, TIME, "
-            "TIMESTAMP and INTERVAL; use sealed or local"
-        )
-    if kind == Kind.PLAIN and type_ == "INTERVAL":
-        raise ValueError(f"{place} kind: INTERVAL cannot be plain, Parquet keeps its milliseconds only; use encrypted")
+    if reason := unfit(Kind(kind), type_):
+        raise ValueError(f"{place} kind: {reason}")
     decimals = decimals_of(type_)
     stated = table.get("decimals", decimals)
     if isinstance(stated, bool) or stated != decimals:

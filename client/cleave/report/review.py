@@ -1,0 +1,113 @@
+"""A proposed schema as one HTML page: a person chooses kinds, sees who will see what, and downloads the schema.
+
+The page has no way of its own to write TOML: it joins texts that `cleave.table.schema` wrote, one for each choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import tomlkit
+
+from cleave.propose.entity import candidates
+from cleave.propose.propose import Examined
+from cleave.report.html import html, shown_time
+from cleave.table.schema import Column, Kind, Schema, column_text, schema_head
+from cleave.text.printable import printable
+
+_WIDEST_CELL = 80  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """`sees`: who sees values of a column of this kind. `local`: which questions only this machine answers then."""
+
+    sees: str
+    local: str
+
+
+_NOT_SENT = "every aggregate of it; COUNT(*) where WHERE or GROUP BY reads it"
+CONSEQUENCES: Mapping[Kind, Consequence] = {
+    Kind.PLAIN: Consequence("the plain service and store see every value", "no question but these"),
+    Kind.ENCRYPTED: Consequence(
+        "the sensitive service adds up ciphertexts and sees no value",
+        "its MIN, MAX, MEDIAN and COUNT(DISTINCT); COUNT(*) where WHERE or GROUP BY reads it",
+    ),
+    Kind.SEALED: Consequence("nobody sees a value; a store has it encrypted", _NOT_SENT),
+    Kind.LOCAL: Consequence("nobody sees it; it never leaves this machine", _NOT_SENT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFacts:
+    """`command`: how the downloaded `file` is checked. `values`: the page shows cells."""
+
+    table: str
+    created: datetime
+    file: str
+    command: str
+    values: bool
+
+
+def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts) -> str:
+    """The page, UTF-8 when written, of a schema that was just proposed."""
+    columns = [_shown(column, examined[column.name], facts) for column in schema.columns]
+    privacy, places = schema.privacy, {column.name: place for place, column in enumerate(schema.columns)}
+    entity = [places[name] for name in privacy.entity]
+    data = {
+        "file": facts.file,
+        "head": schema_head(schema),
+        "columns": [_choices(column, examined[column.name]) for column in schema.columns],
+        "entity": entity,
+        "candidates": [places[name] for name in candidates(schema.columns)],  # the page proposes as `propose_entity`
+        "unsure": privacy.unsure,
+        "kinds": {kind: [each.sees, each.local] for kind, each in CONSEQUENCES.items()},
+    }
+    return html(
+        "review.html",
+        ["review.js"],
+        data,
+        title=printable(facts.table),
+        created=shown_time(facts.created),
+        command=printable(facts.command),
+        file=printable(facts.file),
+        values=facts.values,
+        rows=next(iter(examined.values())).rows,
+        columns=columns,
+        entity=entity,
+        unsure=privacy.unsure,
+        consequences=CONSEQUENCES,
+    )
+
+
+def _choices(column: Column, examined: Examined) -> dict[str, object]:
+    """Texts of a column, as it is and by the kind that a person may choose."""
+    return {
+        "name": tomlkit.item(column.name).as_string(),
+        "kind": column.kind,
+        "unsure": column.unsure,
+        "untouched": column_text(column),
+        "chosen": {kind: column_text(each) for kind, each in examined.choices.items()},
+    }
+
+
+def _shown(column: Column, examined: Examined, facts: ReviewFacts) -> dict[str, object]:
+    lengths = f"{examined.average_length:.1f} characters on average, {examined.longest:,} at most"
+    cells = examined.values if facts.values else ()
+    return {
+        "name": printable(column.name),
+        "type": printable(column.type),
+        "kind": column.kind,
+        "unsure": column.unsure,
+        "others": [kind for kind in examined.choices if column.unsure or kind is not column.kind],
+        "reason": printable(column.reason),
+        "figures": f"{examined.distinct:,} different, {examined.nulls:,} NULL; {lengths}",
+        "values": [_cut(value) for value in cells],
+        "changed": [_cut(value) for value in examined.changed or ()] if facts.values else [],
+    }
+
+
+def _cut(value: str) -> str:
+    return printable(value if len(value) <= _WIDEST_CELL else f"{value[: _WIDEST_CELL - 3]}...")
