@@ -61,7 +61,9 @@ def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts)
         "head": schema_head(schema),
         "columns": [_choices(column, examined[column.name]) for column in schema.columns],
         "entity": entity,
-        "candidates": [places[name] for name in candidates(schema.columns)],  # the page proposes as `propose_entity`
+        "candidates": [
+            places[name] for name in candidates(schema.columns)
+        ],  # the page proposes the first that is not local
         "unsure": privacy.unsure,
         "kinds": {kind: [each.sees, each.local] for kind, each in CONSEQUENCES.items()},
     }
