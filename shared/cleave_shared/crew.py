@@ -38,6 +38,9 @@ class Crew:
         self._lock = threading.Lock()
         _crews.add(self)
 
+    def __del__(self) -> None:
+        self.end()  # a thread may have kept a worker since the last end
+
     def begin(self) -> None:
         """Start a worker ahead, where there is room for it."""
         self._begin(self._ends)

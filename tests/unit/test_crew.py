@@ -76,6 +76,13 @@ def test_a_crew_that_ends_while_one_is_at_work_starts_no_other(start: Callable[[
     assert not crew._idle
 
 
+def test_a_crew_that_is_dropped_ends_its_workers(start: Callable[[], Child]) -> None:
+    crew = Crew(start, 1)
+    worker = used(crew)
+    del crew
+    assert have_ended(worker)
+
+
 def test_bounds_count_from_the_call(start: Callable[[], Child]) -> None:
     crew = Crew(start, 1)
     with crew.worker() as child:

@@ -120,11 +120,12 @@ def evaluate(
 
 @contextlib.contextmanager
 def _worker(evaluation: Evaluation[Item], share: Sequence[Item], bounds: Bounds) -> Iterator[Child]:
-    if _crew is None:
+    crew = _crew  # another thread may exchange it
+    if crew is None:
         with children.fork(lambda channel: _evaluate(channel, evaluation, share), bounds) as child:
             yield child
     else:
-        with _crew.worker() as child:
+        with crew.worker() as child:
             child.call(_evaluate, (evaluation.part(share), share), bounds, lasting=True)
             yield child
 
