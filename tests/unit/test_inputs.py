@@ -14,7 +14,7 @@ import pytest
 from cleave.propose.propose import propose
 from cleave.table.inputs import open_inputs, table_name
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema, load_schema, schema_path
-from cleave.table.stream import open_table
+from cleave.table.stream import open_stream, open_table
 from cleave.table.types import canonical
 from cleave_shared.errors import InputError
 
@@ -116,6 +116,26 @@ def test_no_infinity_of_a_parquet_file_is_encrypted(tmp_path: Path) -> None:
     encrypted = Schema((Column("x", Kind.ENCRYPTED, "DOUBLE"),), CsvDialect())
     with pytest.raises(InputError, match="row 2, column 'x'"):
         rows(path, encrypted)
+
+
+def test_a_parquet_file_whose_footer_states_other_rows(tmp_path: Path) -> None:
+    """DuckDB reads the row groups and does not look at the sum that the footer states."""
+    path = tmp_path / "t.parquet"
+    duckdb.execute(f"COPY (SELECT i AS a FROM range(5) numbers(i)) TO '{path}'")
+    given = Schema((Column("a", Kind.LOCAL, "BIGINT"),), CsvDialect())
+    with open_table([path], given) as table:
+        assert table.rows == 5
+    stated, other = b"\x16\x0a\x19\x1c", b"\x16\x0e\x19\x1c"  # Thrift: field 3, 5 or 7; field 4, a list
+    content = path.read_bytes()
+    assert content.count(stated) == 1
+    path.write_bytes(content.replace(stated, other))
+    with pytest.raises(InputError, match=r"t\.parquet: is read as 5 rows, but its footer states 7"):
+        open_table([path], given)
+    with (
+        open_stream([path], given) as stream,
+        pytest.raises(InputError, match="is read as 5 rows, but its footer states 7"),
+    ):
+        stream.survey()
 
 
 def test_a_damaged_parquet_file(tmp_path: Path) -> None:

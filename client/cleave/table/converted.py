@@ -30,6 +30,8 @@ MOST_BYTES = 256 << 20  # of an array, or of a workbook unpacked: both are read 
 _ESCAPE = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_FIELDS = 1 << 24  # of a table of objects, up to which any number of them may be empty
+_SPARSE = 100  # fields for each member of an object, in a larger table
 _SHOWN = 20  # sheets that a hint names
 
 Row = Sequence[Any]
@@ -52,7 +54,21 @@ def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = 
     def objects() -> Iterable[dict[str, Any]]:
         return _of_lines(open_file, shown, read) if array is None else array
 
-    names = _filled(objects()) if flatten else dict.fromkeys(chain.from_iterable(objects()))
+    def measured() -> Iterator[dict[str, Any]]:
+        """The objects, as long as a table of them is not far larger than they are."""
+        rows = members = 0
+        seen: set[str] = set()
+        for each in objects():
+            rows, members = rows + 1, members + len(each)
+            seen.update(each)
+            if rows * len(seen) > max(_FIELDS, _SPARSE * members):
+                raise InputError(
+                    f"{shown}: its {rows:,} first objects have {len(seen):,} different members, most in few objects",
+                    hint="write such members as values: one column for their names, one for their values",
+                )
+            yield each
+
+    names = _filled(measured()) if flatten else dict.fromkeys(chain.from_iterable(measured()))
     if not names:
         raise InputError(f"{shown}: holds no object with a member", hint='as in [{"age": 61}, {"age": 48}]')
     rows = ([each.get(name) for name in names] for each in objects())

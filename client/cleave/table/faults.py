@@ -57,6 +57,14 @@ def miscounted(source: object, rows: int, records: int) -> InputError:
     )
 
 
+def damaged_rows(source: object, rows: int, stated: int) -> InputError:
+    """The error for a Parquet file that has another number of rows than its footer states."""
+    return InputError(
+        f"{source}: is read as {rows:,} row{'' if rows == 1 else 's'}, but its footer states {stated:,}",
+        hint="the file is damaged: write it again",
+    )
+
+
 def unclosed(place: str) -> InputError:
     return InputError(
         f"{place}: a quoted field that begins here is not closed, or goes on after its quote",

@@ -110,9 +110,14 @@ def _is_json(shown: str) -> bool:
 def _is_workbook(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(len(_WORKBOOK)) == _WORKBOOK
+            return _is_excel(file.read(len(_WORKBOOK)), str(path))
     except OSError:
         return False
+
+
+def _is_excel(head: bytes, shown: str) -> bool:
+    """True for a zip archive, and for a file that calls itself .xlsx though it is none."""
+    return head.startswith(_WORKBOOK) or shown.lower().endswith(".xlsx")
 
 
 def in_folder(folder: Path) -> list[Path]:
@@ -233,7 +238,7 @@ def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Inpu
         )
     if not head.strip():
         raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
-    if head.startswith(_WORKBOOK) or shown.lower().endswith(".xlsx"):
+    if _is_excel(head, shown):
         text, title = workbook_text(path, shown, sheet)
         return Input(text, shown, sheet=title)
     if _is_json(shown):

@@ -132,6 +132,17 @@ class TypedReading(SourceReading):
     def mark(self) -> object:
         return None if isinstance(self.source, Frame) else mark_of(self.source)
 
+    def miscounted(self, rows: int) -> InputError | None:
+        """Compare the rows that were read with the number that a Parquet file's footer states."""
+        if isinstance(self.source, Frame):
+            return None
+        sql = f"SELECT num_rows FROM parquet_file_metadata({literal(pattern_of(self.source))})"
+        try:
+            (stated,) = self._connection.execute(sql).fetchall()[0]
+        except duckdb.Error:
+            return faults.unreadable_parquet(self.source)
+        return None if stated == rows else faults.damaged_rows(self.source, rows, stated)
+
     def place(self, row: int) -> str:
         return f"{self.source}, row {row + 1}"
 
