@@ -348,3 +348,25 @@ def test_values_are_shown_on_a_terminal_only(tmp_path: Path) -> None:
     shown = on_terminal("--show-values")
     assert all(secret in shown for secret in secrets)
     assert b"x" * 38 not in shown  # long ones are cut
+
+
+@pytest.mark.parametrize(("name", "encoding"), [("Zo\u00eb", "latin-1"), ("\u20ac", "cp1252")])
+def test_an_encoding_that_is_guessed_is_named(cli: Cli, tmp_path: Path, name: str, encoding: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"a\n{name}\n".encode("cp1252"))
+    assert f"it is not UTF-8, and read as {encoding}: check its texts" in cli.run("schema", path).stderr
+    path.write_text(f"a\n{name}\n", "utf-8")
+    assert "UTF-8" not in cli.run("schema", path, "--force").stderr
+
+
+def test_the_wards_of_the_sample_are_sealed_unless_a_person_says_otherwise(cli: Cli, tmp_path: Path) -> None:
+    """As README has it."""
+    path = tmp_path / "patients.csv"
+    path.write_bytes((ROOT / "tests/samples/patients.csv").read_bytes())
+    result = cli.run("schema", path)
+    assert "unsure of ward:" in result.stderr
+    assert "some of its values name a medical unit" in result.stdout
+    assert kinds(path.with_suffix(".schema.toml"))["ward"] == "sealed"
+    assert cli.run("schema", path, "--plain", "ward").exit_code == 0
+    planned = cli.run("plan", path, "SELECT ward, AVG(age), MEDIAN(bill) FROM patients GROUP BY ward")
+    assert planned.exit_code == 0, planned.output

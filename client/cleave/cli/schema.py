@@ -35,6 +35,9 @@ class Censored(StrEnum):
     NULL = "null"
 
 
+_GUESSED = ("cp1252", "latin-1")  # encodings in which every text is one
+
+
 def schema(
     ctx: typer.Context,
     files: Files,
@@ -275,6 +278,9 @@ def _say_written(outcome: _Outcome, target: Path, *, sheet: str | None) -> None:
     console.say(f"{changes} {printable(str(target))}: review it before the first query")
     if changed is None and not sheet and schema.dialect.sheet:
         console.say(f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another")
+    if changed is None and schema.dialect.encoding in _GUESSED:
+        encoding = schema.dialect.encoding
+        console.say(f"it is not UTF-8, and read as {encoding}: check its texts, and [csv] encoding in the schema")
     _say_unsure(schema)
 
 

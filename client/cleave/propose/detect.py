@@ -1,7 +1,7 @@
 """Proposal of sensitive columns with reasons, for a person to review, never a decision.
 
-Fails closed: a column is plain only if every word of its name (see `harmless`) and every value (see `values`) is
-harmless. Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
+Fails closed: a column is plain only if every word of its name (see `harmless`) is harmless, and of a text every value
+(see `values`). Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
 that it is harmless: text, dates and whole numbers of few values, by which people group and filter. What has many
 values, and what is measured, has its kind for good. Names of people are sealed, so that `cleave pull` can give them
 back. Free text stays local: it may hold anything, is of no use to a sum, and its length survives encryption. No reason

@@ -1,7 +1,7 @@
 """Proposal of the column that names whom a row is about, so that thresholds count people; for a person to settle.
 
 A wrong one does no harm: people are never more than rows. Only the name of a column counts: a word for a person, alone
-or with a word for an id. "patient_id", "PatientNo" and `subject` do; "patient_age", "customer_type" and `name` do not.
+or with a word for an id. "patient_id", "PatientNo" and "subject" do; "patient_age", "customer_type" and `name` do not.
 """
 
 from __future__ import annotations
@@ -10,19 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from cleave.propose.harmless import LISTS
 from cleave.table.privacy import NO_PRIVACY, Privacy
 from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS
 
 # those at the front come first: a patient of a member is the patient
-PEOPLE: Final = (
-    *("patient", "person", "participant", "respondent", "subject", "proband", "employee", "student", "pupil"),
-    *("member", "insured", "beneficiary", "customer", "client", "subscriber", "citizen", "resident", "donor"),
-    *("versicherter", "kunde", "mitarbeiter", "mitglied", "cliente", "paciente", "personne", "persona", "user"),
-)
-_IDS: Final = frozenset(
-    {"id", "ids", "no", "nr", "num", "number", "nummer", "numero", "key", "code", "pseudonym", "uuid"}
-)
+PEOPLE: Final = tuple(LISTS["entity"]["people"].split())
+_IDS: Final = frozenset(LISTS["entity"]["ids"].split())
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 

@@ -1,8 +1,9 @@
 """Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
 A name is harmless if *all* of its words are listed and one at least names something harmless: "ward_name" is, while
-"ward_reason" and `birth month` are not, since their other words may say anything. Every value must be harmless, too
-(`values`). A name that says less is harmless if its values are of a closed list (currencies, units, shifts).
+"ward_reason" and `birth month` are not, since their other words may say anything. Every value of a text must be
+harmless, too (`values`). A name that says less is harmless if its values are of a closed list (currencies, units,
+shifts).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
 systems that load tables. Words of other languages come from published translations. Unicode's CLDR (dateFields, keys)

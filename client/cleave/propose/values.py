@@ -1,6 +1,6 @@
 """Values that tell nothing about anybody: of a list by subject, or a code by its form.
 
-A column with a harmless name is plain only if every one of its values is harmless. A list of conditions, drugs and
+A text column with a harmless name is plain only if every one of its values is harmless. A list of conditions, drugs and
 units is never complete; this list need not be: a value that is missing here makes its column unsure.
 """
 
