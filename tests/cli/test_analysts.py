@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import cleave
+from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
 from cleave.store.identity import create_identity
 from cleave_shared.errors import CleaveWarning
@@ -81,6 +82,12 @@ def test_an_owner_is_told_what_ends_the_releases(tmp_path: Path, key_file: Path)
     for dry_run in (True, False):
         with pytest.warns(CleaveWarning, match=ends):
             cleave.delete("stays", "bill > 7", yes=True, dry_run=dry_run, **store)
+    create_key(tmp_path / "new.json", None)
+    said: list[str] = []
+    cleave.rotate("stays", tmp_path / "new.json", say=said.append, **store)
+    new = public_side(open_key(tmp_path / "new.json", None)).fingerprint
+    assert said[-2] == f"the fingerprint of the new key is {new}"
+    assert said[-1].startswith("send analysts (carol) the new fingerprint over another channel")
 
 
 def test_an_identity_is_no_key(parties: Parties) -> None:
@@ -140,7 +147,7 @@ def test_an_owner_lists_and_revokes(parties: Parties) -> None:
 def test_python_has_the_same(parties: Parties) -> None:
     parties.at("west")
     made = cleave.release("stays", store="../store", key="key.json")
-    assert (made.number, made.cells, made.parts, made.waiting) == (2, 2, 0, 1)
+    assert (made.made, made.number, made.cells, made.parts, made.waiting) == (False, 1, 2, 0, 1)
     for name in ("XDG_STATE_HOME", "HOME"):
         parties._monkeypatch.setenv(name, str(parties.root / "python"))
     parties.at("carol")

@@ -196,7 +196,8 @@ def test_another_key(parties: Parties) -> None:
     parties.play()
     parties.run("west", "cleave key new --key new.json --no-passphrase")
     rotate = f"key rotate stays --new-key new.json {WEST}".split()
-    assert "already exists" not in parties.at("west").run(*rotate).stderr
+    said = parties.at("west").run(*rotate).stderr
+    assert "already exists" not in said
     new = "--store ../store --key new.json"
     shown = parties.run("west", f"cleave show stays {new}")
     assert "14 rows" in shown
@@ -210,6 +211,8 @@ def test_another_key(parties: Parties) -> None:
     again = PUT.replace("west.pub.json", "new.pub.json").split()
     assert "used here for the first time" in parties.at("north").fails(5, *again)
     fingerprint = read_public_key(parties.root / "west/new.pub.json").fingerprint
+    assert f"the fingerprint of the new key is {fingerprint}" in said
+    assert "send contributors (north, south) a new public file" in said
     assert parties.at("north").run(*again, "--fingerprint", fingerprint).exit_code == 0
     parties.run("west", f"cleave contributor collect stays {new}")
     assert "18 rows" in parties.run("west", f"cleave show stays {new}")

@@ -88,6 +88,22 @@ def test_rows_are_refused(world: Releases, sql: str) -> None:
     assert refused.value.hint
 
 
+def test_where_nothing_is_new_no_release_is_made(world: Releases) -> None:
+    before = world.open().manifest
+    again = world.release()
+    assert (again.made, again.number, again.parts, again.waiting) == (False, 1, 0, 2)
+    assert world.open().manifest == before
+    world.sensitive().delete([f"{before.release.analysts[0].place}/head" if before.release else ""])
+    world.release()
+    assert world.shown("carol"), "a stopped release is finished all the same"
+    assert world.release(least=LEAST + 1).number == 2, "a larger least is remembered"
+    alter(world.tables()[0], world.name, Alteration(rename=["ward=place"]), Silent())
+    renamed = world.release(least=None)
+    assert (renamed.made, renamed.number, renamed.parts) == (True, 3, 0)
+    assert len(world.ask("carol", "SELECT place, COUNT(*) FROM trial GROUP BY ALL").result.rows) == 2
+    assert not world.release(least=None).made
+
+
 def test_small_cells_are_not_in_the_release(world: Releases) -> None:
     assert world.shown("carol") == {cell: ROWS.count(cell) for cell in LARGE}
 

@@ -123,12 +123,14 @@ def revoke(
 
 def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     names = ", ".join(done.analysts) or "no one"
+    if not done.made:
+        ctx.obj.say(f"{done.table}: nothing new to release, so none is made; the newest is:")
     ctx.obj.say(f"{done.table}: release {done.number} for {names}, in {done.place}: {counted(done.cells, 'cell')}")
     if done.begins:
         ctx.obj.say("a new lineage: numbers of releases before it, if there are any, can be subtracted from its own")
-    if done.publishes:
+    if done.publishes and done.made:
         ctx.obj.say(f"published: {counted(done.parts, 'part')} of at least {done.min_cell} {done.counted}")
-    else:
+    elif done.made:
         ctx.obj.say("published: nothing new; `cleave release new` without new analysts publishes rows added since")
     if done.waiting:
         ctx.obj.say(f"waiting: rows of {counted(done.waiting, 'cell')}, until there are {done.min_cell} {done.counted}")

@@ -369,6 +369,7 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     Until that is done queries use the old key. The same call continues a rotation that was stopped.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
+    from cleave.ckks.public_key import public_side  # noqa: PLC0415
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
     from cleave.store.seen_versions import SeenVersions  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
@@ -378,7 +379,18 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     tables = task.tables
     other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
-    return stored_table(put_under(tables, new, name, task.progress).manifest)
+    done = put_under(tables, new, name, task.progress).manifest
+    task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")
+    if done.contributors:
+        names = ", ".join(each.name for each in done.contributors)
+        task.say(
+            f"send contributors ({names}) a new public file, made by `cleave key export --table {name}` with the new "
+            "key: rows put with the old file are lost"
+        )
+    if done.release is not None and done.release.analysts:
+        names = ", ".join(each.name for each in done.release.analysts)
+        task.say(f"send analysts ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    return stored_table(done)
 
 
 @change(Place, after=CONTINUES)

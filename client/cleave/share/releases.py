@@ -46,8 +46,9 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFacts:
-    """A release that was made. `parts`: published now, `new_rows` rows of them; `waiting`: cells with rows that are too
-    few so far. `withheld`: measures, and in how many of the new parts. `left_out`: measures that are no numbers of the
+    """A release that was made, or the newest, where there was nothing new (`made` False). `parts`: published now,
+    `new_rows` rows of them; `waiting`: cells with rows that are too few so far. `withheld`: measures, and in how many
+    of the new parts. `left_out`: measures that are no numbers of the
     table or linear in them, and doubles without bounds. `begins`: a new lineage, whose numbers and those of one before
     can be subtracted. `publishes`: False: the numbers of earlier releases were sealed again. `place`: where it is
     stored. `fingerprint`: the owner's, and @ with the number: the least that an analyst's machine then accepts.
@@ -68,6 +69,7 @@ class ReleaseFacts:
     publishes: bool
     place: str
     fingerprint: str
+    made: bool = True
 
 
 _IDENTITY = "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
@@ -103,7 +105,7 @@ def release(
     page: str | None = None,
 ) -> ReleaseFacts:
     """Publish the rows that no release has, for current analysts. New analysts in `to` get the current totals only;
-    nothing new is published then.
+    nothing new is published then. Makes no release without new parts, analysts, column names or `least`.
 
     `least`: minimum people, or rows, per cell. `new_lineage`: publish all rows, also those in earlier releases. `page`:
     the text that `--dry-run` wrote.
@@ -117,7 +119,20 @@ def release(
             "the table, or what would be released of it, changed since the page was written",
             hint="write it again with --dry-run, and have it signed",
         )
-    return commit(draft)
+    newest = draft.opened.manifest.release
+    if newest is None or not _is_same(draft, newest):
+        return commit(draft)
+    publish(tables, draft.opened)  # what a release that was stopped left to do; the next change sweeps
+    names = tuple(each.name for each in draft.analysts)
+    return replace(_facts(draft, newest.number, names, draft.ledger), made=False)
+
+
+def _is_same(draft: Draft, newest: Release) -> bool:
+    """True if analysts would read what they read of the newest release, and nothing else changes."""
+    if draft.begins or not draft.publishes or draft.parts or draft.least != newest.least:
+        return False
+    content = _old_content(draft.tables, draft.opened)
+    return content == released_totals(draft.opened.manifest, draft.ledger).dump()
 
 
 def commit(draft: Draft) -> ReleaseFacts:
