@@ -143,13 +143,13 @@ def schema(
         if sheet is not None or flatten:
             raise frame_has_none()
         proposed = propose_frame(data, decided, accept=accept, table=table)
-        return proposed if entity is None else proposed.about(column_names(entity) or ())
-    if isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
+    elif isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
         check_reading([data] if isinstance(data, str | Path) else data, sheet, flatten=flatten)
         reading = CsvDialect(skip=skip, sheet=sheet or "", flatten=flatten)
         proposed = propose(data, decided, accept=accept, reading=reading, table=table)
-        return proposed if entity is None else proposed.about(column_names(entity) or ())
-    raise no_table(data)
+    else:
+        raise no_table(data)
+    return proposed if entity is None else proposed.about(column_names(entity) or ())
 
 
 def session_over(data: Data | None, asking: Asking) -> Session:

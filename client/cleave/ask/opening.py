@@ -46,11 +46,10 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
     if data is None and (given or usual("store")) is None:
         raise InputError("there is no table to query", hint="name a file, a frame or a store of tables")
     words = [data] if isinstance(data, str | Path) else data if isinstance(data, Sequence) else None
-    if words is None and given is None and data is not None:
-        return lazy(
-            data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"], entity=asking["entity"]
-        )
-    if data is not None and ((given or usual("store")) is None or (given is None and _are_files(words or ()))):
+    is_stored = (given or usual("store")) is not None and (
+        given is not None or (words is not None and not _are_files(words))
+    )
+    if data is not None and not is_stored:
         return lazy(
             data, asking["schema"], asking["table"], asking["sheet"], flatten=asking["flatten"], entity=asking["entity"]
         )
@@ -87,7 +86,7 @@ def _are_files(words: Sequence[str | Path]) -> bool:
 
 
 def column_names(given: str | Sequence[str] | None) -> list[str] | None:
-    """Split the column names of the command line, which are one text."""
+    """Split the names of the command line, which are one text."""
     names = given.split(",") if isinstance(given, str) else given
     return None if names is None else [each.strip() for each in names if each.strip()]
 

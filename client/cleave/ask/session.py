@@ -193,8 +193,7 @@ class Session:
     def _log_smaller(self, plan: Plan, options: Options) -> None:
         """Record an answer with smaller groups than its tables have, in the logs of those tables."""
         if options.min_group and options.yes and not options.logged:
-            for table in self._run(lambda _: self.source.smaller(plan, options.min_group)):
-                self.source.record(table, "smaller groups", min_group=options.min_group)
+            self.source.log_smaller(plan, options.min_group)
 
     def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
         self._deadline = deadline = Deadline(seconds or self.source.seconds)

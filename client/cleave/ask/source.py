@@ -21,8 +21,6 @@ from cleave_shared import limits
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from cleave.ask.describe import Description
     from cleave.sql.read import Statement
     from cleave.table.progress import Bars, Progress
@@ -72,9 +70,9 @@ class Source(Protocol):
         """People, or rows, that every group shown has at least, where the caller does not say."""
         return 0
 
-    def smaller(self, plan: Plan, least: int) -> list[str]:  # noqa: ARG002 - as above
-        """Names of the tables of `plan` whose own minimum group size is above `least`."""
-        return []
+    def log_smaller(self, plan: Plan, least: int) -> None:  # noqa: ARG002 - as above
+        """Record an answer with groups of `least` in the logs of the tables of `plan` that have a larger minimum."""
+        return
 
     def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
         """By what a minimum group size counts."""
@@ -87,10 +85,6 @@ class Source(Protocol):
     def logged(self, plan: Plan) -> list[str]:  # noqa: ARG002 - files and releases have no log
         """Names of the tables of `plan` that have an audit log."""
         return []
-
-    def record(self, table: str, what: str, **details: JsonValue) -> None:
-        """Record in the audit log of a table what does not change it. Raises InputError, StoreError."""
-        raise TypeError(f"{table!r} has no log for {what!r} and its {len(details)} details")
 
     def rows(self, name: str, progress: Progress) -> int | None:
         """Rows of a table; None where they are not known before a question reads them."""

@@ -146,9 +146,11 @@ class StoredSource(VersionedSource[Stored]):
         """The largest of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
 
-    def smaller(self, plan: Plan, least: int) -> list[str]:
-        manifests = [each.manifest for each in self._site_of(plan).tables.values()]
-        return [each.table for each in manifests if min_group_of(each) > least]
+    def log_smaller(self, plan: Plan, least: int) -> None:
+        site = self.run(lambda: self._site_of(plan), Deadline(self.seconds))
+        for each in site.tables.values():
+            if min_group_of(each.manifest) > least:
+                self.record(each.manifest.table, "smaller groups", min_group=least)
 
     def privacy(self, plan: Plan) -> Privacy:
         return self._site_of(plan).table(plan.table).whole_schema.privacy

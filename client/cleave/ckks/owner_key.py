@@ -80,6 +80,11 @@ def key_id_of(signing: bytes) -> str:
     return hashlib.sha256(b"cleave key 2" + signing).hexdigest()[:32]
 
 
+def fingerprint_of(content: bytes) -> str:
+    """The fingerprint of public bytes, as people compare it: SHA256: and the base64 of their digest."""
+    return "SHA256:" + encoded(hashlib.sha256(content).digest()).rstrip("=")
+
+
 def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 

@@ -11,8 +11,6 @@ owner wrote the file.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from cleave.ckks.key_file import once
-from cleave.ckks.owner_key import Deriving, box_keys, bytes_of, encoded, key_id_of
+from cleave.ckks.owner_key import Deriving, box_keys, bytes_of, encoded, fingerprint_of, key_id_of
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
 
@@ -63,7 +61,7 @@ class PublicKey:
     def fingerprint(self) -> str:
         """Fingerprint of the two keys, whatever the invitation: to be compared by another way than the file came."""
         text = json.dumps(["cleave public key", *map(encoded, (self.box, self.signing))])
-        return "SHA256:" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+        return fingerprint_of(text.encode())
 
     def seal(self, name: str, content: bytes) -> bytes:
         """`content`, compressed, as the object `name`: only the owner's secret key opens it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cleave.ask.config import config_folder
+from cleave.ask.opening import column_names
 from cleave.cli import console, passphrase
 from cleave.cli.options import argument, flag
 from cleave.files import expanded
@@ -54,13 +55,13 @@ def add(
     from cleave.share.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
 
     path, settings = users_file(users), cast("Settings", ctx.obj)
-    named = _names(columns) or ()
-    allowed = _names(tables)
+    named, listed = column_names(columns) or (), column_names(tables)
+    allowed = None if listed is None else tuple(listed)
     if named and allowed is None:
         allowed = tuple(dict.fromkeys(each.partition(".")[0] for each in named))
     given = rows or any(each is not None for each in (tables, columns, min_group))
     before = None if given else user_in(path, name)
-    rights = before or User(tables=allowed, columns=named, min_group=min_group or 0, rows=rows)
+    rights = before or User(tables=allowed, columns=tuple(named), min_group=min_group or 0, rows=rows)
     if rights.fault:
         raise InputError(f"user {name!r}: {rights.fault}")
     password = None if token else passphrase.chosen(password_fd, "password")
@@ -80,10 +81,6 @@ def add(
     settings.say(f"{name} may connect to the gateway")
     if before is not None:
         settings.say(f"the rights are as before: {_described(before)}")
-
-
-def _names(given: str | None) -> tuple[str, ...] | None:
-    return None if given is None else tuple(each.strip() for each in given.split(",") if each.strip())
 
 
 def ls(users: UsersFile = None) -> None:

@@ -126,8 +126,7 @@ def drafted(
 
 def accepted_copies(tables: Tables, opened: Opened) -> int:
     """How often `cleave accept` went on with a copy of the table that lacked later changes."""
-    log = opened.head.log
-    records = records_of(tables, opened.vault, log) if log else ()
+    records = records_of(tables, opened.vault, opened.head.log)
     return sum(each.what == "accept" and bool(each.details.get("lost_records")) for each in records)
 
 

@@ -88,6 +88,7 @@ class Unpublished:
         self._parties: list[str] = list(dict.fromkeys(contributor_in(each) for each in manifest.segments))
         self._schema: Schema = load_stored_schema(manifest)
         self._ignores_marks = ignores_marks
+        self._shares = _shares(wanted)
         self._rows = Rows(tables, opened)
         try:
             self._gathered = self._rows.new_table(self._schema.only(()))
@@ -111,19 +112,6 @@ class Unpublished:
         )
         if pairs:
             self._gathered.connection.execute(f"CREATE TABLE {_SHARES} (cell INTEGER, person UBIGINT, {pairs})")
-
-    @property
-    def _shares(self) -> list[tuple[int, str, str]]:
-        """Measures whose sum one may dominate, each with SQL of a column that it reads, and the type of sums of it."""
-        if not self.wanted.dominance:
-            return []
-        values = {each.name: each for each in self.wanted.measures if not each.derived}
-        pairs = []
-        for number, reads in enumerate(self.wanted.reads):
-            for each in (values[name] for name in reads):
-                type_ = "DOUBLE" if each.decimals is None else "HUGEINT"
-                pairs.append((number, f"abs(CAST({of_measures.value_of(each)} AS {type_}))", type_))
-        return pairs
 
     def _add(self, segment: Segment) -> None:
         wanted = self.wanted
@@ -289,6 +277,19 @@ class Unpublished:
             else WITHHELD
             for number, each in enumerate(shown)
         )
+
+
+def _shares(wanted: Wanted) -> list[tuple[int, str, str]]:
+    """Measures whose sum one may dominate, each with SQL of a column that it reads, and the type of sums of it."""
+    if not wanted.dominance:
+        return []
+    values = {each.name: each for each in wanted.measures if not each.derived}
+    pairs = []
+    for number, reads in enumerate(wanted.reads):
+        for each in (values[name] for name in reads):
+            type_ = "DOUBLE" if each.decimals is None else "HUGEINT"
+            pairs.append((number, f"abs(CAST({of_measures.value_of(each)} AS {type_}))", type_))
+    return pairs
 
 
 def _integers(words: NDArray[np.uint64]) -> NDArray[np.object_]:

@@ -10,12 +10,12 @@ from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
+from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.schema import Column, Kind, Schema
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError, QueryRefused
 
 OWNER = "owner"  # whose rows are those of no contributor
-CONTRIBUTOR = "contributor"  # a column that a query may name
 MIN_GROUP = 5  # rows that a group of a table with contributors has at least, where nothing else is said
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 

@@ -5,7 +5,6 @@ Whoever can exchange a public file on its way would else receive what is meant f
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import shlex
 from collections.abc import Collection, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from cleave.ckks.owner_key import fingerprint_of
 from cleave.files import expanded
 from cleave.store.seen_versions import SeenVersions
 from cleave_shared.errors import KeyFileError
@@ -74,10 +74,9 @@ def require_compared(
 
 
 def contributor_fingerprint(key: str) -> str:
-    """SHA256: and the base64 of SHA-256 of a contributor's public key (64 hex digits) as SubjectPublicKeyInfo.
+    """The fingerprint of a contributor's public key (64 hex digits) as SubjectPublicKeyInfo.
 
     OpenSSL prints the same: docs/contributors.md.
     """
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-    content = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return "SHA256:" + base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    return fingerprint_of(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))

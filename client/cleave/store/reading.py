@@ -26,12 +26,13 @@ import numpy as np
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
-from cleave.store.contributors import CONTRIBUTOR, contributor_in
+from cleave.store.contributors import contributor_in
 from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment
 from cleave.store.reader import Opened
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
 from cleave.store.tables import Tables
 from cleave.table.duck import identifier
+from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
 from cleave.table.table import Engine, HeldFile, MemoryFile, Table, View, no_rows, read_parquet

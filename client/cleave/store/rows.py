@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from cleave.processes.deadline import Deadline
 from cleave.store.cells import Blocks, Index
 from cleave.store.columns import is_text, opened_width
-from cleave.store.contributors import CONTRIBUTOR, contributor_in, with_contributor
+from cleave.store.contributors import contributor_in, with_contributor
 from cleave.store.manifest import MARK, ROW, Object, Segment
 from cleave.store.reader import Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of, stored_of
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
 from cleave.store.tables import Tables
+from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, MemoryFile, Table, no_table

@@ -12,7 +12,7 @@ import numpy as np
 
 from cleave.ckks.cipher import Cipher
 from cleave.store.cells import Cells
-from cleave.store.contributors import CONTRIBUTOR, contributors_in, only, segments_of, with_contributor
+from cleave.store.contributors import contributors_in, only, segments_of, with_contributor
 from cleave.store.lanes import Integers, Lanes, columns_of_rows, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
 from cleave.store.reader import Opened
@@ -23,6 +23,7 @@ from cleave.sums.combination import TotalOf
 from cleave.sums.remote import Remote, divided
 from cleave.sums.totals import TotalsReader
 from cleave.table.duck import identifier
+from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared import limits

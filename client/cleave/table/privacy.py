@@ -19,7 +19,7 @@ from cleave.table.derived import Find, only_keys
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
-CONTRIBUTOR: Final = "contributor"
+CONTRIBUTOR: Final = "contributor"  # the column of whose rows they are, of a table that has contributors
 _KEYS: Final = ("entity", "min_group", "dominance", "unsure")
 _MOST: Final = 1 << 31  # people of a group
 _PLACE: Final = "[privacy]"

@@ -14,12 +14,12 @@ from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.tally import Tally
-from cleave.store.contributors import CONTRIBUTOR
 from cleave.store.manifest import Measure
 from cleave.store.rows import whole
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.needs import Available, CutSums, KeptTotals
 from cleave.sums.stored import CellTotals, Stored
+from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted
 from cleave_shared import limits
