@@ -370,7 +370,7 @@ def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("reader", "problem"),
     [
-        (nothing_read, ", line 2: is read as no row, nor is any line after it"),
+        (nothing_read, ", line 2: this line and all later ones are read as no row"),
         (one_row_less, ": is read as 599 rows, but a second count finds 600"),
     ],
 )

@@ -248,7 +248,7 @@ SECRET = 735_146_820_193
         ("SELECT SUM(age) FROM patients GROUP BY CAST(ward || ? AS INT)", f"{SECRET}", "cannot be computed in some"),
         ("SELECT MEDIAN(CAST(email || ? AS INT)) FROM patients", f"{SECRET}", "cannot be computed in some row"),
         ("SELECT SUM(age * ?), COUNT(*) FROM patients", SECRET << 21, "cannot be computed in some row"),
-        ("SELECT SUM(weight * ?) FROM patients", SECRET * 1e295, "is infinite or not a number"),
+        ("SELECT SUM(weight * ?) FROM patients", SECRET * 1e295, "is infinite or NaN"),
         ("SELECT email, CAST(email || ? AS INT) FROM patients", f"{SECRET}", "cannot be computed"),
         ("SELECT struct_extract({'a': age}, ?) FROM patients", f"x\n\n{SECRET}", "DuckDB refuses the query"),
         ("SELECT list_aggregate([age], ?) FROM patients", f"f{SECRET}", "names an aggregate that cannot be called"),

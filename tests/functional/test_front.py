@@ -322,7 +322,7 @@ def test_a_renewed_certificate_is_shown_from_then_on_and_a_broken_one_never(file
         other = self_signed()[0]
         for broken in (other, b"", b"no PEM", second):
             files[1].write_bytes(broken)
-            with pytest.raises(InputError, match="no certificate and its key"):
+            with pytest.raises(InputError, match="not a certificate and its key"):
                 certificate.renew()
             assert shown(number) == second
         files[0].unlink()

@@ -235,7 +235,7 @@ def test_a_renewed_certificate_is_shown_by_both_protocols_after_sighup(
         key.write_bytes(self_signed()[0])  # of no certificate there
         for _ in range(2):  # each time
             said = hup()
-            assert "no certificate and its key" in said
+            assert "not a certificate and its key" in said
             assert "certificate in use stays" in said
             assert shown() == [second, second]
         old.execute(COUNT)

@@ -289,7 +289,10 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("reader", "problem"),
-    [(nothing_read, "line 2: is read as no row"), (one_row_less, "is read as 1 row, but a second count finds 2")],
+    [
+        (nothing_read, "line 2: this line and all later ones"),
+        (one_row_less, "is read as 1 row, but a second count finds 2"),
+    ],
 )
 def test_a_file_of_which_a_row_is_not_read_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, reader: object, problem: str

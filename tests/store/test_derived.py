@@ -66,7 +66,7 @@ def test_a_schema_keeps_them(schema_file: Path) -> None:
         ('[derived.x]\nsql = "SUM(age)"', "[derived.x] sql: DuckDB refuses it as a column (Aggregate"),
         ('[derived.x]\nsql = "agee"', "[derived.x] sql: names no column"),
         ('[derived.x]\nsql = "age + net"', "[derived.x] sql: DuckDB refuses it"),
-        ('[derived.x]\nsql = "age * random()"', "[derived.x] sql: random() does not follow from the row"),
+        ('[derived.x]\nsql = "age * random()"', "[derived.x] sql: random() depends on more than the row"),
         ('[derived.x]\nsql = "age) VIRTUAL, y AS (age"', "[derived.x] sql: is not one expression"),
         ('[derived.x]\nsql = "age FROM t"', "[derived.x] sql: is not one expression"),
         ('[derived.x]\nsql = "(SELECT age)"', "[derived.x] sql: DuckDB refuses it"),

@@ -285,7 +285,7 @@ def moved(world: World, entry: Entry, to: str) -> Entry:
     return entry.model_copy(update=update)
 
 
-CANNOT = "sealed for this key is damaged or another's"
+CANNOT = "is damaged, or not sealed for this key"
 
 
 def test_a_part_of_another_contributor_is_not_replayed(world: World) -> None:

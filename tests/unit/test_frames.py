@@ -113,7 +113,7 @@ def test_columns_keep_their_values(rows: int) -> None:
         ([Decimal(1), 2.5], "row 2: is a float, the rows before it are a Decimal"),
         ([datetime.date(2025, 1, 1), WHEN], "row 2: is a moment, the rows before it are a date"),
         ([WHEN, WHEN.replace(tzinfo=UTC)], "row 2: is a moment with a time zone"),
-        ([f"{SECRET}\ud800"], "row 1: is text with half a surrogate"),
+        ([f"{SECRET}\ud800"], "row 1: is text with an unpaired surrogate"),
         ([{SECRET: 1}], "row 1: a dict cannot be read"),
         ([[SECRET]], "row 1: a list cannot be read"),
         ([1j], "row 1: a complex cannot be read"),

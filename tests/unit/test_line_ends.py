@@ -160,9 +160,12 @@ def test_rows_of_which_none_is_read_are_an_error(
     names = ("a", "b") if dialect.header else ("column0", "column1")
     schema = Schema(tuple(Column(name, Kind.PLAIN, "VARCHAR") for name in names), dialect)
     monkeypatch.setattr(CsvReading, "rows", nothing_read)
-    with pytest.raises(InputError, match=rf"{path.name}, line {line}: is read as no row, nor is any line after it"):
+    with pytest.raises(InputError, match=rf"{path.name}, line {line}: this line and all later ones are read as no row"):
         open_table([path], schema)
-    with open_stream([path], schema) as stream, pytest.raises(InputError, match=f"line {line}: is read as no row"):
+    with (
+        open_stream([path], schema) as stream,
+        pytest.raises(InputError, match=f"line {line}: this line and"),
+    ):
         stream.survey()
 
 

@@ -301,7 +301,7 @@ REFUSES: dict[str, tuple[str | bytes, Schema, str, str]] = {
         "f\n1\nNaN\n",
         schema({"f": "encrypted DOUBLE"}),
         "line 3, column 'f':",
-        "infinite or not a number",
+        "infinite or NaN",
     ),
     "overflow to infinity encrypted": (
         "f\n1e999\n",

@@ -1,4 +1,4 @@
-"""The aggregates that encrypted columns can answer, and what their figures follow from."""
+"""Aggregates that encrypted columns can answer, and how their figures follow from totals."""
 
 from cleave.aggregates.declared import AGGREGATES, DECLARED
 

@@ -1,8 +1,7 @@
-"""From exact rationals and certified balls to figures.
+"""Conversion of exact rationals and certified balls to figures.
 
-A ball is Arb's: a midpoint and a radius that covers every rounding on the way (Johansson, "Arb: efficient
-arbitrary-precision midpoint-radius interval arithmetic", 2017). Arithmetic of rationals alone is exact; with a ball it
-gives a ball.
+A ball is Arb's: a midpoint and a radius that covers all rounding errors (Johansson, "Arb: efficient arbitrary-precision
+midpoint-radius interval arithmetic", 2017). Arithmetic of rationals is exact; a rational and a ball give a ball.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from flint import arb, fmpq
 from cleave.aggregates.base import Estimate, Figure
 
 Number = fmpq | arb
-_BITS = 192  # enough that midpoints lose nothing beside the noise; radii cover what they do lose
-_ROOT_BITS = 64  # of a correctly rounded root: more than a double's 53
+_BITS = 192  # midpoints are more precise than the noise needs; radii cover their rounding
+_ROOT_BITS = 64  # of a correctly rounded root; a double has 53
 
 
 @contextmanager
@@ -34,13 +33,13 @@ def rational(value: int | float | Decimal | Fraction | fmpq) -> fmpq:
 
 
 def number(estimate: Estimate) -> Number:
-    """A rational where the estimate is exact."""
+    """A rational if the estimate is exact, else a ball."""
     middle = rational(estimate.value)
     return middle if estimate.exact else arb(arb(middle), arb(rational(estimate.bound)))
 
 
 def not_negative(value: arb) -> arb:
-    """Cut `value` off at 0, below which no value is possible, up to the last bit of a radius's thirty."""
+    """Cut `value` off at 0, because smaller values are impossible. The new radius is rounded to 30 bits."""
     if value.lower() >= 0:
         return value
     half = value.abs_upper() / 2 if value.upper() <= 0 else value.upper() / 2
@@ -48,17 +47,17 @@ def not_negative(value: arb) -> arb:
 
 
 def within(value: arb, low: int, high: int) -> arb:
-    """Cut `value` off outside `low`..`high`, where no value is possible."""
+    """Cut `value` off outside `low`..`high`, because such values are impossible."""
     ends = arb(low), arb(high)
     if value.lower() >= low and value.upper() <= high:
         return value
-    if value.upper() <= low or value.lower() >= high:  # by its last bits, or not finite
+    if value.upper() <= low or value.lower() >= high:  # outside by rounding of its last bits, or not finite
         return ends[0].union(ends[1]) if not value.is_finite() else ends[0] if value.upper() <= low else ends[1]
     return max(value.lower(), ends[0]).union(min(value.upper(), ends[1]))
 
 
 def nearest(value: Fraction | fmpq) -> float:
-    """The double nearest to `value`, infinite where doubles overflow; never -0.0."""
+    """The nearest double; infinite on overflow; never -0.0."""
     try:
         return int(value.numerator) / int(value.denominator)
     except OverflowError:
@@ -70,33 +69,33 @@ def figure_of(value: Number) -> Figure:
 
 
 def exact_double(value: Fraction | fmpq) -> Figure:
-    """`value` correctly rounded; its bound is unknown where doubles overflow."""
+    """`value`, correctly rounded to a double. On overflow the bound is unknown."""
     double = nearest(value)
     finite = math.isfinite(double)
     return Figure(double, 0.0 if finite else math.inf, finite, rational(value))
 
 
 def rounded(double: float, ball: arb) -> Figure:
-    """`double` is the correctly rounded value of `ball`: off by half a unit in its last place at most."""
+    """`double` as the correctly rounded value of `ball`: its error is at most half a unit in the last place."""
     return Figure(double, half_unit(double) if math.isfinite(double) else math.inf, exact=False, ball=ball)
 
 
 def half_unit(double: float) -> float:
-    """Half a unit in the last place, or the least positive double where that underflows."""
+    """Half a unit in the last place; the smallest positive double on underflow."""
     return max(math.ulp(double) / 2, math.ulp(0.0))
 
 
 def root(value: Number) -> Figure:
-    """The square root of `value`, which is not below 0."""
+    """The square root of `value`, which is 0 or more."""
     if isinstance(value, fmpq):
         return exact_root(value)
-    # of the ends: the root of a ball that reaches down to 0 would reach below it
+    # root of the ends: the root of a ball that touches 0 would reach below 0
     lower = value.lower()
     return inexact((lower.sqrt() if lower > 0 else arb(0)).union(value.upper().sqrt()))
 
 
 def exact_root(value: Fraction | fmpq, sign: int = 1) -> Figure:
-    """The square root of `value` >= 0 times `sign`: exact where it is rational, else correctly rounded."""
+    """sqrt(`value`) * `sign`, for `value` >= 0: exact if the root is rational, else correctly rounded."""
     top, bottom = int(value.numerator), int(value.denominator)
     above, below = math.isqrt(top), math.isqrt(bottom)
     if above**2 == top and below**2 == bottom:
@@ -104,14 +103,14 @@ def exact_root(value: Fraction | fmpq, sign: int = 1) -> Figure:
     shift = max(0, _ROOT_BITS - (top.bit_length() - bottom.bit_length()) // 2)
     scaled = (top << (2 * shift)) // bottom
     floor = math.isqrt(scaled)
-    # an odd last bit stands for what was cut off: it tells a tie from what lies just above it
+    # if digits were cut off, the last bit is set to 1, so the value is not mistaken for a tie
     cut = floor * floor != scaled or scaled * bottom != top << (2 * shift)
     with precision():
         return rounded(nearest(fmpq(sign * (2 * floor + cut), 2 << shift)), sign * arb(rational(value)).sqrt())
 
 
 def inexact(value: arb) -> Figure:
-    """The double nearest to the midpoint of `value`, and the largest distance to what `value` holds."""
+    """The double nearest to the midpoint of `value`. Its bound is the largest distance to a point of the ball."""
     middle = float(value.mid())
     if not value.is_finite() or not math.isfinite(middle):
         return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
@@ -119,7 +118,7 @@ def inexact(value: arb) -> Figure:
 
 
 def upper(value: arb) -> float:
-    """A double that is not below `value` >= 0."""
+    """The smallest double that is at least `value` >= 0."""
     bound = value.upper()
     rounded = float(bound)
     return rounded if arb(rounded) >= bound else math.nextafter(rounded, math.inf)

@@ -1,7 +1,7 @@
-"""Moments, which aggregates over encrypted columns are made of, and their figures.
+"""Moments, from which aggregates over encrypted columns are computed, and figures, their results.
 
-The sensitive service computes totals of encrypted columns and nothing else. A moment is one such column and how its
-total is read. An aggregate (cleave.aggregates.group) names the moments it needs and how its figure follows from them.
+The sensitive service only computes totals of encrypted columns. A moment is such a column together with a way to decode
+its total. An aggregate (cleave.aggregates.group) names its moments and the formula of its figure.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ SIGMAS = 7.54  # sqrt(2 ln(2 / 2^-40)): the factor of every statistical bound (d
 
 
 def snapped(value: Fraction, bound: Fraction) -> tuple[Fraction, Fraction]:
-    """Round a decrypted total, off by at most `bound` > 0, to the nearest multiple of a unit; with the bound of that.
+    """Round a decrypted total to the nearest multiple of a unit. Its error is at most `bound` > 0. Returns the result
+    and its bound.
 
-    A decrypted total of a real column is the data's plus noise, and its last digits are the noise's: printed in full,
-    some thousands of such figures give the secret key by elimination (docs/ckks.md section 8). Every aggregate, every
-    composite, every decision and every digit shown is made from the rounded total instead, in every query.
+    A decrypted total of a real column is the data's total plus noise, so its last digits show noise. If such figures
+    were printed in full, some thousands would reveal the secret key by elimination (docs/ckks.md section 8). So every
+    aggregate, decision and shown digit, in every query, uses the rounded total only.
 
-    The unit is the power of two in (bound / 2, bound], which is 3.77 to 7.54 standard deviations of the noise: totals
-    of the same data under different noise mostly come out the same. The bound grows by half a unit.
+    The unit is the power of two in (bound / 2, bound], which is 3.77 to 7.54 standard deviations of the noise. So
+    totals of the same data under different noise are mostly equal. The bound grows by half a unit.
     """
     unit = grid(bound)
     return round(value / unit) * unit, bound + unit / 2
 
 
 def grid(bound: Fraction) -> Fraction:
-    """The largest power of two that is not above `bound` > 0."""
+    """The largest power of two that is at most `bound` > 0."""
     power = bound.numerator.bit_length() - bound.denominator.bit_length()
     unit = Fraction(2) ** power
     return unit if unit <= bound else unit / 2
@@ -45,7 +46,7 @@ def grid(bound: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with `|value - truth| <= bound`; exact means the bound is 0 by construction."""
+    """A value with `|value - truth| <= bound`. "Exact" means that the bound is 0 by construction."""
 
     value: Fraction
     bound: Fraction = Fraction(0)
@@ -57,11 +58,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Conversion of a column's total to a moment, and the float64 error of the column's values. It is never sent.
+    """Conversion of a column's total to a moment. It includes the float64 error of the column's values. It is not sent.
 
-        moment = unit * total + count * shift,  off by  count * each + share * |unit * total|  at most
+      moment = unit * total + count * shift,  with an error of at most  count * each + share * |unit * total|
 
-    `void`: every value of the column is 0, and so is any total, whatever its noise.
+    `void`: every value of the column is 0. So its total is 0 too, whatever the noise.
     """
 
     unit: Fraction = Fraction(1)
@@ -76,7 +77,7 @@ class Decoding:
         value, bound = (total.value, total.bound) if total.exact else snapped(total.value, total.bound)
         if self.share:
             bound += self.share * (abs(value) + bound)
-        # fractions are slow, and most of these are 1 or 0
+        # fractions are slow, and most are 1 or 0
         if self.unit != 1:
             value, bound = self.unit * value, self.unit * bound if bound else bound
         if self.shift:
@@ -85,18 +86,18 @@ class Decoding:
 
 
 class Moment:
-    """A total over the rows of a group where none of the aggregate's arguments is NULL.
+    """A sum over a group's rows in which no argument of the aggregate is NULL.
 
-    `arguments` of its methods are those it `reads`, in that order. Of two, it is the same whichever comes first.
-    Moments of one name over the same arguments and rows share a column, whatever aggregates they belong to.
+    Methods get the arguments that `reads` lists, in that order. For two arguments the order does not matter. Equal
+    moments over the same arguments and rows share a column, also between aggregates.
     """
 
     __slots__ = ()
-    of: int  # which of the aggregate's arguments, by number
+    of: int  # index of the argument
 
     @property
     def name(self) -> str:
-        """As `cleave plan` shows it."""
+        """Name in `cleave plan`."""
         raise NotImplementedError
 
     @property
@@ -104,30 +105,32 @@ class Moment:
         return (self.of,)
 
     def column(self, arguments: Sequence[Domain]) -> Column | None:
-        """The type of its column, None where the domains settle that the moment is 0."""
+        """The type of its column; None if the domains imply that the moment is 0."""
         raise NotImplementedError
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
-        """Its column's values, of the type `column` says, 0 in rows that do not count; and how to read a total."""
+        """Values of its column (0 in excluded rows), with the type of `column`; and how to decode a total."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of an argument that a formula needs."""
+    """Facts about an argument that formulas need."""
 
     domain: Domain
-    centre: Fraction  # c of the moments about it
+    centre: Fraction  # c, of the moments about c
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of one group, as DuckDB types it. `value` None is SQL NULL.
+    """One figure of one group, in DuckDB's type. `value` None is SQL NULL.
 
-    exact: `value` is the exact mathematical value, which is rational, correctly rounded where the type is DOUBLE; the
-    bound is 0. Otherwise the exact value lies within `bound` of `value`, in its units; infinite: it is not known, nor
-    whether it is a number or NULL. `ball` encloses the exact mathematical value, unrounded, and is that value where it
-    is a rational; None for NULL, NaN and truth values. `hidden`: a total that it adds is withheld, so it is not known.
+    `exact`: `value` is the exact mathematical value, which is rational; a DOUBLE is that value correctly rounded.
+    `bound` is then 0. Otherwise the exact value is within `bound` of `value`. An infinite bound means that the value is
+    unknown, and may be NULL.
+
+    `ball` encloses the exact mathematical value before rounding; if rational, it is that value. None for NULL, NaN and
+    truth values. `hidden`: a total that the figure needs is withheld, so it is unknown.
     """
 
     value: int | float | Fraction | bool | None
@@ -145,34 +148,34 @@ def null() -> Figure:
 
 
 def nan() -> Figure:
-    """Return DuckDB's result of a formula that divides by a deviation of 0."""
+    """Return DuckDB's result for a division by a deviation of 0."""
     return Figure(math.nan, 0.0, exact=True)
 
 
 def undecided() -> Figure:
-    """Return the ball of a statistic whose deviation may be 0, so that it may not exist."""
+    """Return an unknown figure: the deviation may be 0, so the statistic may not exist."""
     return Figure(math.nan, math.inf, exact=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ExactColumn:
-    """Exact figures that need no ball: integers in units of the last of so many decimals, or doubles (None)."""
+    """Exact figures of many groups: integers in units of 10^-`decimals`, or doubles if `decimals` is None."""
 
     values: Sequence[int | float | None]
     decimals: int | None
 
 
 class Answers(Protocol):
-    """Figures of the aggregates of a plan, by their numbers."""
+    """Figures of a plan's aggregates, which are numbered."""
 
-    def __len__(self) -> int: ...  # groups
+    def __len__(self) -> int: ...  # number of groups
 
     def column(self, number: int) -> Sequence[Figure]:
-        """Return the column of every group."""
+        """Figures of aggregate `number`, one per group."""
         ...
 
     def exact(self, number: int) -> ExactColumn | None:
-        """Return the exact totals of every group; None where some are not exact or not known to be."""
+        """Exact figures of aggregate `number`, one per group; None unless all are known to be exact."""
         ...
 
 
@@ -188,5 +191,5 @@ class Rows:
     def column(self, number: int) -> Sequence[Figure]:
         return [row[number] for row in self._figures]
 
-    def exact(self, number: int) -> ExactColumn | None:  # noqa: ARG002 - nothing is known beforehand
+    def exact(self, number: int) -> ExactColumn | None:  # noqa: ARG002 - it never knows
         return None

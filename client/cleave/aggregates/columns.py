@@ -1,7 +1,7 @@
-"""Types of encrypted columns, known before a value is read: a layout is planned from these types alone.
+"""Types and values of encrypted columns. A layout is planned from the types, before values are read.
 
-An exact column holds integers from 0 to a limit that may exceed 64 bits, a real one float64. Their values follow as
-arrays: 64-bit words (words, rows), least significant first, or doubles (rows,).
+An exact column has integers from 0 to a limit, which may exceed 64 bits. A real column has float64. Values are arrays
+of 64-bit words (words, rows), least significant first, or of doubles (rows,).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Flags = NDArray[np.bool_]  # (rows,)
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Range of an argument's values. The values of an exact one (integer, decimal, boolean) are counted in units of
-    its last decimal and lie within `lower`..`upper`; doubles within `low`..`high`, infinite where nothing is declared.
+    """Range of an argument's values. Exact values (integer, decimal, boolean) are counted in units of the last decimal
+    and are within `lower`..`upper`. Doubles are within `low`..`high`, infinite if no bound is declared.
     """
 
-    decimals: int | None  # digits after the point of exact types (integers and booleans 0), None for doubles
+    decimals: int | None  # digits after the point of exact types (0 for integers and booleans), None for doubles
     lower: int = 0
     upper: int = 0
     nullable: bool = True
@@ -44,23 +44,23 @@ class Domain:
 
     @property
     def unit(self) -> int:
-        """How many units of the last decimal make 1."""
-        unit: int = 10 ** (self.decimals or 0)  # an int: the exponent is not negative
+        """Units of the last decimal in 1."""
+        unit: int = 10 ** (self.decimals or 0)  # an int, because the exponent is not negative
         return unit
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Every value is an integer from 0 to `limit`."""
+    """A column of integers from 0 to `limit`."""
 
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Every value is a finite double, by declaration at most `reach` in magnitude.
+    """A column of finite doubles, at most `reach` in magnitude if bounds are declared.
 
-    `least`: of every row, the argument's own magnitude is this much or more; 0 where that is not declared.
+    `least`: the declared minimum magnitude of the argument in every row, else 0.
     """
 
     reach: float = math.inf
@@ -72,9 +72,9 @@ Column = Exact | Real
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An argument's value in every row: int64 or uint64 in units of the last decimal, or doubles.
+    """An argument's value in each row: int64 or uint64 in units of the last decimal, or doubles.
 
-    Exact values of more than 64 bits come as two's complement words (words, rows). `valid` None: no NULLs.
+    Exact values over 64 bits are two's complement words (words, rows). `valid` None: there are no NULLs.
     """
 
     values: NDArray[np.generic]
@@ -92,7 +92,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def of_integers(values: NDArray[np.generic], lower: int, upper: int) -> Words:
-    """`values` in two's complement, in as many words as a value between `lower` and `upper` needs as well."""
+    """`values` as two's complement words, with enough words for `lower` and `upper` too."""
     if values.ndim == 2:
         return values.astype(np.uint64, copy=False)
     if values.dtype.kind == "u":
@@ -106,7 +106,7 @@ def of_integers(values: NDArray[np.generic], lower: int, upper: int) -> Words:
 
 
 def subtract(words: Words, constant: int) -> tuple[Words, Flags]:
-    """`words` - `constant`, modulo their width, and where a borrow was left: read as unsigned, it was below zero."""
+    """(`words` - `constant` modulo their width, a flag where the result would be negative)."""
     out = np.empty_like(words)
     borrow = np.zeros(words.shape[1], np.bool_)
     for place, word in enumerate(words):
@@ -117,17 +117,17 @@ def subtract(words: Words, constant: int) -> tuple[Words, Flags]:
 
 
 def exceed(words: Words, limit: int) -> Flags:
-    """Where `words`, read as unsigned, are above `limit`."""
+    """A flag where `words`, read as unsigned, are above `limit`."""
     if limit >= 1 << (64 * len(words)):
         return np.zeros(words.shape[1], np.bool_)
     return ~subtract(words, limit + 1)[1] if limit + 1 < 1 << (64 * len(words)) else np.zeros(words.shape[1], np.bool_)
 
 
 def distance(words: Words, constant: int) -> tuple[Words, Flags]:
-    """|`words` - `constant`|, and where it was below zero; `constant` >= 0 fits the words."""
+    """(|`words` - `constant`|, a flag where the difference is negative). `constant` >= 0 fits the words."""
     out, below = subtract(words, constant)
     carry = below.copy()
-    for place in range(len(out)):  # negated where below: ~x + 1
+    for place in range(len(out)):  # negate where below 0: ~x + 1
         out[place, below] = ~out[place, below]
         out[place] += carry
         carry &= out[place] == 0
@@ -135,12 +135,12 @@ def distance(words: Words, constant: int) -> tuple[Words, Flags]:
 
 
 def multiply(one: Words, other: Words, limit: int, other_limit: int) -> Words:
-    """Row by row the products of integers up to `limit` and up to `other_limit`."""
+    """Products, row by row, of integers up to `limit` and up to `other_limit`."""
     if limit * other_limit <= _WORD:
         return one[:1] * other[:1]
     firsts, seconds = _halves(one, limit), _halves(other, other_limit)
     sums = [np.zeros(one.shape[1], np.uint64) for _ in range(2 * ((len(firsts) + len(seconds) + 1) // 2) + 1)]
-    for i, first in enumerate(firsts):  # schoolbook; a sum holds at most four terms of 32 bits for each half
+    for i, first in enumerate(firsts):  # schoolbook multiplication; a sum has at most four terms of 32 bits per half
         for j, second in enumerate(seconds):
             product = first * second
             sums[i + j] += product & _LOW_HALF
@@ -152,13 +152,13 @@ def multiply(one: Words, other: Words, limit: int, other_limit: int) -> Words:
 
 
 def _halves(words: Words, limit: int) -> list[NDArray[np.uint64]]:
-    """32 bits at a time, as many as `limit` has."""
+    """Split into parts of 32 bits, as many as `limit` has."""
     halves = [part for word in words for part in (word & _LOW_HALF, word >> _HALF)]
     return halves[: max(1, -(-limit.bit_length() // 32))]
 
 
 def above(sizes: Words, below: Flags, limit: int) -> Words:
-    """`limit` + the integers whose magnitudes, up to `limit`, are `sizes` and which are negative where `below`."""
+    """`limit` + x, where |x| is in `sizes` and at most `limit`, and x is negative where `below`."""
     places = max(len(sizes), -(-(2 * limit).bit_length() // 64))
     wide = np.zeros((places, sizes.shape[1]), np.uint64)
     wide[: len(sizes)] = sizes
@@ -169,7 +169,7 @@ def above(sizes: Words, below: Flags, limit: int) -> Words:
 
 
 def bits(words: Words, shift: int, count: int) -> NDArray[np.uint64]:
-    """Bits `shift`..`shift + count` of every integer, `count` <= 64."""
+    """Bits `shift`..`shift + count` of every integer; `count` <= 64."""
     place, offset = divmod(shift, 64)
     out = np.zeros(words.shape[1], np.uint64)
     if place < len(words):
@@ -180,7 +180,7 @@ def bits(words: Words, shift: int, count: int) -> NDArray[np.uint64]:
 
 
 def doubles(words: Words) -> Doubles:
-    """To within (words + 1) roundings."""
+    """The integers as doubles, with an error of at most (words + 1) roundings."""
     out = np.zeros(words.shape[1])
     for word in words[::-1]:
         out = out * 2.0**64 + word.astype(np.float64)

@@ -1,13 +1,13 @@
 """The aggregates that encrypted columns can answer: sums, spread, products, and pairs of arguments (y, x).
 
-A condition is evaluated row by row and encrypted as 0 or 1; how many are true is then an exact total. Spread is
-computed about a centre, so that an offset like 1e6 cannot cancel the digits away (docs/ckks.md section 4). For integers
-and decimals every result is an exact fraction, or the correctly rounded root of one.
+A condition becomes an encrypted 0 or 1 per row, so the number of true rows is an exact total. Spread is computed about
+a centre, so an offset such as 1e6 does not cancel digits (docs/ckks.md section 4). For integers and decimals each
+result is an exact fraction, or the correctly rounded root of one.
 
-Pairs count the rows where neither is NULL. S_xx = sum of (x - mean)^2, S_yy and S_xy alike; the least-squares line is
-y = slope x + intercept. Where there is no line DuckDB is followed: constant x gives a slope of NaN, an intercept and an
-R^2 of NULL; constant y an R^2 of 1; CORR is NaN where either is constant, and for one row. Whether an argument is
-constant may be left open by the bounds of doubles: then the result is unknown.
+Pairs count rows where neither argument is NULL. S_xx = sum of (x - mean)^2; S_yy and S_xy are similar. The
+least-squares line is y = slope x + intercept. Without a line the results are DuckDB's: a constant x gives a slope of
+NaN, and NULL as intercept and R^2; a constant y gives R^2 = 1; CORR is NaN for one row and for a constant argument. If
+bounds of doubles do not decide whether an argument is constant, the result is unknown.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Formulas of aggregates over encrypted columns: of one group's moments, over the rationals or in balls.
+"""Formulas of aggregates over encrypted columns, from one group's moments, as rationals or balls.
 
 Sums of powers and products about the mean follow from moments about centres:
 
-    T1 = sum (x - c),  T2 = sum (x - c)^2, ..., d = T1 / n:
+  T1 = sum (x - c),  T2 = sum (x - c)^2, ..., d = T1 / n:
 
-    sum (x - mean)^2 = T2 - n d^2
-    sum (x - mean)^3 = T3 - 3 d T2 + 2 n d^3
-    sum (x - mean)^4 = T4 - 4 d T3 + 6 d^2 T2 - 3 n d^4
-    sum (x - mean)(y - mean') = sum (x - c)(y - c') - n d d'
+  sum (x - mean)^2 = T2 - n d^2
+  sum (x - mean)^3 = T3 - 3 d T2 + 2 n d^3
+  sum (x - mean)^4 = T4 - 4 d T3 + 6 d^2 T2 - 3 n d^4
+  sum (x - mean)(y - mean') = sum (x - c)(y - c') - n d d'
 
-These hold for any c; one near the mean keeps d, and what cancels, small (docs/ckks.md section 4).
+This holds for any c. A c near the mean keeps d and the cancelled amounts small (docs/ckks.md section 4).
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ from cleave.aggregates.moments import Cross, Log, Negative, Power, Sum, X, Y, Ze
 from cleave_shared.errors import CheckFailed
 
 _SUM, _LOG, _NEGATIVE, _ZERO = Sum(), Log(), Negative(), Zero()
-_EXACTLY = 2  # a bound that fails with probability 2^-40, twice as wide, fails with less than 2^-128
-_DIGITS = 1000  # of all factors after the point: more are not worth looking for a whole number in
+_EXACTLY = 2  # a bound that fails with probability 2^-40 fails with less than 2^-128 at twice its width
+_DIGITS = 1000  # digits of all factors after the point: with more, no whole number is searched
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`count` rows have no NULL among the arguments. Methods give a rational where the totals they read are exact."""
+    """One group. In `count` rows no argument is NULL. Methods return a rational if their totals are exact,
+    else a ball.
+    """
 
     count: int
     moments: Mapping[Moment, Estimate]
@@ -57,11 +59,11 @@ class Group:
         return self.total(Sum(of)) / self.count
 
     def squares(self, of: int = 0) -> Number:
-        """Raises CheckFailed where two exact totals cannot be of the same values."""
+        """S_xx. Raises CheckFailed if two exact totals contradict each other."""
         if self.count == 1:
             return fmpq(0)
         squares = self.total(Power(2, of))
-        if isinstance(squares, fmpq) and squares == 0:  # every value is the centre
+        if isinstance(squares, fmpq) and squares == 0:  # every value equals the centre
             return squares
         offset = self._offset(of)
         return _not_below_zero(squares - self.count * (offset * offset))
@@ -81,20 +83,19 @@ class Group:
         return _not_below_zero(left - 3 * self.count * offset**4)
 
     def _offset(self, of: int) -> Number:
-        """d: how far the mean is from the centre."""
+        """d, the distance of the mean from the centre."""
         total = self.moments[Sum(of)]
         return number(Estimate(total.value / self.count - self.arguments[of].centre, total.bound / self.count))
 
 
 def figure(name: str, group: Group) -> Figure:
-    """The figure of the aggregate of which `name` is DuckDB's spelling."""
+    """The figure of an aggregate. `name`: DuckDB's spelling."""
     with precision():
         result = FORMULAS[name](group)
         return result if isinstance(result, Figure) else figure_of(result)
 
 
 def _counted(group: Group) -> Figure:
-    """Number of rows that count."""
     return _whole(group.count)
 
 
@@ -103,7 +104,7 @@ def _whole(value: int) -> Figure:
 
 
 def _is_zero(value: Number) -> bool | None:
-    """Check whether a value that is not below 0 is 0; None where its bounds leave that open."""
+    """True if a value >= 0 is 0; None if its bounds do not decide it."""
     if isinstance(value, fmpq):
         return value == 0
     return False if value.lower() > 0 else None
@@ -129,10 +130,10 @@ def _true(group: Group) -> int:
 
 
 def _skewness(group: Group) -> Figure | Number:
-    """sqrt(n (n - 1)) / (n - 2) times m3 / m2^(3/2), where mk = sum of (x - mean)^k / n: the sample skewness G1.
+    """The sample skewness G1 = sqrt(n (n - 1)) / (n - 2) times m3 / m2^(3/2), with mk = sum of (x - mean)^k / n.
 
-    NULL where all values are equal. For integers and decimals it is correctly rounded: its square is an exact fraction.
-    DuckDB sums raw powers, and loses digits where the mean is much larger than the deviation.
+    NULL if all values are equal. For integers and decimals it is correctly rounded, because its square is an exact
+    fraction. (DuckDB sums raw powers, and loses digits if the mean is much larger than the deviation.)
     """
     n, squares = group.count, group.squares()
     if (constant := _is_zero(squares)) is not False:
@@ -144,7 +145,7 @@ def _skewness(group: Group) -> Figure | Number:
 
 
 def _kurtosis(group: Group, factor: fmpq, excess: fmpq) -> Figure | Number:
-    """factor m4 / m2^2 - excess. An exact fraction of integers and decimals. NULL where all values are equal."""
+    """factor m4 / m2^2 - excess. For integers and decimals it is an exact fraction. NULL if all values are equal."""
     squares = group.squares()
     if (constant := _is_zero(squares)) is not False:
         return undecided() if constant is None else null()
@@ -152,16 +153,17 @@ def _kurtosis(group: Group, factor: fmpq, excess: fmpq) -> Figure | Number:
 
 
 def _sample_kurtosis(group: Group) -> Figure | Number:
-    """The sample's G2 = (n - 1) / ((n - 2)(n - 3)) times ((n + 1) m4 / m2^2 - 3 (n - 1))."""
+    """The sample kurtosis G2 = (n - 1) / ((n - 2)(n - 3)) times ((n + 1) m4 / m2^2 - 3 (n - 1))."""
     n, divisor = group.count, (group.count - 2) * (group.count - 3)
     return _kurtosis(group, fmpq(n * (n - 1) * (n + 1), divisor), fmpq(3 * (n - 1) ** 2, divisor))
 
 
 def _product(group: Group) -> Figure | Number:
-    """Magnitude from a sum of logarithms, sign from the number of negative values, 0 if any value is 0. A DOUBLE for
-    every type, as in DuckDB.
+    """PRODUCT: the magnitude from a sum of logarithms, the sign from the number of negative values; 0 if a value is 0.
+    As in DuckDB it is a DOUBLE for every type.
 
-    A product of integers or decimals is a whole number of units; where only one is near enough it is exact.
+    A product of integers or decimals is a whole number of units. If only one such number is within the bounds, the
+    product is exact.
     """
     if group.moments[_ZERO].value:
         return fmpq(0)
@@ -173,7 +175,7 @@ def _product(group: Group) -> Figure | Number:
 
 
 def _whole_product(group: Group) -> fmpq | None:
-    """The product of decimals' magnitudes, where only one number of units is near enough to it."""
+    """The magnitude of a product of decimals, if the bounds contain only one whole number of units; else None."""
     log, decimals, count = group.moments[_LOG], group.arguments[0].domain.decimals, group.count
     if decimals is None or decimals * count > _DIGITS:
         return None
@@ -183,9 +185,9 @@ def _whole_product(group: Group) -> fmpq | None:
 
 
 def _geomean(group: Group) -> Figure | Number:
-    """exp(sum of ln x / n), which is what DuckDB's macro computes: NaN where a value is below 0, else 0 where one is 0.
+    """GEOMEAN: exp(sum of ln x / n), as DuckDB's macro computes it. NaN if a value is negative, else 0 if a value is 0.
 
-    Where the product of integers or decimals is known exactly (see PRODUCT) its root is correctly rounded.
+    If the product of integers or decimals is known exactly (see PRODUCT), its root is correctly rounded.
     """
     if group.moments[_NEGATIVE].value:
         return nan()
@@ -206,7 +208,7 @@ def _geomean(group: Group) -> Figure | Number:
 
 
 def _is_root(value: fmpq, whole: fmpq, count: int) -> bool:
-    """Check whether `value` to the power of `count` is `whole`. Sizes are compared first, since powers can be long."""
+    """True if `value` to the power of `count` is `whole`. Sizes are compared first, because powers can be long."""
     parts = ((value.p, whole.p), (value.q, whole.q))
     if any((int(part).bit_length() - 1) * count > int(of).bit_length() for part, of in parts):
         return False
@@ -214,7 +216,7 @@ def _is_root(value: fmpq, whole: fmpq, count: int) -> bool:
 
 
 def _correlation(group: Group) -> Figure | Number:
-    """S_xy / sqrt(S_xx S_yy), within -1..1."""
+    """S_xy / sqrt(S_xx S_yy), cut off at -1 and 1."""
     x, y, both = group.squares(X), group.squares(Y), group.products()
     if _is_zero(x) or _is_zero(y):
         return nan()
@@ -234,7 +236,7 @@ def _slope(group: Group) -> Figure | Number:
 
 
 def _intercept(group: Group) -> Figure | Number:
-    """mean of y - slope (mean of x)."""
+    """(mean of y) - slope * (mean of x)."""
     slope = _slope(group)
     if isinstance(slope, Figure):
         return null() if slope.exact else slope
@@ -242,7 +244,7 @@ def _intercept(group: Group) -> Figure | Number:
 
 
 def _determination(group: Group) -> Figure | Number:
-    """R^2 = S_xy^2 / (S_xx S_yy), within 0..1."""
+    """R^2 = S_xy^2 / (S_xx S_yy), cut off at 0 and 1."""
     x, y, both = group.squares(X), group.squares(Y), group.products()
     if _is_zero(x):
         return null()
@@ -266,7 +268,7 @@ FORMULAS: Final[dict[str, Callable[[Group], Figure | Number]]] = {
     "VAR_POP": lambda group: group.squares() / group.count,
     "STDDEV_SAMP": lambda group: root(group.squares() / (group.count - 1)),
     "STDDEV_POP": lambda group: root(group.squares() / group.count),
-    # STDDEV_POP / sqrt(n), as DuckDB has it; others divide the sample's deviation
+    # as in DuckDB: STDDEV_POP / sqrt(n); other systems use the sample's deviation
     "SEM": lambda group: root(group.squares() / group.count**2),
     "SKEWNESS": _skewness,
     "KURTOSIS": _sample_kurtosis,

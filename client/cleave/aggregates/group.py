@@ -1,4 +1,4 @@
-"""An aggregate over encrypted columns: what it is called, and which sums its figures follow from."""
+"""An aggregate over encrypted columns: its names, moments and types."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from cleave.aggregates.base import Estimate, Facts, Figure, Moment, null
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`names`: in SQL, in upper case, DuckDB's spelling and its synonyms. `moments`: besides the number of rows
-    that count, which all have. `least`: rows of a group; NULL for fewer. `type`: DuckDB's type of the result, or how it
-    follows from the argument's.
+    """`names`: in SQL, in upper case; DuckDB's spelling first, then synonyms. `moments`: besides the number of counted
+    rows, which every aggregate has. `least`: minimum rows of a group; with fewer the result is NULL.
+
+    `type`: DuckDB's type of the result, or a function of the argument's type.
     """
 
     names: tuple[str, ...]
@@ -22,21 +23,21 @@ class Aggregate:
     type: str | Callable[[str], str] = "DOUBLE"
 
     def result_type(self, argument: str, *_others: str) -> str:
-        """DuckDB's type of the result for arguments of these types."""
+        """DuckDB's type of the result, for arguments of these types."""
         return self.type if isinstance(self.type, str) else self.type(argument)
 
     def finish(self, count: int, moments: Mapping[Moment, Estimate], arguments: Sequence[Facts]) -> Figure:
-        """The figure of one group in which `count` rows have no NULL among the arguments."""
+        """The figure of one group. In `count` rows no argument is NULL."""
         if count < self.least:
             return null()
-        from cleave.aggregates import formulas  # noqa: PLC0415 - flint, which takes 20 ms: plans do without
+        from cleave.aggregates import formulas  # noqa: PLC0415 - imports flint (20 ms), which plans do not need
 
         return formulas.figure(self.names[0], formulas.Group(count, moments, arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class EncryptedAggregate:
-    """An aggregate over arguments, given by their numbers. `type`: DuckDB's type of the result."""
+    """An aggregate over arguments, which are given by number. `type`: DuckDB's type of the result."""
 
     aggregate: Aggregate
     arguments: tuple[int, ...]

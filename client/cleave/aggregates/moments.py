@@ -1,7 +1,7 @@
-"""Moments: sums over one argument or two, and what a product of values follows from.
+"""Moments: sums over one or two arguments, and the sums from which a product of values follows.
 
-Powers and products are about a centre c. Exact values are raised as integers, about the middle of their domain. A real
-column is scaled by a power of two to at most 1 before it is raised, so that nothing overflows.
+Powers and products are taken about a centre c. Exact values are raised as integers, about the middle of their domain. A
+real column is first scaled by a power of two to at most 1, so nothing overflows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cleave.aggregates.base import Decoding, Moment
 from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
 
-UNIT = Fraction(1, 2**53)  # unit roundoff of a double: one rounding is off by this much of the result at most
-# The relative error of numpy's logarithm: 2 units in the last place. Its vectorised kernels state less than 1; a test
-# holds whatever processor it runs on to this.
+UNIT = Fraction(1, 2**53)  # unit roundoff of a double: relative error of one rounding
+# Relative error of numpy's logarithm: 2 units in the last place. Its vectorised kernels state less than 1. A test
+# checks this on the processor where it runs.
 LOGARITHM = 4 * UNIT
 _FARTHEST_LOG = 746.0  # -ln of the smallest double, 2^-1074, is 744.5
-# What powers of a column scaled to [0, 1) lose below the normal range, with room to spare: 2^-1074 would do.
+# Bound on what powers of a column scaled to [0, 1) lose below the normal range; 2^-1074 would suffice.
 _UNDERFLOW = Fraction(1, 2**1000)
-Y, X = 0, 1  # the order of the arguments of pairs
+Y, X = 0, 1  # order of the arguments of pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Sum(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Power(Moment):
-    """Sum of (x - c)^degree, of degree 2, 3 or 4. Exact cubes are counted from the least one there may be."""
+    """Sum of (x - c)^degree, for degree 2, 3 or 4. Exact cubes are counted from the smallest possible cube."""
 
     degree: int
     of: int = 0
@@ -88,12 +88,12 @@ class Power(Moment):
         squares, void = np.square(scaled), x.spread == 0
         if self.degree == 3:
             lost = Fraction(x.lost) / Fraction(2) ** exponent if x.lost else Fraction(0)
-            # two roundings of at most 1, and a difference off by `lost` three times; signs differ, so no share of the
-            # total
+            # two roundings of at most 1 unit, and three times the error `lost` of a difference; signs differ, so no
+            # error is relative to the total
             each = 3 * UNIT + 4 * lost + _UNDERFLOW
             return squares * scaled, Decoding(unit, each=unit * each, void=void)
-        # of a square one rounding, of a fourth power three, that of the square counting twice; a difference that is off
-        # by up to 1 unit of itself counts as often as the degree
+        # relative errors: one rounding for a square; three for a fourth power, since the square's counts twice; a
+        # difference with an error of 1 unit counts `degree` times
         share = (2 if x.lost else 1) * self.degree * UNIT
         column = squares if self.degree == 2 else np.square(squares)
         return column, Decoding(unit, each=unit * _UNDERFLOW, share=share, void=void)
@@ -101,8 +101,8 @@ class Power(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Cross(Moment):
-    """Sum of (x - c)(y - c'). Two exact arguments give integers, counted from the least possible product; an exact
-    argument next to a real one is read as doubles.
+    """Sum of (x - c)(y - c'). Two exact arguments give integers, counted from the smallest possible product. An exact
+    argument beside a real one is read as doubles.
     """
 
     name: str = "cross"
@@ -125,14 +125,14 @@ class Cross(Moment):
             return x.zeroed(columns.above(products, below ^ others_below, limit)), Decoding(unit, shift=-limit * unit)
         (one, lost, scale), (other, other_lost, other_scale) = _doubles(x), _doubles(y)
         unit = scale * other_scale
-        # each factor is at most 1 and off by what it lost; the product is rounded once
+        # each factor is at most 1 and has its own error; the product is rounded once
         each = UNIT + lost + other_lost + lost * other_lost + _UNDERFLOW
         return one * other, Decoding(unit, each=unit * each, void=not unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Log(Moment):
-    """Sum of ln|x| over the x that are not 0."""
+    """Sum of ln|x| over all x except 0."""
 
     of: int = 0
     name: str = "log"
@@ -145,20 +145,20 @@ class Log(Moment):
         if x.domain.is_exact:
             apart, _ = _from_zero(x)
             sizes = columns.doubles(apart) / float(x.domain.unit)
-            rounded = (len(apart) + 3) * UNIT  # of sizes: to a double, of the unit, and the division
+            rounded = (len(apart) + 3) * UNIT  # roundings of the size to a double, of the unit, and of the division
         else:
             sizes, rounded = np.abs(x.values), Fraction(0)
         logs = np.zeros(len(sizes))
         np.log(sizes, out=logs, where=(sizes > 0) if x.present is None else (sizes > 0) & x.present)
         largest = float(np.abs(logs).max(initial=0.0))
-        # |ln(1 + r)| <= 2r; the exact logarithm may be larger than the rounded one by its error
+        # |ln(1 + r)| <= 2r; the exact logarithm may exceed the rounded one by its error
         each = LOGARITHM * 2 * Fraction(largest) + 2 * rounded
         return logs, Decoding(each=each, void=largest == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Negative(Moment):
-    """Number of x below 0."""
+    """Number of negative x."""
 
     of: int = 0
     name: str = "negative"
@@ -174,7 +174,7 @@ class Negative(Moment):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Moment):
-    """Number of x that are 0."""
+    """Number of x equal to 0."""
 
     of: int = 0
     name: str = "zero"
@@ -189,12 +189,12 @@ class Zero(Moment):
 
 
 def _reach(domain: Domain) -> int:
-    """The largest distance from the middle of an exact `domain`."""
+    """The largest distance of a value from the middle of an exact `domain`."""
     return domain.upper - domain.middle
 
 
 def _distances(x: Operand) -> tuple[Words, Flags]:
-    """|x - c| of exact values, c the middle of their domain, and where x < c; 0 and False in rows that do not count."""
+    """(|x - c|, flag where x < c) of exact values; c is the middle of their domain. Excluded rows have (0, False)."""
     sizes, below = columns.distance(x.above, x.domain.middle - x.domain.lower)
     if x.present is not None:
         sizes[:, ~x.present] = 0
@@ -203,7 +203,7 @@ def _distances(x: Operand) -> tuple[Words, Flags]:
 
 
 def _from_zero(x: Operand) -> tuple[Words, Flags]:
-    """|x| in units of the last decimal, and where x < 0."""
+    """(|x| in units of the last decimal, flag where x < 0)."""
     lower = x.domain.lower
     if lower <= 0:
         return columns.distance(x.above, -lower)
@@ -211,7 +211,7 @@ def _from_zero(x: Operand) -> tuple[Words, Flags]:
 
 
 def _doubles(x: Operand) -> tuple[Doubles, Fraction, Fraction]:
-    """(x - c) / scale, of at most 1 in magnitude; how far each is off; and the scale, 0 where x is c everywhere."""
+    """Returns (x - c) / scale, at most 1 in magnitude; its largest error; and the scale, 0 if x is always c."""
     if x.domain.is_exact:
         sizes, below = _distances(x)
         distance = columns.doubles(sizes)

@@ -1,8 +1,8 @@
-"""Values of an argument, checked and centred, from which moments are computed.
+"""Values of an argument, checked and centred. Moments are computed from them.
 
-A DOUBLE is centred, u = x - c with c its rounded median, so that cancellation cannot ruin a variance (docs/ckks.md
-section 4); a constant column is its own centre, and nothing is left of it. Exact values are counted from their domain's
-lower end, and squared about its middle.
+A DOUBLE is centred as u = x - c, where c is its rounded median, so cancellation cannot ruin a variance (docs/ckks.md
+section 4). A constant column is its own centre, so all its u are 0. Exact values are counted from their domain's lower
+end, and squared about its middle.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from cleave.aggregates import columns
 from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
 from cleave_shared.errors import InputError
 
-_HUGE = 2.0**1000  # above it x - c could overflow: such columns are not centred
-_CENTRE_BITS = 16  # any constant near the median will do; a short one makes most differences exact
+_HUGE = 2.0**1000  # above it x - c could overflow, so such columns are not centred
+_CENTRE_BITS = 16  # any constant near the median would do; with a short one most differences are exact
 _SAMPLE = 10_000
-_TOGETHER = 1 << 15  # values at once: what is in between stays in a processor's cache
+_TOGETHER = 1 << 15  # values per batch: intermediate arrays stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One argument in the rows of the job. `present` None: every row counts."""
+    """One argument's values in the job's rows. `present` None: every row counts."""
 
     domain: Domain
     centre: Fraction
     present: Flags | None
-    above: Words  # exact: x - lower in units of the last decimal, 0 in rows that do not count; else empty
-    values: Doubles  # real: x, 1 in rows that do not count; else empty
-    distance: Doubles  # real: x - c as a double, 0 in rows that do not count; else empty
+    above: Words  # exact: x - lower in units of the last decimal, 0 in excluded rows; else empty
+    values: Doubles  # real: x, 1 in excluded rows; else empty
+    distance: Doubles  # real: x - c as a double, 0 in excluded rows; else empty
     spread: float  # real: max |distance|
-    lost: float  # real: no difference is farther than this from the exact one
+    lost: float  # real: bound on the error of each distance
 
     def counted(self, flags: NDArray[np.bool_] | np.bool_) -> Words:
-        """`flags` as a column of 0 and 1, 0 in rows that do not count."""
+        """`flags` as a column of 0 and 1; excluded rows have 0."""
         counting = flags if self.present is None else flags & self.present
         return np.asarray(counting, np.uint64)[None]
 
     def zeroed(self, column: Words) -> Words:
-        """`column` with 0 in rows that do not count."""
+        """`column` with 0 in excluded rows."""
         if self.present is not None:
             column[:, ~self.present] = 0
         return column
 
 
 def operand(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
-    """An argument of an aggregate for which a row counts where `present` says so; the column is not NULL there.
+    """Check and centre one argument. `present`: the rows that count, in which `column` is not NULL.
 
-    Raises InputError for a value that is not finite or outside its domain.
+    Raises InputError for a value that is infinite, NaN or outside its domain.
     """
     return (_exact if domain.is_exact else _real)(name, domain, column, present)
 
 
 def require_values(name: str, domain: Domain, column: Values) -> None:
-    """Raises InputError for a NULL where there may be none."""
+    """Raises InputError for a NULL in a column that is declared NOT NULL."""
     if column.valid is not None and not domain.nullable and not column.valid.all():
         raise InputError(
             f"{name} is NULL in {int((~column.valid).sum())} rows, and the schema says it never is",
@@ -68,7 +68,7 @@ def require_values(name: str, domain: Domain, column: Values) -> None:
 
 
 def present_in(columns: Sequence[Values]) -> Flags | None:
-    """Return the rows in which none of the columns is NULL; None: every row."""
+    """The rows in which no column is NULL. None means every row."""
     present: Flags | None = None
     for column in columns:
         if column.valid is not None and not column.valid.all():
@@ -97,13 +97,13 @@ def _outside(name: str, rows: Flags) -> InputError:
 
 
 def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> Operand:
-    values = column.values.astype(np.float64, copy=present is not None)  # rows that do not count are written over
+    values = column.values.astype(np.float64, copy=present is not None)  # excluded rows are overwritten
     usable = np.isfinite(values)
     if column.valid is not None:
         usable |= ~column.valid
     if not usable.all():
         raise InputError(
-            f"{name} is infinite or not a number in {int((~usable).sum())} of {len(usable)} rows",
+            f"{name} is infinite or NaN in {int((~usable).sum())} of {len(usable)} rows",
             hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
         )
     if math.isfinite(domain.low) or math.isfinite(domain.high):
@@ -122,7 +122,7 @@ def _real(name: str, domain: Domain, column: Values, present: Flags | None) -> O
 
 
 def _centred(values: Doubles, centre: float, present: Flags | None) -> tuple[Doubles, float, float]:
-    """`values` - `centre`, 0 in rows that do not count; the largest of them, and the largest error of any of them."""
+    """Returns `values` - `centre` (0 in excluded rows), the largest magnitude, and the largest error."""
     distance = np.empty_like(values)
     spread = lost = 0.0
     for start in range(0, len(values), _TOGETHER):
@@ -132,7 +132,7 @@ def _centred(values: Doubles, centre: float, present: Flags | None) -> tuple[Dou
         if present is not None:
             off[~present[rows]] = 0.0
         spread = max(spread, float(np.abs(off).max()))
-        if centre:  # the difference's own error is a double and can be had exactly (TwoSum; Knuth 4.2.2)
+        if centre:  # the error of a difference is itself a double, and is computed exactly (TwoSum; Knuth 4.2.2)
             back = off - part
             error = np.abs((part - (off - back)) - (centre + back))
             lost = max(lost, float((error if present is None else error[present[rows]]).max(initial=0.0)))
@@ -140,7 +140,7 @@ def _centred(values: Doubles, centre: float, present: Flags | None) -> tuple[Dou
 
 
 def _centre(values: Doubles) -> float:
-    """About the median; the value itself where all are equal, 0 where differences could overflow."""
+    """About the median; the value itself if all are equal; 0 if differences could overflow."""
     if not len(values):
         return 0.0
     least, largest = float(values.min()), float(values.max())
@@ -151,10 +151,10 @@ def _centre(values: Doubles) -> float:
     sample = values[:: 1 + len(values) // _SAMPLE]
     mantissa, exponent = math.frexp(_median(sample))
     centre = math.ldexp(round(mantissa * 2**_CENTRE_BITS), exponent - _CENTRE_BITS)
-    return min(max(centre, least), largest)  # no difference is larger than the declared range
+    return min(max(centre, least), largest)  # so no difference exceeds the declared range
 
 
 def _median(values: Doubles) -> float:
-    """As np.median, which would import numpy.ma: 9 ms."""
+    """Like np.median, which would import numpy.ma (9 ms)."""
     middle = [(len(values) - 1) // 2, len(values) // 2]
     return float(np.partition(values, middle)[middle].mean())

@@ -1,1 +1,1 @@
-"""Encryption: key file, cipher, layout, encrypted columns, and checks of what comes back."""
+"""Encryption: key file, cipher, layout, encrypted columns, and checks of answers."""

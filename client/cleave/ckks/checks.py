@@ -1,8 +1,8 @@
-"""Checks that a decrypted answer must pass before it is used: sentinels, sums, weighted sums, ranges.
+"""Checks of a decrypted answer: sentinels, sums, weighted sums, ranges.
 
-Nothing that a service returns is used before (docs/ckks.md section 7). The checks find faults: a wrong key, a lost,
-doubled or foreign chunk, flipped bits, offsets at chosen positions, exchanged totals. The client knows every row, so
-it knows what the sum at every coefficient must be, to within the noise of fresh encryptions.
+Nothing from a service is used before it passes (docs/ckks.md section 7). The checks detect a wrong key, a lost,
+repeated or foreign chunk, flipped bits, offsets at chosen positions, and swapped totals. The client knows every row, so
+it knows the sum at every coefficient up to the noise of fresh encryptions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def check_envelope(request: SumsRequest, response: SumsResponse) -> None:
 
 
 def check_sentinels(part: ChunkRange, results: Coefficients, expected: Coefficients) -> None:
-    """`results` and `expected` (runs, N). Every sentinel coefficient is compared with the sum sent."""
+    """Compare every sentinel coefficient with the sum sent. `results` and `expected` have the shape (runs, N). Raises
+    CheckFailed.
+    """
     for run, result, sent in zip(part.runs, results, expected, strict=True):
         require_sentinels(
             result,
@@ -48,7 +50,10 @@ def check_sentinels(part: ChunkRange, results: Coefficients, expected: Coefficie
 def require_sentinels(
     results: Coefficients, expected: Coefficients, terms: int, message: str, hint: str | None = None
 ) -> None:
-    """`results` (..., N), sums of `terms` ciphertexts, and their sentinels (..., SENTINELS). Raises CheckFailed."""
+    """Check the sentinels of sums of `terms` ciphertexts. `results`: (..., N); `expected`: (..., SENTINELS).
+
+    Raises CheckFailed.
+    """
     if (np.abs(results[..., -SENTINELS:] - expected) > noise(terms)).any():
         raise CheckFailed("sentinel", message, hint=hint)
 
@@ -56,9 +61,9 @@ def require_sentinels(
 def require_weighted_sum(
     check: int, sums: Iterable[int], weights: Iterable[int], sentinels: int, chunks: int, modulus: int
 ) -> None:
-    """A lane's check result is the sum of its others, each times its weight, and `sentinels`, their part.
+    """Check that a lane's check result equals its sums, each times its weight, plus the weighted `sentinels`.
 
-    Raises CheckFailed unless it is so modulo q, to within the noise of the sentinels of `chunks` chunks.
+    Raises CheckFailed if they differ modulo q by more than the noise of the sentinels of `chunks` chunks.
     """
     weighted = sum(weight * value for weight, value in zip(weights, sums, strict=True))
     off = (check - weighted - sentinels) % modulus
@@ -72,7 +77,7 @@ def require_weighted_sum(
 
 
 def check_totals(part: ChunkRange, results: Coefficients, expected: Coefficients) -> None:
-    """Every coefficient must be what was sent, and so every position of every group, within the noise."""
+    """Compare every coefficient, so every position of every group, with what was sent. Raises CheckFailed."""
     for run, result, sent in zip(part.runs, results, expected, strict=True):
         if (np.abs(result - sent) > noise(run.chunks)).any():
             raise CheckFailed(
@@ -82,10 +87,10 @@ def check_totals(part: ChunkRange, results: Coefficients, expected: Coefficients
 
 
 class GroupDrift:
-    """Distance of every group's total in every lane from what was sent, over all answers so far.
+    """Checks how far the group totals of all answers are from what was sent, added up per lane.
 
-    A coefficient may be off by its noise. A service that shifts many of them that little, all to the same side, would
-    move their sum by far more than the noise of a sum.
+    One coefficient may be off by its noise. If a service shifts many coefficients a little to one side, their sum moves
+    by far more than the noise of a sum.
     """
 
     def __init__(self, packing: Packing) -> None:
@@ -106,13 +111,14 @@ class GroupDrift:
             self._terms[block.groups] += block.positions * run.chunks
             allowed = SIGMAS_EXACT * np.sqrt(FRESH_VARIANCE * self._terms[block.groups])
             if (np.abs(self._drift[:, block.groups]) > allowed).any():
-                raise CheckFailed("total", "a group's total is farther from what was sent than noise would bring it")
+                raise CheckFailed("total", "a group's total differs from what was sent by more than noise")
 
 
 def fields_of_lanes(layout: Layout, lanes: Coefficients, chunks: int) -> Coefficients:
-    """The totals (fields, positions) in the lanes (lanes, positions) of a sum of `chunks` chunks.
+    """Decode a sum of `chunks` chunks: from lanes (lanes, positions) to totals (fields, positions).
 
-    Raises CheckFailed if an exact lane is farther from an integer than its noise, or a field out of its range.
+    Raises CheckFailed if an exact lane is farther from an integer than its noise, or a total is out of its field's
+    range.
     """
     fields = np.empty((len(layout.fields), lanes.shape[1]), np.int64)
     for lane, coefficients in zip(range(len(layout.used)), lanes[: len(layout.used)], strict=True):

@@ -1,4 +1,4 @@
-"""Encryption and decryption: with `cleave.ckks.secret_key` all that handles a CKKS secret key."""
+"""CKKS encryption and decryption. Only this module and cleave.ckks.secret_key handle CKKS secret keys."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from cleave_shared.errors import DAMAGED, CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
-_TOGETHER = 8  # encryptions: one by one, Python's code and SEAL's push each other out of a processor's cache
+_TOGETHER = 8  # encryptions per batch: one by one, Python's and SEAL's code evict each other from the processor's cache
 
 
 class Sentinels:
-    """The secret values that identify a ciphertext, by HMAC-SHA-256 under `key` (32 bytes)."""
+    """The secret values that identify a ciphertext: HMAC-SHA-256 under a key of 32 bytes."""
 
     def __init__(self, key: bytes) -> None:
         self._sentinel_key = key
 
     def sentinels(self, job: bytes, index: int) -> NDArray[np.int64]:
-        """The SENTINELS secret 16-bit values of chunk `index` of the job."""
+        """The SENTINELS secret 16-bit values of chunk `index` of a job."""
         digest = hmac.digest(self._sentinel_key, job + index.to_bytes(8, "big"), "sha256")
         return np.frombuffer(digest, np.uint16, SENTINELS).astype(np.int64)
 
 
 class _Encoder(Sentinels):
-    """Integers into SEAL's plaintexts."""
+    """Encodes integers as SEAL plaintexts."""
 
     def __init__(self, profile: Profile, sentinel_key: bytes) -> None:
         super().__init__(sentinel_key)
         self.ring = seal.ring(profile.name)
-        # with s = 0 and s = 1 the phase of (a, b - a) is a and b: SEAL's way to a plaintext of values that are there
+        # decrypting (a, b - a) with s = 0 gives a, with s = 1 gives b: a way to make SEAL plaintexts from given values
         self._first, self._second = (
             seal.api.Decryptor(self.ring.context, self.ring.constant_key(seal.api.SecretKey(), value))
             for value in (0, 1)
         )
 
     def plaintexts(self, polynomials: NDArray[np.int64]) -> Iterator[Any]:
-        """SEAL plaintexts in NTT form, two at a time: transformed as a ciphertext (a, b - a), read out by decrypting.
+        """Yield SEAL plaintexts in NTT form. Two polynomials a and b are transformed as a ciphertext (a, b - a), and
+        read by decrypting it.
 
-        Half as long as transforming, saving and loading them again (docs/ckks.md section 1).
+        That takes half the time of transforming, saving and loading each (docs/ckks.md section 1).
         """
         pair = np.empty((2, self.ring.degree), np.int64)
         for start in range(0, len(polynomials), 2):
@@ -79,26 +80,27 @@ class Cipher(_Encoder):
 
     @classmethod
     def from_shared(cls, key: SharedKey) -> Cipher:
-        """The cipher of which this is `shared`, in another process."""
+        """The cipher of a key from `shared`, in a worker process."""
         return cls(SecretKey.from_shared(key))
 
     @property
     def shared(self) -> SharedKey:
-        """The key, for a worker of this process alone."""
+        """The key, for workers of this process only."""
         return self._key.shared
 
     def encrypt(self, polynomials: NDArray[np.int64]) -> list[bytes]:
-        """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N): 8 bytes per coefficient.
+        """Seeded symmetric ciphertexts, one per row of `polynomials` (k, N), with 8 bytes per coefficient.
 
-        Coefficients must be below q/2 in magnitude; they are encoded exactly.
+        Coefficients must be below q/2 in magnitude. Encoding is exact.
         """
-        # without a target SEAL returns the serialisable form whose second half is a 64-byte seed
+        # without a target SEAL returns the serialisable form, whose second half is a 64-byte seed
         return [seal.save_short(self._encryptor.encrypt_symmetric(each)) for each in self.plaintexts(polynomials)]
 
     def each_to_add(self, polynomials: NDArray[np.int64]) -> Iterator[bytes]:
-        """Yield seeded ciphertexts in coefficient form, which can only be added up: the message needs no transform.
+        """Yield seeded ciphertexts in coefficient form, so plaintexts need no NTT. They can be added, but not
+        multiplied by masks.
 
-        One by one, a few of them encrypted together when the first is needed. Masks multiply in the other form only.
+        A small batch is encrypted when its first ciphertext is needed.
         """
         for start in range(0, len(polynomials), _TOGETHER):
             several = polynomials[start : start + _TOGETHER]
@@ -117,15 +119,15 @@ class Cipher(_Encoder):
         return seal.api.Encryptor(context, seal.restore(seal.api.SecretKey(), context, blob))
 
     def decrypt(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
-        """The centred coefficients (k, N) of k results. Raises WireError if one is not a ciphertext."""
+        """The centred coefficients (k, N) of k ciphertexts. Raises WireError for other bytes."""
         return self.ring.centred(self.ring.inverse_ntt(np.stack([*self._phases(blobs)])))
 
     def constants(self, blobs: Sequence[bytes]) -> NDArray[np.int64]:
-        """Coefficient 0 of each (k,), centred, in half the time. Raises as `decrypt` does."""
+        """The centred coefficient 0 of each (k,), in half the time of `decrypt`. Raises as `decrypt` does."""
         return self.ring.centred(np.array([self.ring.constant(each) for each in self._phases(blobs)], np.uint64))
 
     def _phases(self, blobs: Sequence[bytes]) -> Iterator[seal.Residues]:
-        """Decrypted and transformed (N,). Raises WireError."""
+        """Yield the residues (N,) of each decrypted ciphertext. Raises WireError."""
         for blob in blobs:
             ciphertext, plaintext = self.ring.ciphertext(blob), seal.api.Plaintext()
             try:

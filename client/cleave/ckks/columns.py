@@ -1,8 +1,8 @@
-"""The encrypted columns of a query: their types before any value is read, their values, and figures from their totals.
+"""The encrypted columns of a query: their types, their values, and figures from their totals. Types need no value.
 
-For each aggregate the moments that it needs are encrypted. Where an argument may be NULL, a column of flags is
-encrypted too, so that the places of NULLs do not show. What several aggregates need is encrypted once: SUM(x) and
-CORR(x, y) share the sum of x where the same rows count for both, which is so where y is never NULL.
+The moments that the aggregates need are encrypted. For an argument that may be NULL a column of flags is encrypted too,
+so NULLs stay hidden. A moment that several aggregates need is encrypted once: SUM(x) and CORR(x, y) share the sum of x
+if they count the same rows, that is, if y is never NULL.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from cleave.aggregates.operand import operand, present_in, require_values
 
 Kind = Literal["count", "sum", "mean"]
 _LINEAR: dict[Aggregate, Kind] = {COUNT: "count", SUM: "sum", AVG: "mean"}
-Places = tuple[int, ...]  # the arguments of an aggregate, by number
+Places = tuple[int, ...]  # numbers of an aggregate's arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Name of an encrypted column, for `cleave plan`."""
+    """Name of an encrypted column, shown by `cleave plan`."""
 
     arguments: Places
     moment: str
@@ -35,7 +35,9 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """Key of moments that share a column: the moment, its arguments, and the arguments whose NULLs leave a row out."""
+    """Identifies a column that moments share: the moment, its arguments, and the arguments whose NULLs exclude
+    a row.
+    """
 
     moment: str
     arguments: Places
@@ -44,7 +46,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments of some rows from their totals, and how many rows count."""
+    """Moments of some rows, decoded from their totals, and how many rows count."""
 
     rows: int
     counts: Mapping[frozenset[int], int]
@@ -53,7 +55,9 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class LinearColumn:
-    """A count, sum or mean: what it is read from. `flags` is the column that counts the rows, None: all count."""
+    """How to read a count, sum or mean. `flags`: the column that counts rows, None if all rows count. `column`: the
+    column of the sum.
+    """
 
     kind: Kind
     flags: int | None
@@ -63,13 +67,13 @@ class LinearColumn:
 
 
 class Columns:
-    """`types` follows from the arguments' domains alone; `encode` must come before `figures`."""
+    """`types` depends on the arguments' domains only. Call `encode` before `figures`."""
 
     def __init__(self, domains: Sequence[Domain], aggregates: Sequence[EncryptedAggregate]) -> None:
         self._domains = tuple(domains)
         self._aggregates = tuple(aggregates)
-        self._flags: dict[frozenset[int], int] = {}  # the column that counts the rows without a NULL
-        self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: always 0
+        self._flags: dict[frozenset[int], int] = {}  # the column that counts rows without NULL in these arguments
+        self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: the moment is always 0
         types: list[Column] = []
         names: list[Name] = []
         for each in self._aggregates:
@@ -93,7 +97,7 @@ class Columns:
         self._facts: dict[tuple[int, frozenset[int]], Facts] = {}
 
     def _presence(self, encrypted: EncryptedAggregate) -> frozenset[int]:
-        """The arguments that may be NULL: where all that never are, every row counts."""
+        """The arguments that may be NULL. Without any, every row counts."""
         return frozenset(place for place in encrypted.arguments if self._domains[place].nullable)
 
     def _key(self, encrypted: EncryptedAggregate, moment: Moment) -> _Key:
@@ -101,9 +105,9 @@ class Columns:
         return _Key(moment.name, tuple(of), self._presence(encrypted))
 
     def encode(self, names: Sequence[str], values: Sequence[Values]) -> list[Words | Doubles]:
-        """The columns of `types` from the arguments' values; `names` are for errors.
+        """The columns of `types` from the arguments' values. `names` are for errors.
 
-        Raises InputError for a value that is not finite or outside its domain, and for a NULL where there may be none.
+        Raises InputError for a value that is infinite, NaN or outside its domain, and for an unexpected NULL.
         """
         out: list[Words | Doubles] = [np.zeros(0)] * len(self.types)
         for encrypted in self._aggregates:
@@ -127,7 +131,7 @@ class Columns:
         return out
 
     def linear(self, number: int) -> LinearColumn | None:
-        """Return what a count, sum or mean is read from; None for any other aggregate."""
+        """How to read a count, sum or mean; None for other aggregates."""
         encrypted = self._aggregates[number]
         kind = _LINEAR.get(encrypted.aggregate)
         presence = self._presence(encrypted)
@@ -146,7 +150,7 @@ class Columns:
         return LinearColumn(kind, flags, column, decoding, domain.decimals or 0)
 
     def figures(self, totals: Sequence[Estimate], rows: int) -> list[Figure]:
-        """Every aggregate's figure of one group of `rows` rows from its totals of `types`, of the values encoded."""
+        """Each aggregate's figure for one group of `rows` rows, from its totals of `types`."""
         (figures,) = self.finished([self.read(totals, rows)])
         return figures
 
@@ -162,7 +166,10 @@ class Columns:
         return Moments(rows, counts, estimates)
 
     def added(self, parts: Sequence[Moments]) -> Moments:
-        """The moments of groups taken together, bounds added: operands of what each part may show and nothing else."""
+        """The moments of several groups combined; their bounds add up.
+
+        Only values that each part may show are combined.
+        """
         if len(parts) == 1:
             return parts[0]
         return Moments(
@@ -178,12 +185,12 @@ class Columns:
         )
 
     def finished(self, groups: Iterable[Moments]) -> list[list[Figure]]:
-        """Every aggregate's figure of each group."""
+        """Each aggregate's figure for each group."""
         figures = [self._figure(each) for each in self._aggregates]
         return [[figure(moments) for figure in figures] for moments in groups]
 
     def _figure(self, encrypted: EncryptedAggregate) -> Callable[[Moments], Figure]:
-        """An aggregate's, with all that is the same for every group looked up."""
+        """A function that computes the aggregate's figure. Everything that all groups share is computed once here."""
         presence = self._presence(encrypted)
         keys = [(moment, self._key(encrypted, moment)) for moment in encrypted.aggregate.moments]
         facts = [

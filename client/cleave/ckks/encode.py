@@ -1,11 +1,11 @@
-"""Values into the plaintext polynomials of a job's chunks.
+"""Encodes values into the plaintext polynomials of a job's chunks.
 
 Lane l of position p of a chunk is its coefficient l * capacity + p. The last SENTINELS coefficients hold values that
-only the key's holder knows.
+only the key's owner knows.
 
-Real values are rounded with the error carried along: each row takes what rounding left of those before it. So the
-rounded values of a group sum to within about a unit of its exact sum, whatever their number. (Rounded to the nearest,
-equal values would all err to the same side.)
+Rounding errors of real values are carried: each row gets the error of the rows before it. So the rounded values of a
+group sum to within about one unit of its exact sum, for any number of rows. (Rounding each value to the nearest would
+make the errors of equal values add up.)
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from cleave.ckks.packing import Packing
 from cleave_shared.errors import InputError
 
 SENTINEL_SHIFT = 20  # 2 * 13.37 * sqrt(10.5 * 64 chunks) < 2^10; 64 16-bit values above it take 42 bits
-_LARGEST_SCALE = 1000  # of a column without any magnitude
+_LARGEST_SCALE = 1000  # for a column of zeros
 _CARRY_BITS = 36
-_FEW = 768  # rows of a group, on average, from which it is quicker to place group by group
+_FEW = 768  # average rows per group; above this, placing group by group is faster
 _LARGE = 1 << 22  # bytes
-_TOGETHER = 1 << 15  # values that are rounded at once: what is in between stays in a processor's cache
+_TOGETHER = 1 << 15  # values rounded per batch: intermediate arrays stay in the processor's cache
 
 Values = Sequence[Words | Doubles]
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Scale of a column's integers: x * 2^exponent + shift.
+    """How a column's values become integers: x * 2^exponent + shift.
 
     It may depend on the values, so it never leaves the client.
     """
@@ -48,14 +48,16 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`plaintexts` (chunks, N), and the scale of every column."""
+    """`plaintexts` (chunks, N) and the scale of each column."""
 
     plaintexts: NDArray[np.int64]
     scales: tuple[Scale, ...]
 
 
 def encode(packing: Packing, values: Values) -> Encoded:
-    """The chunks of `values`, one array per column of the packing, rows sorted by group. Sentinels are not set yet."""
+    """Encode `values` into chunks: one array per column of the packing, rows sorted by group. Sentinels are not set
+    yet.
+    """
     placement = packing.placement
     plaintexts = _zeros(packing.chunks, packing.profile.degree)
     scales = scales_of(packing.layout, values)
@@ -71,11 +73,11 @@ def encode(packing: Packing, values: Values) -> Encoded:
 
 
 def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
-    """Zeros, in large pages where they are many, so that neither filling nor forking takes time for every 4 KB."""
+    """Zeros. Large arrays use huge pages: filling and forking are slow with pages of 4 KB."""
     if 8 * chunks * degree < _LARGE:
         return np.zeros((chunks, degree), np.int64)
     memory = mmap.mmap(-1, 8 * chunks * degree, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without them
+    with contextlib.suppress(OSError):  # the kernel has none
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.int64).reshape(chunks, degree)
 
@@ -85,7 +87,7 @@ def scales_of(layout: Layout, values: Values) -> tuple[Scale, ...]:
 
 
 def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Number and integers (rows,) of every lane."""
+    """Number and integers (rows,) of each lane."""
     shared: dict[int, NDArray[np.int64]] = {}
     for place, column, scale in zip(layout.by_column, values, scales, strict=True):
         if isinstance(place, WideLane):
@@ -102,7 +104,7 @@ def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterato
 def _parts(
     place: ExactFields | NarrowField, column: Words | Doubles, scale: Scale, guard: int
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return the part of a column in each of its lanes."""
+    """The part of a column in each of its lanes."""
     if isinstance(place, NarrowField):
         integers = carried(column, scale.exponent) + scale.shift
         _require_within(integers.view(np.uint64)[None], place.field.largest)
@@ -116,7 +118,9 @@ def _parts(
 
 
 def _require_within(integers: Words, largest: int) -> None:
-    """A larger value would run over into its neighbours' totals, which no check could detect."""
+    """Raises InputError for a value above the field's limit. It would overflow into other columns' totals, which no
+    check could detect.
+    """
     beyond = (
         int(integers[0].max(initial=0)) > largest if len(integers) == 1 else columns.exceed(integers, largest).any()
     )
@@ -142,14 +146,14 @@ def _scale(layout: Layout, place: ColumnLayout, column: Words | Doubles) -> Scal
 
 
 def carried(values: Words | Doubles, exponent: int = 0) -> NDArray[np.int64]:
-    """`values` * 2^exponent, below 2^62 in magnitude, rounded so that every run of them sums to its exact sum, to
-    ROUNDING_UNITS.
+    """Scale `values` by 2^exponent (result below 2^62 in magnitude) and round. The sum of any run of rows changes by
+    less than ROUNDING_UNITS.
 
-    Each takes what rounding left of those before it. Of a run only the first and the last carry count: they differ by
-    less than a unit. Fractions are carried in units of 2^-36, which up to 2^26 rows lose less than 2^-10 together.
+    Each row gets the rounding error of the rows before it. A run's error is the difference of two carried errors: less
+    than one unit. Fractions are carried in units of 2^-36; for up to 2^26 rows that adds less than 2^-10.
     """
     out = np.empty(len(values), np.int64)
-    fractions, carried_before = 0, 0  # of all values before: the sum of their fractions, and its whole units
+    fractions, carried_before = 0, 0  # of all earlier values: sum of fractions, and its whole units
     for start in range(0, len(values), _TOGETHER):
         scaled = np.ldexp(values[start : start + _TOGETHER], exponent)
         below = np.floor(scaled)

@@ -1,9 +1,9 @@
-"""A crew that encrypts a job's requests while others are under way.
+"""Worker processes that encrypt a job's next requests while earlier ones are under way.
 
-TenSEAL holds the GIL in every call, so threads would gain nothing. Workers are children of a fork server, since other
-threads, such as a notebook's, may be at work here. A worker gets the key over its channel. Plaintexts go in and
-ciphertexts come out through memory files that all share. Ciphertexts stay there until their request is sent: copying
-them into new memory takes longer than adding them up.
+TenSEAL holds the GIL in every call, so threads would not help. Workers come from a fork server, because this process
+may have other threads, for example in a notebook. A worker gets the key over its channel. Plaintexts and ciphertexts
+are exchanged through shared memory files. Ciphertexts stay there until their request is sent: a copy would take longer
+than adding them up.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cleave_shared.errors import ProcessDied
 from cleave_shared.fork_server import ForkServer
 
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
-# A job of fewer chunks is encrypted in this process: to start workers costs as much as encrypting so many.
+# A smaller job is encrypted in this process: starting workers takes as long as encrypting this many chunks.
 MIN_CHUNKS_TO_FORK = 12
 # One request's 64 chunks take a sixth of a second.
 SECONDS_FOR_A_PART = 120.0
 
 _NUMBER = struct.Struct("<Q")
-_PART_BYTES = 1 << 32  # bytes of the memory file for the ciphertexts of one part; what is not written takes no memory
+_PART_BYTES = 1 << 32  # of the memory file for one part's ciphertexts; unwritten bytes take no memory
 
 
 class Range(Protocol):
@@ -51,12 +51,12 @@ Chunks_contra = TypeVar("Chunks_contra", contravariant=True)
 
 
 class Encrypting(Protocol[Chunks_contra]):
-    """Holder of the plaintexts and the key."""
+    """An object with the plaintexts and the key."""
 
     def encrypt(self, part: Chunks_contra, /) -> Iterable[bytes]: ...
 
     def shared(self) -> AbstractContextManager[Shared]:
-        """Return what a worker makes the same of, as long as the block lasts."""
+        """Return what a worker needs to make the same object, valid within the block."""
         ...
 
 
@@ -68,13 +68,13 @@ _MODULES = ["cleave.ckks.job"]
 
 
 def fork_from(server: ForkServer) -> None:
-    """Have workers forked from `server`, which has started, and not from one that the first of them starts."""
+    """Fork workers from `server`, which is already running. Otherwise the first worker starts a server."""
     global _server  # noqa: PLW0603 - a fact about the process
     _server = server
 
 
 class Encryptors(Generic[Chunks]):
-    """Encrypts the `parts` of a job. Leaving it ends every worker."""
+    """Encrypts the `parts` of a job. A context manager: its end ends all workers."""
 
     def __init__(self, job: Encrypting[Chunks], parts: Sequence[Chunks]) -> None:
         self._job = job
@@ -109,13 +109,14 @@ class Encryptors(Generic[Chunks]):
         *,
         last: bool = True,
     ) -> None:
-        """Call `ask` with every part, or those of the numbers `only`, and its ciphertexts, which it must not keep, at
-        most `under_way` calls at once. What changes of a job between two calls is in its memory file.
+        """Call `ask` with each part (or those numbered `only`) and its ciphertexts, in up to `under_way` threads. `ask`
+        must not keep the ciphertexts.
 
-        `last`: nothing is encrypted afterwards, and the workers end while the last answers come.
+        If the job changes between two calls, the change must be in its memory file. `last`: nothing is encrypted
+        afterwards; workers end while the last answers arrive.
 
-        Raises the first error of any call, ProcessDied where an encrypting process died, and what `deadline` raises
-        where one is not done in time. Then, or once other code has set `failed`, no request is sent.
+        Raises the first error of any call, ProcessDied if a worker died, and the error of `deadline` if a worker is too
+        slow. After an error, or once other code sets `failed`, no request is sent.
         """
         chosen = range(len(self._parts)) if only is None else only
         if not self._workers:
@@ -126,7 +127,7 @@ class Encryptors(Generic[Chunks]):
             return
         numbers, places, left = iter(chosen), itertools.count(), len(chosen)
         lock = threading.Lock()
-        free: list[int] = []  # places in the memory file that were used before
+        free: list[int] = []  # regions of the memory file that can be reused
         encrypting, asking = threading.Semaphore(self._workers), threading.Semaphore(under_way)
 
         def take() -> int | None:
@@ -161,7 +162,7 @@ class Encryptors(Generic[Chunks]):
             try:
                 for future in [pool.submit(run) for _ in range(self._workers + under_way)]:
                     future.result()
-            except BaseException:  # Ctrl-C as well: said before the pool is waited for
+            except BaseException:  # also Ctrl-C; set before the pool waits for its threads
                 failed.set()
                 raise
 

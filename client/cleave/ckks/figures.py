@@ -1,9 +1,9 @@
-"""Every aggregate's figure of every group, a column at a time and made when it is read.
+"""Each aggregate's figures for all groups, computed one column at a time and when first read.
 
-`Columns.figures` makes the figures of one group with fractions and balls, whatever the aggregates are: some 100 us a
-group. Here the sums, means and counts of all groups are made together, in integers over one common denominator. A ball
-is made only where a total has a bound. They are the same to the last bit (tests/unit/test_figure_columns.py). Other
-aggregates are left to `Columns.figures`.
+`Columns.figures` computes one group with fractions and balls, for any aggregate; that takes about 100 us per group.
+Here sums, means and counts of all groups are computed together, as integers over a common denominator. Balls are made
+only if totals have bounds. Both give the same bits (tests/unit/test_figure_columns.py). Other aggregates use
+`Columns.figures`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cleave.ckks.job import GroupTotals, Job
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """`numerators` / `denominator` is a group's sum, off by its radius at most; no radii: the sums are exact."""
+    """A group's sum is `numerators` / `denominator`, within its radius. Without radii the sums are exact."""
 
     numerators: list[int]
     denominator: int
@@ -32,9 +32,10 @@ class _Sums:
 
 
 class Figures:
-    """Figures of groups each made of `members` among the job's, which have `sizes` rows. No job: nothing was encrypted.
+    """Figures of groups. Each combines `members`, which are groups of the job, and has a number of rows in `sizes`.
+    Without a job nothing was encrypted.
 
-    Raises CheckFailed unless the job has been answered.
+    Raises CheckFailed if the job has not been answered completely.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Figures:
         self._members = members
         self._sizes = sizes
         single = all(len(each) == 1 for each in members)
-        self._totals = job.totals if job and single else None  # groups put together are left to `Columns`
+        self._totals = job.totals if job and single else None  # combined groups are left to `Columns`
         self._groups = [each[0] for each in members] if single else []
         self._rows = [sizes[group] for group in self._groups]
         self._figures: dict[int, list[Figure]] = {}
@@ -55,7 +56,7 @@ class Figures:
         return len(self._members)
 
     def column(self, number: int) -> Sequence[Figure]:
-        """The figures of an aggregate, by its number."""
+        """One figure per group of aggregate `number`."""
         if number not in self._figures:
             with precision():
                 column = self._linear_column(number)
@@ -63,7 +64,7 @@ class Figures:
         return self._figures[number]
 
     def exact(self, number: int) -> ExactColumn | None:
-        """The values of an aggregate where all of them are exact, None where that is not certain beforehand."""
+        """Exact values of aggregate `number`, one per group; None if it is not certain that all are exact."""
         linear = self._columns.linear(number)
         if linear is None or self._totals is None:
             return None
@@ -75,7 +76,7 @@ class Figures:
             return None
         pairs = zip(sums.numerators, counts, strict=True)
         if linear.kind == "mean":
-            try:  # an integer divided by an integer is correctly rounded
+            try:  # dividing two integers rounds correctly
                 return ExactColumn([each / (sums.denominator * n) if n else None for each, n in pairs], None)
             except OverflowError:
                 return None
@@ -162,7 +163,7 @@ class _Snap:
 
     unit: Fraction
     bound: Fraction
-    bits: int  # the unit is 2^bits of those a total is counted in
+    bits: int  # the unit is 2^bits of the total's own unit
 
     @classmethod
     def for_bound(cls, bound: Fraction, exponent: int) -> _Snap:
@@ -170,7 +171,7 @@ class _Snap:
         return cls(unit, bound + unit / 2, unit.numerator.bit_length() - unit.denominator.bit_length() + exponent)
 
     def nearest(self, total: int) -> int:
-        """`total` in units, half to even."""
+        """`total` in units of the snap, rounded half to even."""
         if self.bits <= 0:
             return total << -self.bits
         whole, rest, half = total >> self.bits, total & ((1 << self.bits) - 1), 1 << (self.bits - 1)

@@ -1,4 +1,4 @@
-"""Encrypted half of a job, after its packing: plaintexts, requests, and checked totals by group."""
+"""The encrypted part of a job, after packing: plaintexts, requests, and checked totals by group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cleave_shared.errors import CheckFailed, WireError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.requests import Lane, SumsRequest, SumsResponse
 
-LEAST_TO_ADD = 12  # chunks: for fewer the other form is as quick, which takes no second context
+LEAST_TO_ADD = 12  # chunks: below this the NTT form is as fast, and needs no second context
 
 
 class Job:
@@ -38,7 +38,7 @@ class Job:
         self._cipher = cipher
         self._scales = encoded.scales
         self._begin()
-        name = secrets.token_bytes(16)  # makes every job's sentinels its own
+        name = secrets.token_bytes(16)  # makes the sentinels of each job different
         for index, plaintext in enumerate(self._plaintexts):
             plaintext[-SENTINELS:] = cipher.sentinels(name, index) << SENTINEL_SHIFT
         self._to_add = packing.chunks >= LEAST_TO_ADD
@@ -49,33 +49,33 @@ class Job:
         self._accepted: set[int] = set()  # chunks
 
     def unanswered(self) -> Job:
-        """Copy of the job without any accepted answer."""
+        """A copy of the job without accepted answers."""
         job = copy.copy(self)
         job._begin()
         return job
 
     def encrypt(self, part: Range) -> Iterator[bytes]:
-        """Objects of one ciphertext each."""
+        """Yield the objects of a request, one ciphertext each."""
         return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[Shared]:
-        """The plaintexts in a memory file, and the key."""
+        """The plaintexts in a memory file, and the key, for workers."""
         with os.fdopen(os.memfd_create("plaintexts"), "wb") as file:
             file.write(self._plaintexts.data)
             file.flush()
             yield file.fileno(), _Shared, (self._cipher.shared, self._to_add)
 
     def request(self, part: ChunkRange, key_id: str, objects: Sequence[bytes | memoryview]) -> SumsRequest:
-        """`objects`: what `encrypt` made of the part."""
+        """`objects`: the ciphertexts of `encrypt` for this part."""
         left = iter(objects)
         lanes = [Lane(objects=[next(left) for _ in range(run.chunks)], stop=1) for run in part.runs]
         return SumsRequest(profile=self.packing.profile.name, key_id=key_id, lanes=lanes)
 
     def accept(self, part: ChunkRange, request: SumsRequest, response: SumsResponse) -> None:
-        """Decrypt, check and add one answer, whole or not at all.
+        """Decrypt, check and add one answer, completely or not at all.
 
-        Raises CheckFailed, and then nothing of the job may be used. Not for several threads at once.
+        Raises CheckFailed; then nothing of the job may be used. Not thread-safe.
         """
         check_envelope(request, response)
         if not self._accepted.isdisjoint(range(part.start, part.stop)):
@@ -99,14 +99,14 @@ class Job:
 
     @property
     def totals(self) -> GroupTotals:
-        """Raises CheckFailed unless every answer was accepted."""
+        """The totals. Raises CheckFailed if an answer is missing."""
         if len(self._accepted) != self.packing.chunks:
             raise CheckFailed("envelope", "not every chunk has been answered")
         return self._totals
 
 
 class _Shared:
-    """A job in a worker: the plaintexts in the memory file `plaintexts`, and the key."""
+    """A job in a worker: its plaintexts in a memory file, and the key."""
 
     def __init__(self, plaintexts: int, key: SharedKey, to_add: bool) -> None:
         self._cipher = Cipher.from_shared(key)
@@ -129,7 +129,9 @@ _LOW = (1 << _HALF) - 1
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Every group's total of one column, in units of 2^-exponent; its bound from its number of terms, None: exact."""
+    """Each group's total of one column, in units of 2^-exponent. `bound` gives the error bound for a number of terms;
+    None: totals are exact.
+    """
 
     totals: list[int]
     exponent: int
@@ -137,7 +139,9 @@ class Whole:
 
 
 class GroupTotals:
-    """Every group's total of every field and real lane, in two halves: no sum of 2^31 of them overflows."""
+    """Totals of every field and real lane for each group, in two halves. So adding up to 2^31 of them cannot
+    overflow.
+    """
 
     def __init__(self, packing: Packing, scales: tuple[Scale, ...]) -> None:
         self._packing = packing
@@ -150,7 +154,7 @@ class GroupTotals:
         self._high = np.zeros((slots, groups), np.int64)
 
     def decode(self, run: BlockRun, coefficients: Coefficients) -> Coefficients:
-        """The totals (slots, positions in use) in one result (N,). Raises CheckFailed."""
+        """Decode one result (N,) to totals (slots, used positions). Raises CheckFailed."""
         layout, capacity = self._packing.layout, self._packing.placement.capacity
         lanes = coefficients[: layout.lanes * capacity].reshape(layout.lanes, capacity)
         fields = fields_of_lanes(layout, lanes, run.chunks)
@@ -165,11 +169,11 @@ class GroupTotals:
 
     @property
     def terms(self) -> list[int]:
-        """The fresh coefficients in each group's totals."""
+        """Number of fresh ciphertext coefficients in each group's totals."""
         return [int(each) for each in self._terms]
 
     def whole(self, number: int) -> Whole:
-        """The totals of one column over every group."""
+        """The totals of column `number` for all groups."""
         layout = self._packing.layout
         place, scale = layout.by_column[number], self._scales[number]
         if isinstance(place, WideLane):
@@ -190,7 +194,7 @@ class GroupTotals:
         return [(h << _HALF) + w for h, w in zip(high.tolist(), low.tolist(), strict=True)]
 
     def estimates(self, group: int) -> list[Estimate]:
-        """The total of every column over one group."""
+        """The total of each column for one group."""
         slots = [(int(h) << _HALF) + int(w) for h, w in zip(self._high[:, group], self._low[:, group], strict=True)]
         return estimates(self._packing.layout, self._scales, slots, int(self._rows[group]), int(self._terms[group]))
 
@@ -200,12 +204,12 @@ def unit_of(scale: Scale) -> Fraction:
 
 
 def wide_bound(terms: int, scale: Scale) -> Fraction:
-    """Return the wide bound of the total of a real column with a lane of its own."""
+    """The error bound of a total of a real column with its own lane."""
     return (Fraction(SIGMAS * math.sqrt(FRESH_VARIANCE * terms)) + ROUNDING_UNITS) * unit_of(scale)
 
 
 def estimates(layout: Layout, scales: Sequence[Scale], slots: Sequence[int], rows: int, terms: int) -> list[Estimate]:
-    """The total of every column over `rows` rows, from its `slots`, each a sum of `terms` fresh coefficients."""
+    """The total of each column over `rows` rows, from `slots`: each is a sum of `terms` fresh coefficients."""
     columns, at = [], 0
     for place, scale in zip(layout.by_column, scales, strict=True):
         fields = fields_of(place)

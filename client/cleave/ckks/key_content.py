@@ -1,4 +1,4 @@
-"""The content of a key file as an object, and as the text that docs/key-file.md describes."""
+"""The content of a key file: as an object, and as the text described in docs/key-file.md."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cleave.ckks.kms_wrapping import KmsWrapping
 from cleave.ckks.owner_key import OwnerKey, encoded, key_id_of
 
 VERSION = 2
-MANY = 3  # the version that has several wrappings
+MANY = 3  # version with several wrappings
 KDF = "argon2id"
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """Wrapping of the secret part: Argon2id under `settings`, then AES-256-GCM."""
+    """How the secret part is wrapped: Argon2id with `settings`, then AES-256-GCM."""
 
     salt: bytes
     nonce: bytes
@@ -29,11 +29,10 @@ Floors = dict[str, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A key file's content. `secret`: the master secret, encrypted unless `is_bare`; empty without a passphrase's
-    wrapping beside `kms`.
+    """A key file's content.
 
-    `signing`: the public Ed25519 key. `floors`: by tag, a table's id and the newest version of it that was seen. `mac`:
-    of version 3 alone.
+    `secret`: the master secret. It is encrypted unless `is_bare`, and empty if only KMS keys wrap it. `signing`: the
+    public Ed25519 key. `floors`: tag of a table -> its id and the newest version seen. `mac`: of version 3 only.
     """
 
     created: str  # ISO 8601, UTC
@@ -58,20 +57,20 @@ class KeyFile:
 
     @property
     def associated(self) -> bytes:
-        """Return the data that version 2's wrapping authenticates besides: the members that could be exchanged."""
+        """The associated data of version 2's wrapping: all clear members that could be swapped."""
         return json.dumps([VERSION, self.key_id, self.created, sorted(self.floors.items())]).encode()
 
     @property
     def bound_to_passphrase(self) -> bytes:
-        """Return the data that a passphrase's wrapping in version 3 authenticates besides."""
+        """The associated data of a passphrase's wrapping in version 3."""
         return json.dumps([MANY, self.key_id, KDF]).encode()
 
     def authenticated(self, master: bytes) -> KeyFile:
-        """The same in version 3, with its MAC."""
+        """The same content with the MAC of version 3."""
         return replace(self, mac=self.mac_under(master))
 
     def mac_under(self, master: bytes) -> bytes:
-        """HMAC-SHA-256 of all members but itself, as JSON."""
+        """HMAC-SHA-256 of all members except the MAC, as JSON."""
         wrappings = [list(each.values()) for each in self._wrappings()]
         text = json.dumps([MANY, self.key_id, self.created, sorted(self.floors.items()), wrappings])
         return hmac.digest(OwnerKey(master).derive("key-file"), text.encode(), "sha256")

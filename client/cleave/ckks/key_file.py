@@ -40,25 +40,25 @@ from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import read_at_most, write_atomically
 from cleave_shared.errors import CleaveError, CleaveWarning, KeyFileError
 
-# A passphrase that was supplied (bytes: the key must be wrapped), how to ask for one if it is wrapped, or none.
+# bytes: the passphrase (the key must be wrapped); a function: asks for it if the key is wrapped; None
 Passphrase = bytes | Callable[[], bytes] | None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """Facts that a key file shows without its passphrase."""
+    """Facts that a key file shows without being opened."""
 
     path: Path
     key_id: str
     created: str  # ISO 8601, UTC
     wrapped: bool  # by a passphrase
-    kms: tuple[str, ...] = ()  # ARNs of the KMS keys that wrap it too
+    kms: tuple[str, ...] = ()  # ARNs of KMS keys that wrap it
 
 
 def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
-    """Make a key and write it to `path` (mode 0600).
+    """Create a key and write it to `path` (mode 0600).
 
-    Raises KeyFileError if the file already exists, or for a trivial passphrase.
+    Raises KeyFileError if the file exists, or for a trivial passphrase.
     """
     if passphrase is not None:
         refuse_trivial(passphrase)
@@ -68,7 +68,7 @@ def create_key(path: Path, passphrase: bytes | None) -> KeyInfo:
 
 
 def fresh_file(master: bytes | None = None) -> tuple[KeyFile, bytes]:
-    """Return the content of a key file without wrappings, and its master secret: a random one by default."""
+    """Return the content of a bare key file, and its master secret (random by default)."""
     master = secrets.token_bytes(MASTER_BYTES) if master is None else master
     signing = OwnerKey(master).signing_key().public_key().public_bytes_raw()
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -81,11 +81,11 @@ def describe_key(path: Path) -> KeyInfo:
 
 
 def open_key(path: Path, passphrase: Passphrase, kms: KeyService | None = None) -> OwnerKey:
-    """Unwrap the key. A `passphrase` that is a function is called only if nothing else opens the key.
+    """Open the key. If `passphrase` is a function, it is called only if no KMS key opens the key.
 
-    `kms`: the service that opens wrappings of KMS keys. Raises KeyFileError if the passphrase is wrong or missing, or
-    if the key is bare and others may read it. Also if it has no passphrase though one was supplied: then it is not the
-    file that was wrapped. Raises ServiceError if only KMS keys could open it, and none did.
+    `kms`: the service that opens KMS wrappings. Raises KeyFileError if the passphrase is wrong or missing, or if the
+    key is bare and other users can read it. Also if a passphrase was given but the key has none, because then it is not
+    the file that was wrapped. Raises ServiceError if the key has only KMS wrappings and none opens.
     """
     file = read_key_file(path)
     key = OwnerKey(unwrapped(path, file, passphrase, kms), file.floors)
@@ -98,9 +98,9 @@ def open_key(path: Path, passphrase: Passphrase, kms: KeyService | None = None) 
 
 
 def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors, kms: KeyService | None = None) -> None:
-    """Write a copy of the key, wrapped as it is, with the newest versions of tables seen here.
+    """Write a copy of the key with the same wrappings and with `floors`, the newest table versions seen here.
 
-    A machine that has the copy then accepts no older version. Raises KeyFileError as `open_key` does.
+    A machine with the copy then accepts no older version. Raises KeyFileError as `open_key` does.
     """
     file = read_key_file(path)
     if file.version == VERSION and file.wrapping and callable(passphrase):
@@ -115,10 +115,10 @@ def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors, kms: 
 
 
 def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeyService | None = None) -> None:
-    """Wrap the same key by another passphrase, or by none. Wrappings of KMS keys stay.
+    """Replace the key's passphrase by `new`, or remove it. KMS wrappings stay.
 
-    A key that has no other wrapping is then stored unwrapped. Raises KeyFileError as `open_key` does, for a trivial new
-    passphrase, and where there is none to remove beside KMS keys.
+    Without KMS wrappings, removing it stores the key bare. Raises KeyFileError as `open_key` does, for a trivial new
+    passphrase, and if a key with KMS wrappings has no passphrase to remove.
     """
     if new is not None:
         refuse_trivial(new)
@@ -130,7 +130,7 @@ def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeySe
 
 
 def wrapped_by(file: KeyFile, master: bytes, passphrase: bytes | None) -> KeyFile:
-    """The key file with this passphrase alone beside its KMS keys, in the oldest version that holds it."""
+    """The key file with this passphrase and its KMS wrappings, in the oldest version that can hold them."""
     bare = replace(file, wrapping=None, secret=b"" if file.kms else master, mac=None)
     if passphrase is not None:
         wrapping = Wrapping(os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES), dict(ARGON2))
@@ -141,7 +141,7 @@ def wrapped_by(file: KeyFile, master: bytes, passphrase: bytes | None) -> KeyFil
 
 
 def write(path: Path, file: KeyFile, *, overwrite: bool) -> None:
-    """Raises KeyFileError, and leaves what is there, for content that could not be read again."""
+    """Raises KeyFileError, and does not change the file, if the content could not be read back."""
     text = file.dump()
     try:
         _parsed(json.loads(text))
@@ -158,9 +158,9 @@ def write(path: Path, file: KeyFile, *, overwrite: bool) -> None:
 def unwrapped(
     path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService | None = None, by: KeyFile | None = None
 ) -> bytes:
-    """The master secret of the key file, opened by the wrappings of `by`: all by default.
+    """The master secret, opened by the wrappings of `by` (default: of `file`).
 
-    Raises KeyFileError, ServiceError as `open_key` does.
+    Raises KeyFileError and ServiceError as `open_key` does.
     """
     master = _secret(path, by or file, passphrase, kms)
     if OwnerKey(master).key_id != file.key_id:
@@ -177,7 +177,7 @@ def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService |
     if file.wrapping is None and isinstance(passphrase, bytes):
         raise KeyFileError(
             f"{path}: this key has no passphrase, and one was given: it may not be the key you made",
-            hint="check its id with `cleave key show`; give no passphrase, or wrap it: cleave key passphrase",
+            hint="check its id with `cleave key show`; omit the passphrase, or set one: cleave key passphrase",
         )
     if file.is_bare:
         return file.secret
@@ -199,7 +199,7 @@ def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService |
         given = passphrase if isinstance(passphrase, bytes) else passphrase()
     except KeyFileError:
         if failure:
-            raise failure from None  # nobody could be asked for the passphrase
+            raise failure from None  # no one could be asked for the passphrase
         raise
     if failure:
         warnings.warn(f"{failure.message}: the passphrase is used instead", CleaveWarning, stacklevel=2)
@@ -218,7 +218,7 @@ def _by_passphrase(path: Path, file: KeyFile, wrapping: Wrapping, given: bytes) 
     except MemoryError:
         needed = f"{wrapping.settings['memory_cost'] >> 10} MiB"
         raise KeyFileError(
-            f"{path}: unwrapping takes {needed} of memory, which this machine does not have free",
+            f"{path}: unwrapping takes {needed} of memory, but this machine has less free",
             hint="free some, or raise the process's limit on address space",
         ) from None
 
@@ -236,13 +236,13 @@ def _cipher(passphrase: bytes, wrapping: Wrapping) -> AESGCM:
 
 
 MOST_WRAPPINGS = 16
-MAX_BYTES = 1 << 20  # 90 bytes for each table whose version is in it
+MAX_BYTES = 1 << 20  # 90 bytes per table version in it
 SALT_BYTES = 16
 NONCE_BYTES = 12
 MAC_BYTES = 32
 _TAG_BYTES = 16
-# RFC 9106's low-memory profile (its second recommended option) is what is written, and the least that is read: a weaker
-# wrapping was no work of Cleave's. The most that is read costs seconds and a gigabyte, not a machine.
+# Written and minimum: RFC 9106's low-memory profile (its second recommended option). Cleave never wrote a weaker
+# wrapping. The maximum costs seconds and a gigabyte, so a hostile file cannot block the machine.
 ARGON2 = {"iterations": 3, "lanes": 4, "memory_cost": 64 * 1024}  # memory in KiB
 ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
 _TEXTS = ("key_id", "created", "signing", "secret")
@@ -252,7 +252,7 @@ _NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
 
 
 def read_key_file(path: Path) -> KeyFile:
-    """Raises KeyFileError for what is no key file, is damaged, or asks for more work than any key needs."""
+    """Raises KeyFileError for a file that is no key file, is damaged, or demands more work than any key needs."""
     content = _json(path)
     if isinstance(content, dict) and "cleave_public_key" in content:
         raise KeyFileError(f"{path}: this is an exported public key", hint="name the secret key's own file")
@@ -285,7 +285,9 @@ def _json(path: Path) -> Any:
 
 
 def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON leaves open which of two equal names counts: a checker and a reader may differ."""
+    """Refuse repeated members: JSON does not say which counts, so a checker and a reader could differ. Raises
+    ValueError.
+    """
     content = dict(members)
     if len(content) != len(members):
         raise ValueError("a member is repeated")

@@ -1,8 +1,8 @@
-"""The master secret wrapped by a KMS key: AES-256-GCM under a data key, which only KMS can decrypt.
+"""The master secret wrapped with a KMS key: AES-256-GCM under a data key that only KMS can decrypt.
 
-KMS sees the data key and never the master secret, and the data key opens nothing without the key file. The encryption
-context of the data key is the key id, which AWS logs and policies can name. Key id and ARN are the associated data of
-the wrapping, so a wrapping opens in the file of its own key alone.
+KMS sees the data key, never the master secret. The data key is useless without the key file. Its encryption context is
+the key id, which AWS logs and policies can use. The wrapping's associated data are key id and ARN, so it opens only in
+its own key's file.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _VERSION = 3
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _DATA_KEY_BYTES = 32
-_MOST_SEALED = 6144  # bytes of a ciphertext, by KMS's own limit
+_MOST_SEALED = 6144  # bytes of a ciphertext: the limit of KMS
 _ARN = re.compile(r"arn:aws[a-z-]{0,20}:kms:[a-z0-9-]{1,40}:[0-9]{12}:key/[A-Za-z0-9-]{1,128}")
 _OWN = {"name", "arn", "data_key", "nonce", "secret"}
 
 
 class KeyService(Protocol):
-    """A service that keeps keys: AWS KMS."""
+    """AWS KMS."""
 
     def data_key(self, arn: str, key_id: str, /) -> tuple[str, bytes, bytes]:
-        """Return the ARN of the key itself, a new data key of 32 bytes, and the same encrypted by the key.
+        """Create a data key. Returns the ARN of the KMS key, the data key (32 bytes), and the data key encrypted.
 
-        `key_id` is its encryption context. Raises ServiceError.
+        `arn`: of a key or an alias. `key_id` is the encryption context. Raises ServiceError.
         """
         ...
 
     def decrypt(self, arn: str, key_id: str, sealed: bytes, /) -> bytes:
-        """The data key. Raises ServiceError, KeyFileError for what is no data key of `arn` for `key_id`."""
+        """Decrypt a data key. Raises ServiceError, or KeyFileError if it is not a data key of `arn` for `key_id`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KmsWrapping:
-    """`data_key`: encrypted by the KMS key `arn`. `secret`: the master secret, encrypted under the data key."""
+    """`data_key` is encrypted by the KMS key `arn`. `secret` is the master secret, encrypted with the data key."""
 
     arn: str
     data_key: bytes
@@ -56,7 +56,7 @@ class KmsWrapping:
 
     @classmethod
     def make(cls, arn: str, key_id: str, master: bytes, kms: KeyService) -> KmsWrapping:
-        """Wrap the master secret, and check that it can be opened again: whoever may do one may not do the other.
+        """Wrap the master secret, and check that it opens: the caller may be allowed to encrypt but not to decrypt.
 
         `arn`: of a key or an alias. Raises ServiceError, KeyFileError.
         """
@@ -70,7 +70,7 @@ class KmsWrapping:
         return wrapping
 
     def open(self, path: Path | None, key_id: str, kms: KeyService | None) -> bytes:
-        """The master secret. `path`: of the key file, for errors. Raises KeyFileError, ServiceError."""
+        """Return the master secret. `path`: the key file, for errors. Raises KeyFileError, ServiceError."""
         if kms is None:
             raise KeyFileError(
                 f"{path}: a KMS key wraps this key, and AWS KMS is not used here",

@@ -30,15 +30,17 @@ from functools import cached_property
 
 from cleave.aggregates.columns import Column, Exact, Real
 
-FRESH_VARIANCE = 10.5  # of a ciphertext made with the secret key
+FRESH_VARIANCE = 10.5  # of a ciphertext encrypted with the secret key
 SIGMAS_EXACT = 13.37  # more than sqrt(2 ln(2 / 2^-127))
-# Rounding real values with the error carried along (encode.py) changes the sum of a group by less than this.
+# Bound on the change of a group's sum when real values are rounded with carried errors (encode.py).
 ROUNDING_UNITS = Fraction(1025, 1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Bits `shift`..`shift + bits` of an exact column; their total takes bits `offset`..`offset + width` of `lane`."""
+    """A part of an exact column: bits `shift`..`shift + bits` of each value. Its total takes bits `offset`..`offset +
+    width` of `lane`.
+    """
 
     lane: int
     offset: int
@@ -50,14 +52,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ExactFields:
-    """Fields of an exact column; none where its limit is 0."""
+    """Fields of an exact column; none if its limit is 0."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NarrowField:
-    """A real column in half a lane: as integers x * 2^exponent, counted from the least of them."""
+    """A real column in half a lane, as the integers (x - least) * 2^exponent."""
 
     field: Field
     exponent: int
@@ -65,7 +67,7 @@ class NarrowField:
 
 @dataclass(frozen=True, slots=True)
 class WideLane:
-    """A real column in a lane of its own."""
+    """A real column with a lane of its own."""
 
     lane: int
 
@@ -75,7 +77,7 @@ ColumnLayout = ExactFields | NarrowField | WideLane
 
 @dataclass(frozen=True)
 class Layout:
-    """`used` has the bits taken above the guard of each lane of fields; these lanes come first."""
+    """`used`: bits used above the guard, for each lane of fields. These lanes come first."""
 
     lanes: int
     window: int
@@ -86,17 +88,17 @@ class Layout:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """Fields of all columns, column by column."""
+        """The fields of all columns, column by column."""
         return tuple(field for place in self.by_column for field in fields_of(place))
 
     @cached_property
     def first_fields(self) -> tuple[int, ...]:
-        """Number in `fields` of the first field of each column."""
+        """Index in `fields` of each column's first field."""
         return tuple(itertools.accumulate((len(fields_of(place)) for place in self.by_column[:-1]), initial=0))
 
     @cached_property
     def numbers_by_lane(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers in `fields` of the fields of each lane."""
+        """Indices in `fields` of the fields of each lane."""
         numbers: tuple[list[int], ...] = tuple([] for _ in self.used)
         for number, field in enumerate(self.fields):
             numbers[field.lane].append(number)
@@ -110,14 +112,14 @@ def fields_of(place: ColumnLayout) -> tuple[Field, ...]:
 
 
 def noise(terms: int) -> float:
-    """Return a bound that the error of `terms` added fresh ciphertexts stays below with probability 1 - 2^-127."""
+    """A bound that the error of `terms` added fresh ciphertexts exceeds with probability 2^-127 at most."""
     return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 
 def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
-    """Lay out `columns` where at most `window` chunks are added up and the smallest group has `fewest` rows.
+    """Lay out `columns`. At most `window` chunks are added up, and the smallest group has `fewest` rows.
 
-    Real columns take half a lane where that leaves `digits` digits certain and saves lanes.
+    Real columns take half a lane if `digits` digits stay certain and lanes are saved.
     """
     wide = _lay_out(columns, window, capacity_bits, None)
     narrow = _lay_out(columns, window, capacity_bits, Fraction(fewest, 10**digits))
@@ -139,7 +141,7 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
     placed = {}
     waiting = [field for place in places for field in fields_of(place)]
     least = min((field.width for field in waiting), default=0)
-    full = 0  # lanes that no field fits in any more: the first ones
+    full = 0  # number of full lanes, which are the first ones
     for number in sorted(range(len(waiting)), key=lambda i: -waiting[i].width):  # first fit, widest first
         field = waiting[number]
         while full < len(used) and used[full] + least > usable:
@@ -177,17 +179,17 @@ def _limbs(column: Exact, window: int, usable: int) -> tuple[Field, ...]:
 
 
 def _narrow(column: Real, window: int, width: int, tolerance: Fraction) -> NarrowField | None:
-    """Half a lane for `column`, if its rounding is at most `tolerance` times the least magnitude a row can have.
+    """Half a lane for `column`, or None if rounding may exceed `tolerance` times the least magnitude of a row.
 
-    `tolerance` is the rows of the smallest group times 10^-digits. So the rounding of any group's sum is at most
-    10^-digits of its sum of magnitudes, whatever the values within their bounds are.
+    `tolerance` is the smallest group's rows times 10^-digits. So a group's sum is rounded by at most 10^-digits of its
+    sum of magnitudes, for all values within the bounds.
     """
     if not (math.isfinite(column.reach) and column.reach > 0 and column.least > 0):
         return None
     bits = width - (window - 1).bit_length()
     if bits < 3:
         return None
-    # values are within `reach` of each other, and rounding moves each by less than 1; reach < 2^frexp
+    # values differ by `reach` at most, and rounding moves each by less than 1; reach < 2^frexp
     exponent = bits - math.frexp(column.reach)[1]
     while (largest := math.ceil(Fraction(column.reach) * Fraction(2) ** exponent) + 2) >> bits:
         exponent -= 1

@@ -1,7 +1,7 @@
-"""The owner's key: one master secret of 32 bytes, from which a key for each purpose follows.
+"""The owner's key: a master secret of 32 bytes, from which a key for each purpose is derived.
 
-The key of one purpose reveals no other. No CKKS secret is among them: each table and each session has a
-CKKS secret of its own (cleave.ckks.secret_key).
+A derived key reveals no other. CKKS secrets are not derived: each table and each session has a random one
+(cleave.ckks.secret_key).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MASTER_BYTES = 32
 
 
 class Deriving(Protocol):
-    """A secret from which keys for single purposes follow: an owner's key, or an identity."""
+    """An owner's key or an identity: keys for single purposes are derived from it."""
 
     def derive(self, purpose: str, /) -> bytes: ...
 
 
 class OwnerKey:
-    """An opened key file. Its master secret is never shown, sent or serialised.
+    """An opened key. Its master secret is never shown, sent or serialised.
 
-    `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest version of tables that had been
-    seen when the key file was copied, by their tags in `cleave.store.seen_versions`.
+    `key_id`: 32 hex digits of SHA-256 of the public signing key. `floors`: the newest table versions seen when the key
+    file was copied, by the tags of cleave.store.seen_versions.
     """
 
     __slots__ = ("_master", "floors", "key_id")
@@ -54,16 +54,16 @@ class OwnerKey:
         return HKDFExpand(SHA256(), 32, b"cleave/2/" + purpose.encode()).derive(self._master)
 
     def tag(self, text: str) -> str:
-        """32 hex digits that replace `text` in a store: without the key no guess at it can be confirmed."""
+        """32 hex digits that replace `text` in a store. Without the key no guess of `text` can be verified."""
         return hmac.digest(self.derive("tag"), text.encode(), "sha256").hex()[:32]
 
     def signing_key(self) -> Ed25519PrivateKey:
-        """The key that heads and invitations are signed with (RFC 8032)."""
+        """The Ed25519 key that signs heads and invitations (RFC 8032)."""
         return Ed25519PrivateKey.from_private_bytes(self.derive("sign"))
 
 
 def box_keys(key: Deriving) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
-    """Return the keys that others seal to, by HPKE with ML-KEM-768 and X25519 together. Raises KeyFileError."""
+    """The secret keys (ML-KEM-768, X25519) for what others seal to this key with HPKE. Raises KeyFileError."""
     seed = key.derive("box/mlkem/d") + key.derive("box/mlkem/z")
     try:
         mlkem = MLKEM768PrivateKey.from_seed_bytes(seed)
@@ -76,7 +76,7 @@ def box_keys(key: Deriving) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
 
 
 def key_id_of(signing: bytes) -> str:
-    """The id of the key whose public signing key is `signing`."""
+    """The id of the key with this public signing key."""
     return hashlib.sha256(b"cleave key 2" + signing).hexdigest()[:32]
 
 
@@ -90,7 +90,7 @@ def encoded(data: bytes) -> str:
 
 
 def bytes_of(content: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """The bytes of a member in base64. Raises ValueError."""
+    """Decode a base64 member, of `length` bytes if given. Raises ValueError."""
     text = content.get(name)
     try:
         data = base64.b64decode(text, validate=True) if isinstance(text, str) else None

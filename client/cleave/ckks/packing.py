@@ -1,17 +1,17 @@
-"""A job's packing: lanes, places and requests, from column types and group sizes alone.
+"""A job's packing: lanes, positions and requests, from column types and group sizes only.
 
-Nothing here sees a value. So what is sent depends on the schema, the question and counts only. Numbers of lanes, chunks
-and requests reveal nothing about values or the places of NULLs.
+No value is used here. So what is sent depends on the schema, the question and counts only. Numbers of lanes, chunks
+and requests reveal nothing about values or about which rows are NULL.
 
-A group has its own positions, the same in every chunk of its block, and fills them chunk after chunk. So the sum of a
-block's chunks holds every group's rows in the group's own positions, and no mask, number or size of a group is sent:
+A group has its own positions, the same in every chunk of its block, and fills them chunk after chunk. In the sum of a
+block's chunks, a group's rows are in the group's own positions. So no mask, number or size of a group is sent:
 
-    chunk 0   | a a a | b | c c |          position 0-2: group a, 3: b, 4-5: c
-    chunk 1   | a a a | b | c . |
-    sum       | a a a | b | c c |          the client adds up a group's positions
+  chunk 0   | a a a | b | c c |          position 0-2: group a, 3: b, 4-5: c
+  chunk 1   | a a a | b | c . |
+  sum       | a a a | b | c c |          the client adds up a group's positions
 
-The number of chunks reveals how many rows are selected, and, where groups outnumber the positions, about how many
-groups there are.
+The number of chunks reveals how many rows are selected. If there are more groups than positions, it also reveals about
+how many groups there are.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from cleave_shared.errors import QueryRefused
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
-# A seeded ciphertext's file over its 8 N bytes of residues: headers, the seed, zstd's framing.
+# A seeded ciphertext's file has 8 N bytes of residues plus this: headers, seed, zstd framing.
 _FILE_OVERHEAD = 512
-_LEAST_CHUNKS = 8  # of a request that is cut off so that several run at once
+_LEAST_CHUNKS = 8  # minimum chunks of a request when a job is cut to run several at once
 DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """Consecutive chunks of one block that are added up in one request."""
+    """Consecutive chunks of one block, added up in one request."""
 
     block: Block
     start: int
@@ -50,7 +50,7 @@ class BlockRun:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """Content of one request: chunks `start`..`stop` of the job."""
+    """The chunks `start`..`stop` of the job, sent in one request."""
 
     runs: tuple[BlockRun, ...]
 
@@ -92,12 +92,12 @@ class Packing:
 
     @property
     def cost(self) -> int:
-        """Chunks up, and answers down, which are twice as long."""
+        """Chunks sent plus chunks answered. An answer's chunk counts twice: it is twice as long."""
         window = self.layout.window
         return self.chunks + 2 * sum(-(-block.chunks // window) for block in self.placement.blocks)
 
     def ranges(self, streams: int) -> list[ChunkRange]:
-        """Cut the job into requests: within the limits of a body and an answer, and enough for `streams` at once."""
+        """Cut the job into requests within the limits of body and answer, and enough of them for `streams` at once."""
         most = min(limits.MAX_REQUEST_CHUNKS, max(_LEAST_CHUNKS, -(-self.chunks // streams)))
         parts: list[ChunkRange] = []
         runs: list[BlockRun] = []
@@ -105,7 +105,7 @@ class Packing:
         for block in self.placement.blocks:
             start = block.start
             while start < block.stop:
-                # a block is not torn without need: every run costs an answer
+                # do not split a block without need: every run costs an answer
                 torn = start == block.start and block.chunks > left and block.chunks <= most
                 if runs and (left == 0 or torn or len(runs) == limits.MAX_REQUEST_SUMS):
                     parts.append(ChunkRange(tuple(runs)))
@@ -124,11 +124,11 @@ def plan_packing(
     *,
     pad: bool = False,
 ) -> Packing:
-    """Pack `columns` of groups of `counts` rows.
+    """Pack `columns` for groups of `counts` rows.
 
-    `pad` rounds the numbers of chunks and of blocks up to powers of two. The number of chunks added up at once is
-    chosen to send and answer least. Fewer chunks leave fields narrow, so that more columns share a lane, but cost more
-    answers. Raises QueryRefused where the columns do not fit a ciphertext.
+    `pad` rounds the numbers of chunks and blocks up to powers of two. The number of chunks added up at once is chosen
+    for the least transfer: fewer chunks need narrower fields, so more columns share a lane, but there are more answers.
+    Raises QueryRefused if the columns do not fit a ciphertext.
     """
     sizes = np.asarray(counts, np.int64)
     fewest = int(sizes.min(initial=limits.MAX_JOB_ROWS))
@@ -139,7 +139,7 @@ def plan_packing(
         if not layout.lanes:
             return Packing(profile, tuple(columns), layout, Placement(0, sizes, ()))
         if layout.lanes > limits.MAX_LANES:
-            break  # no larger window takes fewer
+            break  # larger windows are no better
         placement = place(sizes, (profile.degree - SENTINELS) // layout.lanes, pad=pad)
         packing = Packing(profile, tuple(columns), layout, placement)
         if best is None or packing.cost <= best.cost:
@@ -161,15 +161,15 @@ def bytes_of_chunk(profile: Profile) -> int:
 
 Counts = NDArray[np.int64]
 
-# A block's answer is two polynomials, a chunk sent is one: so many chunks cost as much as a further block.
+# An answer has two polynomials, a sent chunk one: another block costs as much as two chunks.
 _ANSWER_IN_CHUNKS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Groups with neighbouring positions in `chunks` chunks, the first of which is chunk `start` of the job.
+    """Groups with neighbouring positions in `chunks` chunks. `start` is the block's first chunk in the job.
 
-    `groups` are numbers of groups, `first` and `positions` the place and number of each one's positions.
+    For each group of `groups`: `first` is its first position, `positions` their number.
     """
 
     start: int
@@ -185,7 +185,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    capacity: int  # positions of a chunk
+    capacity: int  # positions in a chunk
     counts: Counts  # rows of each group
     blocks: tuple[Block, ...]
 
@@ -194,7 +194,7 @@ class Placement:
         return self.blocks[-1].stop if self.blocks else 0
 
     def places(self, degree: int) -> NDArray[np.int64]:
-        """Return the places of every row, sorted by group: chunk * degree + position."""
+        """The index of each row, sorted by group: chunk * degree + position."""
         first, positions, start = (np.zeros(len(self.counts), np.int64) for _ in range(3))
         for block in self.blocks:
             first[block.groups], positions[block.groups], start[block.groups] = (
@@ -203,7 +203,7 @@ class Placement:
                 block.start,
             )
         before = np.cumsum(self.counts) - self.counts
-        number = np.arange(int(self.counts.sum())) - np.repeat(before, self.counts)  # within the group
+        number = np.arange(int(self.counts.sum())) - np.repeat(before, self.counts)  # row number within the group
         chunk, position = np.divmod(number, np.repeat(positions, self.counts))
         chunk *= degree
         chunk += position
@@ -211,9 +211,9 @@ class Placement:
         return chunk
 
     def put(self, column: NDArray[np.int64], plaintexts: NDArray[np.int64]) -> None:
-        """A lane (rows,), sorted by group, into its coefficients (chunks, positions) of all chunks.
+        """Write a lane (rows,), sorted by group, into the coefficients (chunks, positions) of all chunks.
 
-        Group by group, which copies whole rows of positions: for few groups.
+        It copies group by group, which is fast for few groups.
         """
         ends = np.cumsum(self.counts)
         for block in self.blocks:
@@ -228,7 +228,7 @@ class Placement:
                     places[whole, :rest] = rows[len(rows) - rest :]
 
     def terms(self) -> Counts:
-        """Number of fresh ciphertext coefficients that are summed in each group's total."""
+        """Number of fresh ciphertext coefficients in each group's total."""
         terms = np.zeros(len(self.counts), np.int64)
         for block in self.blocks:
             terms[block.groups] = block.positions * block.chunks
@@ -236,7 +236,9 @@ class Placement:
 
 
 def place(counts: Counts, capacity: int, *, pad: bool) -> Placement:
-    """Positions for groups of `counts` rows. `pad`: both the blocks and the chunks of each are a power of two."""
+    """Place groups of `counts` rows. `pad`: round the numbers of blocks and of each one's chunks up to powers
+    of two.
+    """
     order = np.argsort(-counts, kind="stable")
     cuts: list[tuple[NDArray[np.int64], int]] = []
     start = 0
@@ -257,7 +259,7 @@ def place(counts: Counts, capacity: int, *, pad: bool) -> Placement:
 
 
 def _best(sizes: Counts, capacity: int) -> tuple[int, int]:
-    """Number of the next groups, largest first, to take into a block, and its chunks: the cheapest per row."""
+    """How many of the next groups (largest first) to put into a block, and its chunks: the cheapest choice per row."""
     candidates = {min(len(sizes), capacity * quarter // 4) for quarter in (1, 2, 3, 4)} - {0}
     costs = []
     for taken in sorted(candidates, reverse=True):
@@ -269,7 +271,7 @@ def _best(sizes: Counts, capacity: int) -> tuple[int, int]:
 
 
 def _fewest_chunks(sizes: Counts, capacity: int) -> int:
-    """The least C for which groups of `sizes` rows, ceil(size / C) positions each, fit a chunk."""
+    """The smallest C for which groups of `sizes` rows fit a chunk, with ceil(size / C) positions each."""
     low, high = max(1, -(-int(sizes.sum()) // capacity)), max(1, int(sizes[0]))
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
 """Refusal of trivial passphrases.
 
-A key file may be copied and attacked at leisure, so Argon2id's 64 MiB a guess must meet more than a list of guesses.
-Only what is trivial is refused: a full estimate of strength is not attempted here, and none would make a bad one good.
+An attacker can copy a key file and guess for long; Argon2id's 64 MiB per guess only helps if the passphrase is not in a
+list. Only trivial passphrases are refused. There is no estimate of strength: it would not make a bad passphrase good.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import unicodedata
 
 from cleave_shared.errors import KeyFileError
 
-LEAST_CHARACTERS = 12  # NIST SP 800-63B-4 asks 8 at least, and 15 where nothing else protects
+LEAST_CHARACTERS = 12  # NIST SP 800-63B-4 demands 8, and 15 if nothing else protects
 _LEAST_DIFFERENT = 5
-_MANY_DIGITS = 20  # random ones would do; fewer are a date or a telephone number
-_LONG_RUN = 6  # letters in a row that are no word
+_MANY_DIGITS = 20  # random digits would be good; fewer are likely a date or a telephone number
+_LONG_RUN = 6  # consecutive letters that form no word
 _ROWS = ("abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm")
 _ROWS_BOTH_WAYS = tuple(row * 3 for each in _ROWS for row in (each, each[::-1]))
-# The words of what leads every published list of passwords, and what this program suggests.
+# Words at the top of published password lists, and words that this program suggests.
 _COMMON = (
     "administrator|passphrase|password|passwort|passwd|letmein|welcome|iloveyou|admin|root|login|master|changeme"
     "|default|secret|qwerty|azerty|dragon|monkey|sunshine|princess|football|baseball|superman|trustno|cleave|key|test"
@@ -27,13 +27,15 @@ _ONLY_COMMON = re.compile(f"(?:{_COMMON})+")
 
 
 def refuse_trivial(passphrase: bytes, what: str = "passphrase") -> None:
-    """Raises KeyFileError, without quoting it, for a passphrase (or `what` it is called) that is short, a pattern or a
-    common word."""
+    """Raises KeyFileError, which does not quote it, for a passphrase that is short, a pattern or a common word.
+
+    `what`: how the error names it.
+    """
     text = unicodedata.normalize("NFKC", passphrase.decode("utf-8", "replace")).casefold().strip()
     if reason := _trivial(text):
         raise KeyFileError(
             f"the {what} {reason}",
-            hint="take four or more unrelated words; a password manager makes good ones",
+            hint="use four or more unrelated words; a password manager can make them",
         )
 
 

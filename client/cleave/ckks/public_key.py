@@ -1,12 +1,11 @@
-"""The public side of a key or of an analyst's identity: what others seal with, and verify signatures by.
+"""The public side of a key or of an analyst's identity. Others seal to it and verify signatures with it.
 
-    {"cleave_public_key": 3, "key_id", "box", "signing", "invitation", "signature"}
+  {"cleave_public_key": 3, "key_id", "box", "signing", "invitation", "signature"}
 
-`box` is the public key of HPKE with X25519 and ML-KEM-768 together (draft-ietf-hpke-pq), so that what is sealed to the
-owner stays confidential against quantum computers; `signing` is an Ed25519 public key (RFC 8032), which does not
-withstand them. Both secret halves follow from the master secret. `invitation` is what the owner states to contributors
-of one table, or null. The signature covers all of it: a reader who knows the fingerprint of the two keys knows that the
-owner wrote the file.
+`box` is an HPKE public key of X25519 with ML-KEM-768 (draft-ietf-hpke-pq): what is sealed to the owner stays
+confidential against quantum computers. `signing` is an Ed25519 public key (RFC 8032), which does not resist them. Both
+secret keys are derived from the master secret. `invitation` is the owner's statement to contributors of one table, or
+null. The signature covers everything: who knows the fingerprint of the two keys knows that the owner wrote the file.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class Keyholder(Deriving, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """`box`: ML-KEM-768's public key, then X25519's; `signing`: Ed25519's."""
+    """`box`: ML-KEM-768's public key, then X25519's. `signing`: Ed25519's public key."""
 
     box: bytes
     signing: bytes
-    invitation: str | None = None  # JSON, of cleave.share.invitation
+    invitation: str | None = None  # JSON, see cleave.share.invitation
 
     @property
     def key_id(self) -> str:
@@ -59,12 +58,12 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the two keys, whatever the invitation: to be compared by another way than the file came."""
+        """Fingerprint of the two keys, without the invitation. Compare it over another channel than the file's."""
         text = json.dumps(["cleave public key", *map(encoded, (self.box, self.signing))])
         return fingerprint_of(text.encode())
 
     def seal(self, name: str, content: bytes) -> bytes:
-        """`content`, compressed, as the object `name`: only the owner's secret key opens it."""
+        """Compress `content` and seal it as the object `name`. Only the owner's secret key opens it."""
         box = hpke.MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(self.box[:_MLKEM_BYTES]),
             X25519PublicKey.from_public_bytes(self.box[_MLKEM_BYTES:]),
@@ -85,7 +84,7 @@ class PublicKey:
         return json.dumps(content, indent=1) + "\n"
 
     def verify(self, signature: bytes) -> None:
-        """Raises ValueError for a signature that is not the owner's."""
+        """Raises ValueError if the signature is not the owner's."""
         try:
             Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, self._signed())
         except InvalidSignature:
@@ -96,19 +95,18 @@ class PublicKey:
 
 
 def public_side(key: Keyholder, invitation: str | None = None) -> PublicKey:
-    """The public side of an opened key."""
     mlkem, x25519 = box_keys(key)
     box = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
     return PublicKey(box, key.signing_key().public_key().public_bytes_raw(), invitation)
 
 
 def export_public(key: Keyholder, public: PublicKey, target: Path) -> None:
-    """Raises KeyFileError if `target` is there."""
+    """Raises KeyFileError if `target` exists."""
     write_atomically(target, public.dump(key), mode=PUBLIC, error=KeyFileError)
 
 
 def read_public_key(path: Path, hint: str = _EXPORT) -> PublicKey:
-    """Raises KeyFileError, with `hint`, for what is not a public key as its owner wrote it."""
+    """Raises KeyFileError, with `hint`, unless the file is a public key unchanged since its owner wrote it."""
     try:
         content: Any = json.loads(read_at_most(path, MAX_BYTES, KeyFileError), object_pairs_hook=once)
     except OSError as error:
@@ -131,7 +129,7 @@ def read_public_key(path: Path, hint: str = _EXPORT) -> PublicKey:
 
 def _parse(content: dict[str, Any]) -> PublicKey:
     if set(content) != _MEMBERS:
-        raise ValueError("its members are not those of a public key")
+        raise ValueError("it has unknown members, or lacks some")
     invitation = content["invitation"]
     if invitation is not None and not isinstance(invitation, str):
         raise ValueError("its invitation is no text")
@@ -147,9 +145,9 @@ def _parse(content: dict[str, Any]) -> PublicKey:
 
 
 def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
-    """Open the object `name`, sealed to the owner, at most `most` bytes of it. Raises CheckFailed."""
+    """Open the object `name`, sealed to the owner. Raises CheckFailed, also for more than `most` bytes."""
     mlkem, x25519 = box_keys(key)
-    failed = CheckFailed("stored", "an object that was sealed for this key is damaged or another's")
+    failed = CheckFailed("stored", "a sealed object is damaged, or not sealed for this key")
     try:
         if sealed[: len(_MAGIC)] != _MAGIC:
             raise failed
@@ -157,7 +155,7 @@ def open_sealed(key: Keyholder, name: str, sealed: bytes, most: int) -> bytes:
     except (InvalidTag, ValueError):
         raise failed from None
     try:
-        # a frame that does not state its size, or too large a one, is none that `seal` made
+        # `seal` states the size in its frame; without a size, or with too large a one, it is not from `seal`
         if not 0 <= zstandard.frame_content_size(packed) <= most:
             raise CheckFailed("stored", f"an object that was sealed for this key holds more than {most:,} bytes")
         return zstandard.ZstdDecompressor().decompress(packed, max_output_size=most)

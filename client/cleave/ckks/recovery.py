@@ -1,7 +1,7 @@
-"""Recovery shares of a key: its master secret as SLIP-39 words, of which a number of shares together give it back.
+"""Recovery shares of a key: the master secret as SLIP-39 words. A given number of shares restores it.
 
-Fewer shares say nothing about the secret (Shamir's scheme). A share is a text to print: two labels, then 33 words. The
-library's own errors quote words, so no message of theirs leaves this file.
+Fewer shares reveal nothing about the secret (Shamir's scheme). A share is a text to print: two labels, then 33 words.
+The library's errors quote words, so none of its messages is passed on.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ with extra("recovery", "recovery shares"):
     from shamir_mnemonic import MnemonicError, Share, combine_mnemonics, generate_mnemonics
     from shamir_mnemonic.wordlist import WORDLIST
 
-MOST_SHARES = 16  # of SLIP-39
-_WORDS = 33  # of a share of 32 bytes
+MOST_SHARES = 16  # the limit of SLIP-39
+_WORDS = 33  # in a share of 32 bytes
 _MOST_BYTES = 64 << 10
 _IN_A_LINE = 6
 _LABELS = {"key id": re.compile(r"[0-9a-f]{32}"), "fingerprint": re.compile(r"SHA256:[A-Za-z0-9+/]{43}")}
@@ -34,7 +34,7 @@ _LABELS = {"key id": re.compile(r"[0-9a-f]{32}"), "fingerprint": re.compile(r"SH
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A share as a file holds it. `labels`: those of its lines."""
+    """A share read from a file. `labels`: its labelled lines."""
 
     path: Path
     share: Share = field(repr=False)
@@ -107,7 +107,7 @@ def join_key(
 
 
 def joined(paths: Sequence[Path]) -> bytes:
-    """The master secret that shares give. Raises KeyFileError."""
+    """The master secret from shares. Raises KeyFileError."""
     shares = [_read(path) for path in paths]
     if not shares:
         raise KeyFileError("there is no share")
@@ -148,7 +148,7 @@ def joined(paths: Sequence[Path]) -> bytes:
 
 
 def _choices(shares: Sequence[_Read], need: int) -> list[tuple[_Read, ...]]:
-    """Sets of `need` shares, each share in one of them."""
+    """Sets of `need` shares that cover every share at least once."""
     first, more = tuple(shares[:need]), shares[need:]
     return [first, *((*first[1:], each) for each in more)]
 

@@ -14,9 +14,9 @@ SharedKey = tuple[str, str, bytes, bytes]
 
 
 class SecretKey:
-    """Its secrets are reachable by `cleave.ckks.cipher` only and never shown.
+    """A CKKS secret key. Only cleave.ckks.cipher uses its secrets; they are never shown.
 
-    `key_id`: 32 hex digits that requests and answers name it by; they say nothing of the key.
+    `key_id`: 32 random hex digits that name the key in requests and answers.
     """
 
     __slots__ = ("_master", "key_id", "profile", "secret")
@@ -31,7 +31,7 @@ class SecretKey:
         return f"SecretKey({self.key_id})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a secret key is not serialised")  # by accident: `shared` says what goes to a worker
+        raise TypeError("a secret key is not serialised")  # `shared` is the deliberate way to give it to a worker
 
     @classmethod
     def from_shared(cls, key: SharedKey) -> SecretKey:
@@ -40,16 +40,16 @@ class SecretKey:
 
     @property
     def shared(self) -> SharedKey:
-        """The whole key, for an encrypting process of this one alone."""
+        """The whole key, for workers of this process only."""
         return self.key_id, self.profile.name, self.secret, self._master
 
     def derive(self, purpose: str) -> bytes:
-        """A 32-byte key for one purpose, by HKDF-Expand (RFC 5869) from 32 secret bytes that go with the key."""
+        """A 32-byte key for one purpose: HKDF-Expand (RFC 5869) from 32 secret bytes stored with the key."""
         return HKDFExpand(SHA256(), 32, b"cleave/2/ckks/" + purpose.encode()).derive(self._master)
 
 
 def fresh_key(profile: Profile) -> SecretKey:
-    """A new key, for one session or one table."""
+    """A new random key, for one session or one table."""
     from cleave_shared import seal  # noqa: PLC0415 - TenSEAL takes 60 ms
 
     secret = seal.save(seal.api.KeyGenerator(seal.ring(profile.name).context).secret_key())

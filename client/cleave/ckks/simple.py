@@ -1,10 +1,10 @@
-"""The sensitive service's simplest call from Python, without a table or SQL: lists in, figures out.
+"""The sensitive service's simplest call from Python, without table or SQL: lists in, figures out.
 
 question = Question({"bill": [12.5, 99.0, 7.25]}, "mean")
 answer = httpx.post(f"{url}/v1/sensitive", json=question.body()).json()
 print(question.decrypt(answer))
 
-Each question has a key of its own, which lives as long as it does.
+Each question has a key of its own, which exists as long as the question.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Value = int | float | Decimal | bool | None
 
 
 class Question:
-    """Question of one operation over lists of numbers of equal length.
+    """One operation over lists of numbers of equal length.
 
     Raises InputError for columns that are not numbers, differ in length or do not fit one request, and for an unknown
     operation.
@@ -53,7 +53,7 @@ class Question:
         self._profile = key.profile.name
         self._operation = operation
         cipher = Cipher(key)
-        counting = operation == "count"  # the sum of a 1 for every value: also of a column without NULLs
+        counting = operation == "count"  # sum of a 1 per value, also for a column without NULLs
         aggregate: Aggregate = AGGREGATES["SUM" if counting else AGGREGATE_OF[operation].upper()]
         self._sums: dict[str, _Sum] = {}
         for name, values in data.items():
@@ -66,7 +66,7 @@ class Question:
             self._sums[name] = _Sum(columns, job, key)
 
     def body(self) -> dict[str, Any]:
-        """The JSON of `POST /v1/sensitive`. It holds ciphertexts and the names given, and no key."""
+        """The JSON body of `POST /v1/sensitive`: ciphertexts and the given names, no key."""
         return {
             "data": {
                 name: [base64.b64encode(chunk).decode() for chunk in each.chunks] for name, each in self._sums.items()
@@ -77,7 +77,7 @@ class Question:
         }
 
     def decrypt(self, answer: Mapping[str, Any]) -> dict[str, Figure]:
-        """Each column's figure, checked. Raises CheckFailed."""
+        """Each column's figure, after all checks. Raises CheckFailed."""
         return {name: self._figure(each, name, answer) for name, each in self._sums.items()}
 
     def _figure(self, sums: _Sum, name: str, answer: Mapping[str, Any]) -> Figure:
@@ -91,7 +91,7 @@ class Question:
 
 
 class _Sum:
-    """A column whose chunks are all added up: what `cleave query` asks, with one group."""
+    """A column whose chunks are all added up, like a query of one group."""
 
     def __init__(self, columns: Columns, job: Job, key: SecretKey) -> None:
         self.columns = columns
@@ -114,7 +114,9 @@ def _counted(values: Sequence[Value]) -> tuple[Domain, Values]:
 
 
 def _column(name: str, values: Sequence[Value]) -> tuple[Domain, Values]:
-    """Bounds are rounded outwards to powers of two: the number of lanes reveals no more than the magnitude."""
+    """The domain and values of a column. Bounds are rounded outwards to powers of two, so the number of lanes reveals
+    the magnitude only.
+    """
     valid = np.array([value is not None for value in values])
     present = [value for value in values if value is not None]
     decimals: int | None = 0

@@ -1,7 +1,7 @@
-"""Wrappings of a key file: made with a KMS key, added and removed. No table changes with them.
+"""Create, add and remove wrappings of a key file. Tables do not change.
 
-Whoever copied the file before keeps the wrappings it had then, so removing one takes no key away: `cleave key rotate`
-does.
+A copy of the file keeps the wrappings it had. So removing a wrapping does not revoke anyone's access: `cleave key
+rotate` does.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PASSPHRASE = "passphrase"  # noqa: S105 - what that wrapping is called
 
 
 def create_with_kms(path: Path, arn: str, kms: KeyService, master: bytes | None = None) -> KeyInfo:
-    """Make a key that only the KMS key `arn` opens, and write it to `path`.
+    """Create a key that only the KMS key `arn` opens, and write it to `path`.
 
-    Raises KeyFileError if the file already exists, ServiceError if the KMS key cannot encrypt and decrypt.
+    Raises KeyFileError if the file exists, ServiceError if the KMS key cannot encrypt and decrypt.
     """
     file, master = fresh_file(master)
     file = replace(file, kms=(KmsWrapping.make(arn, file.key_id, master, kms),))
@@ -48,7 +48,7 @@ def add_kms(path: Path, arn: str, passphrase: Passphrase, kms: KeyService) -> st
     if len(file.kms) + bool(file.wrapping) >= MOST_WRAPPINGS:
         raise KeyFileError(f"{path}: has {MOST_WRAPPINGS} wrappings, which is the most", hint="`cleave key unwrap` one")
     if file.wrapping is not None and file.version != MANY and callable(passphrase):
-        passphrase = passphrase()  # its wrapping is made anew, in the other version
+        passphrase = passphrase()  # its wrapping must be rewritten in the other version
     master = unwrapped(path, file, passphrase, kms)
     new = None if _has(file, arn) else KmsWrapping.make(arn, file.key_id, master, kms)
     if new is None or _has(file, new.arn):
@@ -63,14 +63,14 @@ def add_kms(path: Path, arn: str, passphrase: Passphrase, kms: KeyService) -> st
 
 
 def add_passphrase(path: Path, old: Passphrase, new: bytes, kms: KeyService) -> None:
-    """Let a passphrase open the key too. Raises KeyFileError if it has one, else as `change_passphrase`."""
+    """Add a passphrase to the key. Raises KeyFileError if it has one, otherwise as `change_passphrase` does."""
     if read_key_file(path).wrapping is not None:
         raise KeyFileError(f"{path}: this key has a passphrase", hint="`cleave key passphrase` changes it")
     change_passphrase(path, old, new, kms)
 
 
 def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyService) -> None:
-    """Remove a wrapping: `wrapping` is an ARN, or `passphrase`. Another one must remain, and must open the key now.
+    """Remove a wrapping: `wrapping` is an ARN or "passphrase". Another one must remain, and must open the key now.
 
     Raises KeyFileError, ServiceError.
     """
@@ -88,7 +88,7 @@ def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyS
     if not left.kms and callable(passphrase):
         passphrase = passphrase()
     if wrapping == PASSPHRASE:
-        passphrase = None  # a KMS key has to open it from now on
+        passphrase = None  # from now on a KMS key must open it
     master = unwrapped(path, file, passphrase, kms, by=left)
     if left.kms:
         left = left.authenticated(master)

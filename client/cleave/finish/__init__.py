@@ -1,4 +1,4 @@
-"""Finishes a query on the client: arithmetic and decisions over the groups' figures, certified."""
+"""Last step of a query, on the client: certified arithmetic and decisions over the groups' figures."""
 
 from cleave.finish.finish import finish
 from cleave.finish.result import ResultTable

@@ -1,4 +1,4 @@
-"""Figures of encrypted aggregates, their possible exact values, and the cells of an answer computed from them."""
+"""Figures of encrypted aggregates, their possible exact values, and the answer's cells computed from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cleave.finish.numbers import Special, ends, nearest_single, not_negative
 from cleave.finish.values import NULL, UNKNOWN, Text, Value, value_of
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_numeric
 
-PRECISE = Context(prec=60)  # more than the 38 digits of any DECIMAL
+PRECISE = Context(prec=60)  # more than the 38 digits of a DECIMAL
 _SPECIALS = {Special.NAN: math.nan, Special.UP: math.inf, Special.DOWN: -math.inf}
 
 
@@ -34,7 +34,7 @@ HIDDEN = Cell(None, None, exact=None, hidden=True)
 
 
 def of_figure(figure: Figure, type_: str) -> Cell:
-    """Return the cell of an output that is one aggregate alone."""
+    """The cell of an output that is a single aggregate."""
     if figure.hidden:
         return HIDDEN
     value = figure.value
@@ -52,7 +52,9 @@ def needs_guess(value: Value) -> bool:
 
 
 def of_value(value: Value, type_: str, guess: Any) -> Cell:
-    """`guess`: DuckDB's own value for the figures as they are shown; taken where `value` names no single one."""
+    """The cell of `value`. `guess`: DuckDB's value, computed from the shown figures; it is shown if `value` has
+    alternatives.
+    """
     atom = value.single
     if atom is Special.UNKNOWN:
         return Cell(guess, None, exact=False, undecided=not is_numeric(type_))
@@ -80,7 +82,7 @@ def _number(value: Number, type_: str) -> Cell:
     low, high = ends(value)
     if type_ in FLOATS:
         least, most = held(low, type_), held(high, type_)
-        if least == most:  # whatever it is, the type holds it as this
+        if least == most:  # every value within the bounds becomes this value of the type
             is_rational = isinstance(value, fmpq) or not math.isfinite(least) or type_ != "DOUBLE"
             return Cell(least, 0.0 if is_rational else half_unit(least), exact=is_rational)
     middle = held((low + high) / 2, type_)
@@ -91,7 +93,7 @@ def _number(value: Number, type_: str) -> Cell:
 
 
 def held(value: fmpq, type_: str) -> Any:
-    """Return the nearest value of the type."""
+    """The nearest value of the type."""
     if type_ == "DOUBLE":
         return nearest(value)
     if type_ == "FLOAT":
@@ -111,7 +113,7 @@ def _distance(low: fmpq, high: fmpq, value: Any) -> float | None:
 
 
 def _reach(value: Value, guess: Any) -> float | None:
-    """Return the largest distance of the alternatives from the guess, where all of them are numbers."""
+    """The largest distance of the alternatives from the guess; None unless all are numbers."""
     if len(value.numbers) < len(value.atoms) or isinstance(guess, bool | str):
         return None
     limits = [end for number in value.numbers for end in ends(number)]
@@ -124,8 +126,9 @@ NONNEGATIVE = frozenset(
 )
 """Aggregates, one name each, that are never below 0, whatever their bound reaches to."""
 NEVER_MINUS_ZERO = NONNEGATIVE | {"SUM", "FSUM", "AVG"}
-_PRECISE = Context(prec=2_000, Emax=9_999, Emin=-9_999)  # digits of the largest double over the smallest bound
-_TINY = Fraction(2) ** -1074  # what a mean below the normal doubles loses
+# more digits than the largest double over the smallest bound has
+_PRECISE = Context(prec=2_000, Emax=9_999, Emin=-9_999)
+_TINY = Fraction(2) ** -1074  # the error of a mean below the normal doubles
 
 
 def certified(figure: Figure, names: tuple[str, ...]) -> Value:
@@ -156,12 +159,12 @@ def certified(figure: Figure, names: tuple[str, ...]) -> Value:
 
 
 def certified_plain(value: Any, total: Any, count: int | None) -> Value:
-    """A plain SUM or AVG whose witnesses (cleave.sql.plain) are `total` and `count`.
+    """A plain SUM or AVG with its witnesses `total` and `count` (cleave.sql.plain).
 
-    A sum of n doubles in any order is off by at most gamma = (n - 1) u / (1 - (n - 1) u) times the sum of their
-    absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 4.2 and 4.4); so is the
-    sum of the absolute values itself. A mean is rounded once more. A `total` that is no double is the exact sum of an
-    AVG.
+    A sum of n doubles in any order has an error of at most gamma = (n - 1) u / (1 - (n - 1) u) times the sum of
+    absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 4.2 and 4.4). The sum of
+    absolute values has this relative error too. A mean is rounded once more. A `total` that is not a double is the
+    exact sum of an AVG.
     """
     if value is None or not count:
         return NULL if value is None else UNKNOWN
@@ -169,7 +172,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
         return value_of(rational(Fraction(total) / count)) if total is not None else UNKNOWN
     if not math.isfinite(value) or not math.isfinite(total):
         return UNKNOWN
-    roundings = count * Fraction(UNIT)  # one more than there are
+    roundings = count * Fraction(UNIT)  # one more than the actual number
     if roundings >= Fraction(1, 4):
         return UNKNOWN
     gamma = roundings / (1 - roundings)  # below 1/3
@@ -178,7 +181,7 @@ def certified_plain(value: Any, total: Any, count: int | None) -> Value:
 
 
 def published(figure: Figure) -> int | float | Fraction | bool | None:
-    """Drop the digits of a value beyond its bound: DuckDB converts this value to text and guesses."""
+    """The value without digits beyond its bound. DuckDB converts this value to text and computes guesses from it."""
     value, bound = figure.value, figure.bound
     if figure.exact or not isinstance(value, float) or not bound or not math.isfinite(value) or math.isinf(bound):
         return value

@@ -1,7 +1,4 @@
-"""Comparisons in three values: what surely holds, what surely does not, and what the bounds leave open.
-
-ORDER BY and LIMIT over values known within bounds: the rows, and those whose choice or place is uncertain.
-"""
+"""Three-valued comparisons: true, false, or not decided by the bounds. Also ORDER BY and LIMIT over bounded values."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from cleave.table.types import FLOATS
 
 PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}  # DuckDB sorts NaN above Infinity
 _NUMBER = 1
-Order = frozenset[int]  # of -1, 0, 1: what one value may be to another
+Order = frozenset[int]  # of -1, 0, 1: possible results of comparing two values
 
 OPERATORS: dict[str, Callable[[int], bool]] = {
     "=": lambda order: order == 0,
@@ -37,7 +34,9 @@ OPERATORS: dict[str, Callable[[int], bool]] = {
 def comparison(
     operator: str, *, floats: bool, exact_sides: tuple[bool, bool] = (False, False)
 ) -> Callable[..., Result]:
-    """`floats`: DuckDB compares as DOUBLE. `exact_sides`: which operand is no DOUBLE by itself, as a literal 0.1 is."""
+    """`floats`: DuckDB compares as DOUBLE. `exact_sides`: which operands are not DOUBLE by themselves, such as a
+    literal 0.1.
+    """
     holds = OPERATORS[operator]
 
     @strict
@@ -51,7 +50,7 @@ def comparison(
 
 
 def order_of(one: Atom, other: Atom, *, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Order | None:
-    """Compare two values that are not NULL; None for types that are not compared."""
+    """Compare two values that are not NULL. None for types that cannot be compared."""
     if isinstance(one, bool) and isinstance(other, bool):
         return frozenset({one - other})
     if isinstance(one, Text) and isinstance(other, Text):
@@ -74,9 +73,9 @@ def _place(atom: Atom) -> int | None:
 
 
 def _as_doubles(a: Number, b: Number, exact_sides: tuple[bool, bool]) -> Order:
-    """Compare as DuckDB compares doubles; decided where the doubles and the values themselves agree.
+    """Compare as DuckDB compares doubles. The result is decided if the doubles and the values themselves agree.
 
-    A literal 0.1 compared with a DOUBLE may be read as itself or as the double that holds it.
+    A literal 0.1 beside a DOUBLE may be read exactly, or as the nearest double.
     """
     doubles = _exactly(_doubles(a), _doubles(b))
     readings = [
@@ -109,7 +108,7 @@ def _exactly(one: tuple[fmpq, fmpq], other: tuple[fmpq, fmpq]) -> Order:
 
 
 def both(one: Atom, other: Atom) -> Result:
-    """Combine two conditions by SQL's AND."""
+    """SQL's three-valued AND."""
     return _logic(one, other, decisive=False)
 
 
@@ -135,7 +134,7 @@ def negation(one: Atom) -> Result:
 
 
 def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Callable[..., Result]:
-    """Compare two values by SQL's IS NOT DISTINCT FROM."""
+    """SQL's IS NOT DISTINCT FROM."""
     equal = comparison("=", floats=floats, exact_sides=exact_sides)
 
     def compared(one: Atom, other: Atom) -> Result:
@@ -156,7 +155,7 @@ def is_null(one: Atom) -> Result:
 
 
 def extreme(*, greatest: bool, floats: bool) -> Callable[..., Result]:
-    """GREATEST and LEAST of two; NULL is left out, NaN is the largest."""
+    """GREATEST or LEAST of two values. NULL is ignored; NaN is the largest."""
 
     def chosen(one: Atom, other: Atom) -> Result:
         if Special.FAILED in (one, other):
@@ -183,7 +182,7 @@ _FAR = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Ranks of every group: that of the value shown, and the lowest and highest it may have."""
+    """Ranks of each group: of the shown value, and the lowest and highest possible one."""
 
     shown: Sequence[int]
     low: Sequence[int]
@@ -195,7 +194,7 @@ def settled(ranks: Sequence[int]) -> Term:
 
 
 def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descending: bool, nulls_first: bool) -> Term:
-    """Ranks of values that may be anywhere among their alternatives; `shown` are those in the answer, None for NULL."""
+    """Ranks of values with alternatives. `shown`: the values in the answer, None for NULL."""
     keys = [[key for atom in value.atoms for key in _keys(atom, type_)] for value in values]
     mine = [_key(atom_of(value)) for value in shown]
     ordered = sorted({key for each in keys for key in each if key is not None} | {key for key in mine if key})
@@ -245,9 +244,9 @@ def choose(
     offset: int,
     doubtful: frozenset[int],
 ) -> tuple[list[int], frozenset[int]]:
-    """Return the groups shown, in order, and those of them whose place is uncertain.
+    """Return the groups to show, in order, and those whose position is uncertain.
 
-    `ties`: ranks that order what the terms leave equal. `doubtful`: groups that HAVING may leave out.
+    `ties`: ranks that order groups with equal terms. `doubtful`: groups that HAVING may exclude.
     """
 
     def ranked(row: int, kind: str) -> Ranks:
@@ -263,21 +262,21 @@ def choose(
     if skipped:
         last = max(ranked(row, "high") for row in skipped)
         unsure |= {row for row in chosen if ranked(row, "low") < last}
-        away = sum(row in doubtful for row in skipped)  # a row that is not there lets another slip back
+        away = sum(row in doubtful for row in skipped)  # if a skipped row is excluded, a later row may move up
         unsure |= set(chosen[:away])
     return chosen, frozenset(unsure)
 
 
 def unplaced(chosen: Sequence[int], terms: Sequence[Term]) -> frozenset[int]:
-    """Those of the rows `chosen`, in the order shown, that the bounds might put before or after another of them.
+    """Those of the rows `chosen`, given in order, that might belong before or after another of them.
 
-    Rows whose terms are certainly equal need no mark: ORDER BY leaves their order open in any case.
+    Rows with certainly equal terms are not marked: ORDER BY does not define their order.
     """
     if not terms:
         return frozenset()
     lows = [tuple(term.low[row] for term in terms) for row in chosen]
     highs = [tuple(term.high[row] for term in terms) for row in chosen]
-    # lexicographic: a row surely does not come after another if its highest ranks are not above the other's lowest
+    # lexicographic: a row does not come after another if its highest ranks are at most the other's lowest
     before = [None, *itertools.accumulate(highs, max)]
     after = [*reversed([None, *itertools.accumulate(reversed(lows), min)])][1:]
     return frozenset(

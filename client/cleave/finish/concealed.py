@@ -1,4 +1,4 @@
-"""Figures that a threshold hides: NULL for whatever is computed of them, and marked where an output reads one."""
+"""Figures that a threshold hides. Everything computed from them is NULL, and outputs that read one are marked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cleave.sql.rejoin import Groups, Texts
 
 
 class Concealed:
-    """Figures of `plan` that are hidden by group, of which `arguments` are hidden; none: all are shown."""
+    """The hidden figures of `plan`. `arguments`: for each group, its hidden arguments; empty: all are shown."""
 
     def __init__(self, plan: QueryPlan, arguments: Sequence[Collection[int]]) -> None:
         self._plan = plan
@@ -24,14 +24,14 @@ class Concealed:
         self._by_column: dict[str, frozenset[int]] = {}
 
     def rows(self, name: str) -> frozenset[int]:
-        """Rows in which the column `name` of the table of groups is hidden."""
+        """Rows in which the column `name` of the group table is hidden."""
         if name not in self._by_column:
             read = self._plan.reads_null.get(name, ())
             self._by_column[name] = frozenset().union(*(self._rows.get(each, ()) for each in read))
         return self._by_column[name]
 
     def groups(self, groups: Groups) -> Groups:
-        """`groups` without the hidden figures."""
+        """`groups` with NULL for hidden figures."""
         if not self._rows:
             return groups
         return replace(groups, plain=self._without("p", groups.plain), local=self._without("l", groups.local))
@@ -43,11 +43,11 @@ class Concealed:
         ]
 
     def answers(self, answers: Answers) -> Answers:
-        """`answers` without the hidden figures."""
+        """`answers` with NULL for hidden figures."""
         return _Concealed(answers, self) if self._rows else answers
 
     def cells(self, number: int, rows: Sequence[int], cells: list[Cell]) -> list[Cell]:
-        """The cells of output `number` in the groups `rows`, those marked that read a hidden figure."""
+        """The cells of output `number` in `rows`. Those that read a hidden figure are marked."""
         hidden = frozenset().union(*map(self.rows, _read(self._plan.finals[number]))) if self._rows else frozenset()
         return [HIDDEN if row in hidden else cell for row, cell in zip(rows, cells, strict=True)] if hidden else cells
 
@@ -72,6 +72,6 @@ class _Concealed:
 
 
 def _read(final: Final) -> list[str]:
-    """The columns of the table of groups that hold figures which an output reads."""
+    """The columns of the group table with the figures that an output reads."""
     places = (("e", final.encrypted), ("p", final.plain), ("l", final.local))
     return [f"{letter}{i}" for letter, of in places for i in of]

@@ -1,7 +1,7 @@
-"""Evaluates an expression over the table of groups, group by group, on certified numbers.
+"""Evaluates expressions over the group table with certified numbers, one group at a time.
 
-Every node that reads no encrypted figure, or only exact ones in exact types, is DuckDB's own answer. Arithmetic and
-decisions over everything else are made on rationals and balls; an unsupported function gives unknown.
+DuckDB computes every node that reads no encrypted figure, or only exact ones in exact types. All other arithmetic and
+decisions use rationals and balls. An unsupported function gives "unknown".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.read import expressions_of, orderings_of
 from cleave.table.types import FLOATS, is_integer, is_shown_as_it_is
 
-_MOST_DIGITS = 400  # to round to
+_MOST_DIGITS = 400  # limit on the digits argument of ROUND
 
 
 class Evaluator:
-    """`certified`: by column, the certified value of every group; all other columns are DuckDB's own values. `exact`:
-    whether DuckDB holds that very value.
+    """`certified`: by column, the certified value of each group; DuckDB's values are used for all other columns.
+    `exact`: by column, whether DuckDB has exactly that value.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Evaluator:
         self._values: dict[str, dict[int, Value]] = {}
 
     def values(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        """Return the values of the groups in `rows`. Nothing is evaluated for a group that CASE, COALESCE or IF keeps
-        from it.
+        """The values of the groups in `rows`. A branch of CASE, COALESCE or IF is only evaluated for groups that need
+        it.
         """
         values = self._values.setdefault(write(node), {})
         missing = [row for row in rows if row not in values]
@@ -71,7 +71,7 @@ class Evaluator:
         return self._computed(node, rows)
 
     def _settled(self, node: Node, rows: Sequence[int]) -> list[int]:
-        """Those in which all that it reads is exact."""
+        """The rows in which every figure that the node reads is exact."""
         exact = [self._exact[name] for name in self._shapes.columns(node) if name in self._exact]
         return [row for row in rows if all(each[row] for each in exact)]
 
@@ -95,7 +95,7 @@ class Evaluator:
         return [Value((atom_of(value),), guessed=guessed) for value in values]
 
     def _opaque(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        """Evaluate an unknown function: DuckDB's answer where all it reads is exact and it is no DOUBLE."""
+        """An unsupported function: DuckDB's answer if all its inputs are exact and it is no DOUBLE, else unknown."""
         names = self._shapes.columns(node)
         if self._shapes.type(node) in FLOATS and names:
             return [UNKNOWN] * len(rows)
@@ -103,7 +103,7 @@ class Evaluator:
         values = dict(zip(settled, self._of_duckdb(node, settled), strict=True))
         return [values.get(row, UNKNOWN) for row in rows]
 
-    # what is computed by this module
+    # nodes computed in this module
 
     def _computed(self, node: Node, rows: Sequence[int]) -> list[Value]:
         if not rows:
@@ -210,7 +210,7 @@ class Evaluator:
             return lambda *atoms: _all(chosen, atoms)
         if name == "cast":
             converted = cast(types[0], self._shapes.type(node))
-            assert converted is not None  # noqa: S101 - is_known has asked
+            assert converted is not None  # noqa: S101 - is_known has checked this
             return _then(converted, _failed_to_null) if isinstance(node, Cast) and node.may_fail else converted
         return _OTHERS[name]
 
@@ -221,7 +221,7 @@ class Evaluator:
 
 
 def _may_be(condition: Value, *, holds: bool) -> bool:
-    """Return whether a branch may be taken, or left out, on this condition."""
+    """True if this condition may select a branch (`holds`), or may reject it."""
     if Special.UNKNOWN in condition.atoms:
         return True
     return True in condition.atoms if holds else False in condition.atoms or Special.NULL in condition.atoms
@@ -255,7 +255,7 @@ def _nullif(one: Atom, equal: Result) -> Result:
             atoms.append(Special.NULL)
         elif atom is Special.UNKNOWN:
             atoms += [Special.NULL, one]
-        else:  # not equal, or NULL on either side
+        else:  # not equal, or one side is NULL
             atoms.append(one)
     return tuple(atoms)
 
@@ -276,8 +276,8 @@ _OTHERS: dict[str, Callable[..., Result]] = {
 
 
 class Expressions:
-    """Expressions of `plan`, over a table of groups in which the encrypted aggregates that are `evaluated` have been
-    published.
+    """The expressions of `plan` over a group table, which contains the published values of the aggregates
+    `evaluated`.
     """
 
     def __init__(self, plan: QueryPlan, answers: Answers, evaluated: frozenset[int], table: GroupTable) -> None:
@@ -300,7 +300,7 @@ class Expressions:
         self._evaluator = Evaluator(table, certified, self._exact, self._shapes)
 
     def _withheld(self) -> dict[str, set[int]]:
-        """Return by column the groups whose figure is not known, because a total is withheld."""
+        """By column, the groups whose figure is unknown because a total is withheld."""
         hidden = {}
         for i in self._evaluated:
             if rows := {row for row, figure in enumerate(self._answers.column(i)) if figure.hidden}:
@@ -308,7 +308,7 @@ class Expressions:
         return hidden
 
     def _columns(self) -> tuple[dict[str, list[Value]], dict[str, list[bool]]]:
-        """Return by column the certified value of each group, and whether DuckDB holds exactly that value."""
+        """By column: the certified value of each group, and whether DuckDB has exactly that value."""
         values, exact = {}, {}
         for i in self._evaluated:
             figures, names = self._answers.column(i), self._plan.encrypted[i].aggregate.names
@@ -328,7 +328,7 @@ class Expressions:
         return [certified_plain(*row) for row in zip(*columns, strict=True)]
 
     def filtered(self, rows: Sequence[int]) -> tuple[list[int], frozenset[int]]:
-        """Return the groups of `rows` that HAVING may select, and those of them it may leave out."""
+        """The groups of `rows` that HAVING may select, and those of them that it may exclude."""
         if self._having is None:
             return list(rows), frozenset()
         values = dict(zip(rows, self._evaluator.values(self._having, rows), strict=True))
@@ -338,7 +338,7 @@ class Expressions:
         return inside, frozenset(row for row in inside if values[row].single is not True)
 
     def term(self, number: int, rows: Sequence[int]) -> compare.Term:
-        """Return the ORDER BY term of that number; only its values in `rows` are computed."""
+        """ORDER BY term `number`. Only its values in `rows` are computed."""
         ordered = self._ordered[number]
         node = ordered.expression
         columns = self._shapes.columns(node)
@@ -346,7 +346,7 @@ class Expressions:
             return compare.settled(self._table.ranks([write_ordered(ordered)]))
         type_ = self._shapes.type(node)
         if type_ != "VARCHAR" and not is_shown_as_it_is(type_) and self._are_exact(columns):
-            return compare.settled(self._table.ranks([write_ordered(ordered)]))  # their text is not in their order
+            return compare.settled(self._table.ranks([write_ordered(ordered)]))  # their text sorts differently
         cells = dict(zip(rows, self._cells(node, rows), strict=True))
         values = dict(zip(rows, self._evaluator.values(node, rows), strict=True))
         everywhere = range(self._table.size)
@@ -362,7 +362,7 @@ class Expressions:
         return all(all(self._exact.get(name, ())) for name in columns)
 
     def cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
-        """Return the cells of the output of that number."""
+        """The cells of output `number` in `rows`."""
         return self._cells(self._finals[number], rows)
 
     def _cells(self, node: Node, rows: Sequence[int]) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""Last step of a query, over one row per group: arithmetic, HAVING, ORDER BY, LIMIT, and error bounds."""
+"""Last step of a query, over one row per group: arithmetic, HAVING, ORDER BY, LIMIT and error bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cleave.finish.evaluate import Expressions
 
 
-_FIGURE = re.compile(r"\be\d")  # also in a text, which does no harm
+_FIGURE = re.compile(r"\be\d")  # it also matches inside a text, which is harmless
 
 
 def finish(
@@ -39,11 +39,11 @@ def finish(
     answers: Answers | Sequence[Sequence[Figure]],
     hidden: Sequence[Collection[int]] = (),
 ) -> ResultTable:
-    """`answers` are those of `plan.encrypted` for every group; as rows, `answers[g][i]`. `hidden`: by group, arguments
-    by their places in `plan.maybe_null` whose figures are not shown: HAVING, ORDER BY and expressions see NULL.
+    """`answers`: the figures of `plan.encrypted` for each group; as rows, `answers[g][i]`. `hidden`: for each group,
+    the hidden arguments, as indices in `plan.maybe_null`; HAVING, ORDER BY and expressions see NULL for them.
 
-    Raises QueryRefused where a sum overflows its type or the final arithmetic fails on these values, as a division or
-    cast may, ServiceError for plain figures that are not of their types.
+    Raises QueryRefused if a sum overflows its type or the arithmetic fails on these values (a division, a cast), and
+    ServiceError for plain figures with wrong types.
     """
     with private() as connection, precision():
         columns = Rows(answers) if isinstance(answers, Sequence) else answers
@@ -71,7 +71,7 @@ class _Finisher:
 
     @cached_property
     def _expressions(self) -> Expressions:
-        # most questions ask for groups and figures as they are
+        # most questions need no expressions
         from cleave.finish.evaluate import Expressions  # noqa: PLC0415
 
         return Expressions(self._plan, self._answers, self._evaluated, self._table)
@@ -125,14 +125,14 @@ class _Finisher:
         return self._expressions.term(number, rows)
 
     def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
-        """Return the cells of one output, in the rows chosen."""
+        """The cells of one output in the chosen rows."""
         final = self._plan.finals[number]
         if final.is_bare:
             return bare_cells(self._answers, final.encrypted[0], final.type, rows)
         return self._expressions.cells(number, rows)
 
     def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
-        """Return by number the outputs without encrypted figures, as DuckDB computes them."""
+        """By number, the outputs without encrypted figures, as DuckDB computes them."""
         if not numbers or not rows:
             return {number: [] for number in numbers}
         finals = [self._plan.finals[number] for number in numbers]
@@ -148,14 +148,14 @@ class _Finisher:
 
 
 def evaluated_in(plan: QueryPlan) -> frozenset[int]:
-    """Return the encrypted aggregates that are read by more than an output of their own; possibly some more."""
+    """The encrypted aggregates that something other than an output of their own reads, perhaps some more."""
     clauses = " ".join([plan.having or "", *plan.order_by])
     read = {i for final in plan.finals if not final.is_bare for i in final.encrypted}
     return frozenset(read | {i for i in range(len(plan.encrypted)) if re.search(rf"\be{i}\b", clauses)})
 
 
 def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> list[Cell]:
-    """Return the cells of the groups in `rows`."""
+    """The figures of one aggregate as cells, in `rows`."""
     exact = answers.exact(number)
     values = None if exact is None else _of_type(exact, type_)
     if values is not None:
@@ -165,7 +165,7 @@ def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -
 
 
 def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal | None] | None:
-    """Return the values in DuckDB's types; None where a figure needs its own conversion."""
+    """The values in DuckDB's types; None if figures must be converted one by one."""
     decimals = exact.decimals
     if decimals is None:
         return exact.values if type_ == "DOUBLE" else None
@@ -177,7 +177,7 @@ def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal |
 
 
 def check_sums(plan: QueryPlan, answers: Answers) -> None:
-    """Raise QueryRefused where an encrypted sum of any group is beyond HUGEINT, or beyond the digits of its DECIMAL."""
+    """Raise QueryRefused if an encrypted sum exceeds HUGEINT or the digits of its DECIMAL."""
     for number, each in enumerate(plan.encrypted):
         if each.type != "HUGEINT" and digits_of(each.type) is None:
             continue
@@ -192,7 +192,7 @@ def check_sums(plan: QueryPlan, answers: Answers) -> None:
 
 
 def _ends(answers: Answers, number: int) -> tuple[Fraction, Fraction]:
-    """Return the least and the largest figure of all groups; 0 and 0 without groups."""
+    """The smallest and largest figure of all groups; (0, 0) without groups."""
     exact = answers.exact(number)
     values: Iterable[int | float | Fraction | None]
     if exact is not None and exact.decimals is not None:
@@ -205,7 +205,9 @@ def _ends(answers: Answers, number: int) -> tuple[Fraction, Fraction]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """With two threads in such blocks, the setting ends for both when the first to enter leaves."""
+    """Switch Python's garbage collector off for the block. If two threads overlap, it is on again when the first
+    leaves.
+    """
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""DuckDB's scalar functions and casts of numbers, each on alternatives (tried out against DuckDB 2.0)."""
+"""DuckDB's scalar functions and casts of numbers, on one alternative each. Checked against DuckDB 2.0."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FLIPPED = {Special.UP: Special.DOWN, Special.DOWN: Special.UP}
 
 
 def number(atom: Atom) -> Atom:
-    """Return a boolean as a number for arithmetic."""
+    """A boolean as a number."""
     return fmpq(int(atom)) if isinstance(atom, bool) else atom
 
 
 def _real(
     function: Callable[[Number], Result], up: Atom = Special.UNKNOWN, down: Atom = Special.UNKNOWN
 ) -> Callable[..., Result]:
-    """Return a function of one number with its values at the infinities; NaN gives NaN."""
+    """Lift a function of one number: `up` and `down` are its values at the infinities; NaN gives NaN."""
 
     def lifted(atom: Atom) -> Result:
         value = number(atom)
@@ -37,7 +37,7 @@ def _real(
 
 
 def _sign_of(atom: Atom) -> int | None:
-    """None where it is not known."""
+    """The sign of a number; None if the bounds do not decide it."""
     if atom is Special.UP:
         return 1
     if atom is Special.DOWN:
@@ -93,7 +93,9 @@ def multiply(one: Atom, other: Atom) -> Result:
 
 
 def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Result]:
-    """Division of DOUBLEs. `plus_zero`: a divisor that is 0 is surely not -0.0. `whole`: //, an error for 0."""
+    """Division of DOUBLEs. `plus_zero`: a zero divisor is certainly not -0.0. `whole`: the operator //, which fails for
+    0.
+    """
 
     @strict
     def divided(one: Atom, other: Atom) -> Result:
@@ -103,7 +105,7 @@ def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Result]:
         if isinstance(b, fmpq | arb):
             sign = _sign_of(b)
             if sign is None:
-                return Special.UNKNOWN  # 0 lies inside
+                return Special.UNKNOWN  # the ball contains 0
             if sign == 0:
                 if whole:
                     return Special.FAILED
@@ -123,7 +125,10 @@ def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Result]:
 
 @strict
 def divide_whole(one: Atom, other: Atom) -> Result:
-    """// of integers."""
+    """The operator
+
+    of integers.
+    """
     a, b = number(one), number(other)
     if not isinstance(a, fmpq | arb) or not isinstance(b, fmpq | arb):
         return Special.UNKNOWN
@@ -166,7 +171,7 @@ def power(one: Atom, other: Atom) -> Result:
 
 @strict
 def logarithm_to(base: Atom, one: Atom) -> Result:
-    """log(base, x) is ln x / ln base."""
+    """log(base, x), computed as ln x / ln base."""
     return combined(divide(plus_zero=True), _real(numbers.logarithm)(base), _real(numbers.logarithm)(one))
 
 
@@ -188,7 +193,7 @@ def angle(one: Atom, other: Atom) -> Result:
 
 
 def is_special(*specials: Special, negated: bool = False) -> Callable[..., Result]:
-    """Return whether a value is one of these, as a DOUBLE holds it."""
+    """A function that tests for these special values of a DOUBLE."""
 
     @strict
     def matches(atom: Atom) -> Result:
@@ -214,7 +219,7 @@ def sign(one: Atom) -> Result:
 
 
 def rounding(step: Callable[[fmpq], int], digits: int = 0, *, floats: bool) -> Callable[..., Result]:
-    """ROUND and its kind to `digits` decimals. `floats`: the argument is a DOUBLE."""
+    """ROUND and similar functions, to `digits` decimals. `floats`: the argument is a DOUBLE."""
     unit = fmpq(10) ** -digits
 
     def stepped(value: Number) -> Result:
@@ -224,7 +229,7 @@ def rounding(step: Callable[[fmpq], int], digits: int = 0, *, floats: bool) -> C
 
 
 def _inverse(function: Callable[[arb], arb], low: int, high: int) -> Callable[[Number], Result]:
-    """Return a monotonic function that is defined from `low` to `high`: NaN beyond."""
+    """Lift a monotonic function defined from `low` to `high`; NaN elsewhere."""
 
     def limited(value: Number) -> Result:
         least, most = ends(value)
@@ -285,7 +290,7 @@ ROUNDINGS: dict[str, Callable[[fmpq], int]] = {
 
 
 def span(type_: str) -> tuple[fmpq, fmpq] | None:
-    """The least and largest value of an exact type; None for others."""
+    """The smallest and largest value of an exact type; None for other types."""
     decimals = decimals_of(type_)
     if decimals is None or type_ == "BOOLEAN":
         return None
@@ -294,7 +299,7 @@ def span(type_: str) -> tuple[fmpq, fmpq] | None:
 
 
 def in_range(type_: str) -> Callable[[Atom], Result]:
-    """Return a result of exact arithmetic; it fails beyond its type."""
+    """A function that checks the result of exact arithmetic: it fails outside the type's range."""
     limits = span(type_)
 
     def checked(atom: Atom) -> Result:
@@ -309,7 +314,7 @@ def in_range(type_: str) -> Callable[[Atom], Result]:
 
 
 def cast(source: str, target: str) -> Callable[..., Result] | None:
-    """None for what is not cast: text, dates and the like."""
+    """A function that casts; None for unsupported types: text, dates and others."""
     if not (is_numeric(source) or source == "BOOLEAN"):
         return None
     if target == "BOOLEAN":
@@ -359,7 +364,7 @@ def _single(atom: Atom) -> Result:
 
 
 def single(value: Number) -> Number | Special:
-    """Round to a FLOAT; fails beyond its range."""
+    """Round to a FLOAT; fails outside its range."""
     doubles = [numbers.nearest_single(nearest(end)) for end in ends(value)]
     if any(abs(double) == float("inf") for double in doubles):
         return Special.UNKNOWN if doubles[0] != doubles[1] else Special.FAILED

@@ -1,7 +1,8 @@
-"""The table of groups in a private DuckDB: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted
-ones e0.., and expressions that this machine computes l0... Those of other types than numbers and booleans are text.
+"""The group table in a private DuckDB.
 
-DuckDB computes whatever needs no bound: keys, plain figures, text, and arithmetic over exact types.
+Columns: place, size n, keys k0.., GROUPING() g0.., plain aggregates p0.., encrypted aggregates e0.., and expressions
+that this machine computes l0... Types other than numbers and booleans are stored as text. DuckDB computes everything
+that needs no bound: keys, plain figures, text, and arithmetic over exact types.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cleave_shared.errors import QueryRefused, ServiceError
 
 
 def failed(reason: str) -> QueryRefused:
-    """The refusal of a query whose arithmetic fails on the groups' figures."""
+    """The error for arithmetic that fails on the groups' figures."""
     return QueryRefused(
         f"the arithmetic over the groups' aggregates failed ({reason})",
         hint="TRY_CAST and NULLIF(x, 0) give NULL instead of an error",
@@ -39,9 +40,9 @@ class GroupTable:
         groups: Groups,
         figures: Mapping[int, Iterable[int | float | Fraction | bool | None]],
     ) -> None:
-        """`figures` are the encrypted ones as they may be shown, by number; no other is read.
+        """`figures`: the encrypted figures that may be shown, by number. Others are not read.
 
-        Raises ServiceError for plain figures that are not of their types.
+        Raises ServiceError for plain figures with wrong types.
         """
         self.size = len(groups.keys)
         columns: list[tuple[str, str, list[str | None]]] = [
@@ -78,14 +79,15 @@ class GroupTable:
         return [str(row[1]) for row in rows]
 
     def column(self, sql: str, type_: str, rows: Sequence[int] | None = None) -> list[Any]:
-        """`sql` of the groups named, or of all in their order: Python's value of numbers and booleans, else text.
+        """The values of `sql` for `rows`, or for all groups in order. Numbers and booleans are Python values, others
+        text.
 
-        Raises duckdb.Error where it fails for one of them.
+        Raises duckdb.Error if it fails for one of them.
         """
         return self.columns([(sql, type_)], rows)[0]
 
     def columns(self, expressions: Sequence[tuple[str, str]], rows: Sequence[int] | None = None) -> list[list[Any]]:
-        """Return the values of several expressions, given with their types, by one statement."""
+        """The values of several expressions, each given with its type, from one statement."""
         shown = ", ".join(
             f"({sql})" if is_shown_as_it_is(type_) else f"CAST(({sql}) AS VARCHAR)" for sql, type_ in expressions
         )
@@ -98,7 +100,7 @@ class GroupTable:
         return [list(each) for each in zip(*chosen, strict=True)] if chosen else [[] for _ in expressions]
 
     def guesses(self, sql: str, type_: str) -> list[Any]:
-        """Return the values of `column` over all groups, NULL where it fails."""
+        """The values of `sql` for all groups; NULL where it fails."""
         try:
             return self.column(sql, type_)
         except duckdb.Error:
@@ -111,7 +113,7 @@ class GroupTable:
             return None
 
     def ranks(self, terms: Sequence[str]) -> list[int]:
-        """Return the rank of every group among the others when ordered by `terms`, equal ones ranked alike."""
+        """The rank of each group when ordered by `terms`. Equal groups have equal ranks."""
         if not terms:
             return [0] * self.size
         ranked = self._execute(f"SELECT dense_rank() OVER (ORDER BY {', '.join(terms)}) FROM groups ORDER BY place")
@@ -122,13 +124,15 @@ class GroupTable:
 
 
 def _left_out(keys: Sequence[int], plan: QueryPlan, number: int) -> int:
-    """GROUPING() of `keys` in a set: a bit for each that it leaves out, the last one's lowest."""
+    """GROUPING() of `keys` in a grouping set: a bit for each key that the set does not have; the last key has the
+    lowest bit.
+    """
     grouped = plan.sets[number] if plan.sets is not None else range(len(plan.keys))
     return sum((key not in grouped) << place for place, key in enumerate(reversed(keys)))
 
 
 def _text(value: int | float | Decimal | Fraction | bool | None) -> str | None:
-    """DuckDB's text of a value; of a Fraction, which has finitely many decimals, all of them."""
+    """DuckDB's text of a value. A Fraction has finitely many decimals; all are written."""
     if value is None:
         return None
     if isinstance(value, Decimal):

@@ -1,7 +1,7 @@
-"""Real numbers that the arithmetic after decryption works on: exact rationals, and balls that surely hold the truth.
+"""Numbers after decryption: exact rationals, and balls that certainly contain the true value.
 
-Balls are Arb's (python-flint): a midpoint and a radius that covers every rounding on the way (Johansson, Arb: efficient
-arbitrary-precision midpoint-radius interval arithmetic, 2017). Rationals stay exact until a root or a ball comes in.
+Balls are Arb's (python-flint): a midpoint and a radius that covers all rounding errors (Johansson, Arb: efficient
+arbitrary-precision midpoint-radius interval arithmetic, 2017). Rationals stay exact until a root or a ball is involved.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from flint import arb, fmpq
 
 from cleave.aggregates.balls import Number, nearest, rational
 
-_MOST_BITS = 4096  # a rational of more, or a magnitude beyond 2^that, is no longer worth it
+_MOST_BITS = 4096  # above this a rational becomes a ball, and a magnitude beyond 2^this is not computed
 _LARGEST = fmpq(2) ** 5000
 _SMALLEST = 1 / _LARGEST
-_MOST_QUOTIENTS = 4  # whole quotients told apart where a remainder may have any of them
+_MOST_QUOTIENTS = 4  # possible quotients of a remainder that are listed one by one
 ZERO, ONE = fmpq(0), fmpq(1)
 
 
@@ -29,7 +29,7 @@ class Special(Enum):
     UP = "Infinity"
     DOWN = "-Infinity"
     FAILED = "an error"  # DuckDB raises one
-    UNKNOWN = "unknown"  # any value of the type, NULL included
+    UNKNOWN = "unknown"  # any value of the type, or NULL
 
 
 def fraction(value: fmpq) -> Fraction:
@@ -41,14 +41,14 @@ def ball(value: Number) -> arb:
 
 
 def tidy(value: Number) -> Number | Special:
-    """`value`, a rational of too many digits as a ball, and no ball without end."""
+    """`value`; a rational with too many digits becomes a ball, an infinite ball becomes unknown."""
     if isinstance(value, fmpq):
         return arb(value) if value.height_bits() > _MOST_BITS else value
     return value if value.is_finite() else Special.UNKNOWN
 
 
 def ends(value: Number) -> tuple[fmpq, fmpq]:
-    """Return an interval that holds it; an end beyond any double is moved to 2^5000, one below any to 2^-5000."""
+    """An interval that contains the value. An end above all doubles becomes 2^5000, one below all becomes 2^-5000."""
     if isinstance(value, fmpq):
         return value, value
     return _outer(value.lower(), up=False), _outer(value.upper(), up=True)
@@ -65,7 +65,7 @@ def _outer(end: arb, *, up: bool) -> fmpq:
 
 
 def hull(*values: Number) -> Number:
-    """The least ball around all of them."""
+    """The smallest ball around all values."""
     first, *others = values
     if all(isinstance(other, fmpq) and other == first for other in others):
         return first
@@ -76,7 +76,7 @@ def hull(*values: Number) -> Number:
 
 
 def not_negative(value: arb) -> arb:
-    """Cut `value` off at 0, where it then ends exactly."""
+    """Cut `value` off at 0, exactly."""
     if value.lower() >= 0 or not value.is_finite():
         return value
     return value.nonnegative_part() if value.upper() > 0 else arb(0)
@@ -87,7 +87,7 @@ def between(low: fmpq, high: fmpq) -> Number:
 
 
 def nearest_single(value: float) -> float:
-    """The FLOAT nearest to a double, as a double."""
+    """The nearest FLOAT, as a double."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -95,25 +95,25 @@ def nearest_single(value: float) -> float:
 
 
 def held(value: fmpq) -> Number:
-    """Return the values a DOUBLE that should hold `value` may have: the value, or the double nearest to it."""
+    """The values that a DOUBLE for `value` may have: `value` itself, or the nearest double."""
     double = nearest(value)
     return value if math.isinf(double) else between(*sorted((value, rational(double))))
 
 
 def as_double(value: Number) -> Number:
-    """`value` before a decision that looks at a DOUBLE: wide enough that rounding to a double stays inside."""
+    """Widen `value` before a decision over a DOUBLE, so that it also contains the rounded double."""
     low, high = ends(value)
     return hull(held(low), held(high), value)
 
 
-# Steps: functions that jump
+# step functions
 
 
 def stepped(value: Number, step: Callable[[fmpq], int], unit: fmpq = ONE) -> tuple[Number, ...]:
-    """Return the possible results for `value` of a rising step function with steps at multiples of `unit`.
+    """Possible results of a rising step function with steps at multiples of `unit`.
 
-    Several numbers where the value crosses a jump that is wider than its own uncertainty. Narrower jumps do not
-    matter, and one ball holds all results.
+    Several numbers if `value` crosses a step that is wider than its own uncertainty. Otherwise one ball contains all
+    results.
     """
     low, high = (step(end / unit) for end in ends(value))
     if low == high:
@@ -149,7 +149,7 @@ def sign(value: fmpq) -> int:
 
 
 def remainder(a: Number, b: Number) -> tuple[tuple[Number, ...], bool]:
-    """Return a - b trunc(a / b) for b that is not 0, and whether it crosses a jump."""
+    """a - b trunc(a / b) for b other than 0, and whether the quotient crosses a step."""
     if isinstance(a, fmpq) and isinstance(b, fmpq):
         return (a - b * inwards(a / b),), False
     low, high = (inwards(end) for end in ends(ball(a) / ball(b)))
@@ -164,11 +164,11 @@ def remainder(a: Number, b: Number) -> tuple[tuple[Number, ...], bool]:
 def _clipped(value: arb, most: arb) -> arb:
     try:
         return value.intersection(arb(0, most))
-    except ValueError:  # this quotient is not one that occurs
+    except ValueError:  # this quotient does not occur
         return value
 
 
-# Smooth functions with an edge
+# smooth functions with an edge
 
 
 def root(value: Number) -> tuple[Number | Special, ...]:
@@ -233,7 +233,7 @@ def _signed_power(a: fmpq, b: int) -> arb:
 
 def _whole_power(a: Number, b: int, *, across: bool) -> tuple[Number | Special, ...]:
     if b < 0 and across:
-        # 0^-2 is infinite; with an odd power the sign of the zero decides, which no number has
+        # 0^-2 is infinite; for an odd power the sign of the zero decides, which is unknown
         return (Special.UP,) if isinstance(a, fmpq) and b % 2 == 0 else (Special.UNKNOWN,)
     if isinstance(a, fmpq) and abs(b) * a.height_bits() < _MOST_BITS:
         return (a**b,)
@@ -244,6 +244,6 @@ def _whole_power(a: Number, b: int, *, across: bool) -> tuple[Number | Special, 
 
 
 def above(value: fmpq) -> float:
-    """The least double that is not below `value` >= 0."""
+    """The smallest double that is at least `value` >= 0."""
     double = nearest(value)
     return double if math.isinf(double) or rational(double) >= value else math.nextafter(double, math.inf)

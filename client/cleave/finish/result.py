@@ -1,10 +1,9 @@
-"""Answer of a query: values, the bound of each, and the decisions that the bounds leave open.
+"""The answer of a query: values, their bounds, and decisions that the bounds leave open.
 
-For programs it becomes `Records`: named and typed columns, from which files, frames and cursors are built. A column
-that comes from ciphertexts is followed by NAME_bound: how far the value may be from the exact one (0: exact, NULL: no
-bound is known). No digit beyond its bound is there. Where the bounds leave something undecided, a column `undecided` at
-the end says what. Where figures are hidden, a column `hidden` names their columns. After bounds, a last column
-`scanned` names the columns that are sums of a scan.
+Programs get `Records`: named and typed columns, from which files, frames and cursors are made. After each column from
+ciphertexts comes a column NAME_bound: the largest distance from the exact value (0: exact, NULL: unknown). No value has
+digits beyond its bound. Further columns come last if needed: `undecided` names open decisions, `hidden` names columns
+with hidden figures, `scanned` names columns with sums of a scan.
 """
 
 from __future__ import annotations
@@ -30,18 +29,17 @@ FAULTS_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """The answer: `rows` hold Python values (int, float, Decimal, bool, None; other types as DuckDB's text).
+    """The answer. `rows` have Python values (int, float, Decimal, bool, None) and, for other types, DuckDB's text.
 
-    `bounds`: the largest distance to the exact value of the query over the data, None where there is none (it may be of
-    any size, or the value is no number). `exact` True: what the type holds for that exact value, correctly rounded,
-    bound 0. None in both: a key, or doubles of plain columns alone, which come out as DuckDB happens to add them up.
+    `bounds`: the largest distance from the query's exact value over the data; None if unknown, or if the value is no
+    number. `exact` True: the exact value, correctly rounded to the type; its bound is 0. Both None: a key, or doubles
+    from plain columns, which depend on DuckDB's order of addition.
 
-    `undecided` marks the cells that depend on a decision the bounds do not settle, `doubts` names for every row the
-    clauses that may leave it out. Both may be empty, which means none. `warnings` says it in sentences.
+    `undecided` marks cells that depend on an open decision. `doubts` lists, for each row, the clauses that may exclude
+    it. Both may be empty, which means none. `warnings` has the same as sentences.
 
-    `hidden` marks the cells that need a total which is withheld: they are None, and so are their bounds.
-
-    `scanned`: the sums behind it are those of a scan, which `FAULTS_ONLY` is true of. `note`: a further footnote.
+    `hidden` marks cells that need a withheld total: they are None, and so are their bounds. `scanned`: sums come from a
+    scan, see `FAULTS_ONLY`. `note`: another footnote.
     """
 
     columns: list[Output]
@@ -58,7 +56,7 @@ class ResultTable:
 
     @property
     def trust(self) -> str:
-        """Footnote to an answer that is checked against less than others, or is as of an earlier time; else ""."""
+        """Footnote of an answer with weaker checks, or of an earlier state of the data; else ""."""
         scanned = f"{', '.join(self.scanned_columns) or 'rows'}: {FAULTS_ONLY}" if self.scanned else ""
         return "; ".join(filter(None, (self.note, scanned)))
 
@@ -80,7 +78,7 @@ class ResultTable:
         return bool(self.hidden) and self.hidden[row][column]
 
     def source(self, column: int) -> Source:
-        """Return where the figures of a column come from; of no figure where all of them are hidden."""
+        """Where a column's figures come from; "hidden" if all are hidden."""
         rows = len(self.rows)
         all_hidden = rows and all(self.is_hidden(row, column) for row in range(rows))
         return "hidden" if all_hidden else self.columns[column].source
@@ -91,13 +89,13 @@ class ResultTable:
 
 Form = Literal["text", "parquet", "arrow"]
 
-# Arrow and Parquet hand these out as bytes, or lose a part of them. Their text has all of it.
+# Arrow and Parquet return these as bytes or lose a part. Their text is complete.
 _AS_TEXT = re.compile(r"\b(?:BIGNUM|BIT|GEOMETRY|TIME WITH TIME ZONE|TIME_NS|UNION|VARIANT)\b")
-# Neither has integers of 128 bits: DuckDB would write them as doubles.
+# Neither has 128-bit integers: DuckDB would write doubles.
 _WIDE = re.compile(r"\bU?HUGEINT\b")
 _WIDEST = "DECIMAL(38,0)"
-# SQL of whether the format holds an INTERVAL v as it is. Arrow counts nanoseconds in 64 bits; Parquet has no sign and
-# counts milliseconds.
+# SQL that is true if the format can store an INTERVAL v unchanged. Arrow counts nanoseconds in 64 bits; Parquet has no
+# sign and counts milliseconds.
 _CLOCK = "(datepart('hour', v) * 3600000000 + datepart('minute', v) * 60000000 + datepart('microsecond', v))"
 _INTERVALS = {
     "arrow": f"abs({_CLOCK}) < 9223372036854775",
@@ -116,7 +114,7 @@ class Records:
 def shown_columns(
     outputs: Sequence[Output], types: Sequence[str], *, bounds: bool, more: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Names and types of the columns of `records`. `more`: those that come last."""
+    """Names and types of the columns of `records`. `more`: the last columns."""
     columns = []
     for column, type_ in zip(outputs, types, strict=True):
         columns.append((column.name, type_))
@@ -127,8 +125,8 @@ def shown_columns(
 
 
 def records(result: ResultTable, *, bounds: bool = True, more: Sequence[str] | None = None) -> Records:
-    """`bounds`: with columns of them. `more`: which of `undecided`, `hidden` and `scanned` come last; None: those that
-    say something.
+    """`bounds`: with NAME_bound columns. `more`: which of `undecided`, `hidden` and `scanned` come last; None: the ones
+    that are not empty.
     """
     marks = [_marks(result, row) for row in range(len(result.rows))]
     scanned = ", ".join(result.scanned_columns) or "rows"
@@ -151,21 +149,20 @@ def records(result: ResultTable, *, bounds: bool = True, more: Sequence[str] | N
 
 
 def _marks(result: ResultTable, row: int) -> str:
-    """List what is undecided in a row: the clauses that may not let it in, the columns whose values may be others."""
+    """List what is undecided in a row: clauses that may exclude it, and columns whose values may differ."""
     cells = [column.name for place, column in enumerate(result.columns) if result.is_undecided(row, place)]
     return ", ".join([*result.doubts_of(row), *cells])
 
 
 def _hidden(result: ResultTable, row: int) -> str:
-    """List the columns that are hidden in a row."""
     return ", ".join(column.name for place, column in enumerate(result.columns) if result.is_hidden(row, place))
 
 
 @contextmanager
 def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB with the table `answer` for the block, in types that `form` writes without a change.
+    """Open a DuckDB for the block, with the table "answer" in types that `form` can store unchanged.
 
-    "text": every value as text, with all its digits. A column that `form` cannot hold is text too.
+    "text": every value is text, with all digits. In other forms a column that cannot be stored is text too.
     """
     with closing(connect_reading()) as connection:
         columns = []
@@ -177,8 +174,8 @@ def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def copied(held: Records, options: str, form: Form) -> bytes:
-    """Return the bytes that DuckDB's COPY writes with `options`. CSV takes every value as text, so that decimals keep
-    their digits.
+    """The bytes that DuckDB's COPY writes with `options`. For CSV use the form "text", so that decimals keep their
+    digits.
     """
     memory = os.memfd_create("answer")
     try:
@@ -190,12 +187,12 @@ def copied(held: Records, options: str, form: Form) -> bytes:
 
 
 def csv_of(result: ResultTable) -> bytes:
-    """Return the answer as CSV, bounds and marks included."""
+    """The answer as CSV, with bounds and marks."""
     return copied(records(result), "FORMAT csv, HEADER true", "text")
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: Form) -> str:
-    """The type in which `form` has `values`, DuckDB's text of `type_`."""
+    """The column type for `values` (DuckDB's text of `type_`) in `form`."""
     if form == "text" or _AS_TEXT.search(type_):
         return "VARCHAR"
     target = _WIDE.sub(_WIDEST, type_)

@@ -1,4 +1,4 @@
-"""Parts of an expression: which of them are supported, their types, and the columns they read."""
+"""Which expressions are supported, their types, and the columns they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cleave.finish.functions import ROUNDINGS, UNARY, cast
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
 from cleave.table.types import FLOATS, is_numeric
 
-# DuckDB's function -> (its name in this room, how many arguments it may have)
+# DuckDB's function -> (its name in this room, possible numbers of arguments)
 _CALLS: dict[str, tuple[str, tuple[int, ...]]] = {
     **{name: (name, (1,)) for name in (*UNARY, "isnan", "isinf", "isfinite")},
     **{name: (name, (1, 2) if name in ("round", "trunc") else (1,)) for name in ROUNDINGS},
@@ -53,12 +53,12 @@ _OPERATIONS = {
     "BETWEEN": "between",
     "COALESCE": "coalesce",
 }
-_LONGEST = 400  # characters and powers of ten of a literal
+_LONGEST = 400  # characters of a literal, and powers of ten
 _SAME_CLASS = ("if", "coalesce", "greatest", "least", "nullif")
 
 
 def name_of(node: Node) -> str:
-    """Return the operation of a node, "" where it is not supported."""
+    """The operation of a node; "" if it is not supported."""
     match node:
         case Operation(name):
             return _OPERATIONS.get(name, "")
@@ -77,12 +77,12 @@ def name_of(node: Node) -> str:
 
 
 def children_of(node: Node) -> tuple[Node, ...]:
-    """Return the parts of a supported node that are evaluated one by one."""
+    """The parts of a supported node, which are evaluated one by one."""
     return node.operands if isinstance(node, Case) or name_of(node) else ()
 
 
 class Shapes:
-    """Types and columns of every part of the expressions; the types are DuckDB's own, read once.
+    """Types and columns of each part of the expressions. DuckDB states the types, once.
 
     `nonnegative`: columns that are never -0.0.
     """
@@ -106,7 +106,7 @@ class Shapes:
         return {column.name for column in node.find(Column)}
 
     def is_known(self, node: Node) -> bool:
-        """Return whether it is evaluated, given that its parts are."""
+        """True if the node can be evaluated from its parts."""
         if isinstance(node, Constant):
             return node.kind in ("BOOLEAN", "NULL_LITERAL") or self.is_number(node)
         name = "if" if isinstance(node, Case) else name_of(node)
@@ -130,7 +130,7 @@ class Shapes:
         return True
 
     def _are_boolean(self, node: Node) -> bool:
-        """Conditions are: DuckDB takes numbers and text for one too."""
+        """True if its conditions are booleans. (DuckDB also accepts numbers and text.)"""
         if isinstance(node, Case):
             conditions: Sequence[Node] = [condition for condition, _ in node.branches]
         else:
@@ -138,7 +138,7 @@ class Shapes:
         return all(_kind(self.type(condition)) in ("boolean", "null") for condition in conditions)
 
     def _are_alike(self, node: Node) -> bool:
-        """Numbers stay numbers: nothing is cast to text on the way out."""
+        """True if all branches have one kind of type, so that no number is cast to text."""
         if isinstance(node, Case):
             results: Sequence[Node] = [*(result for _, result in node.branches), node.default]
         else:
@@ -147,7 +147,7 @@ class Shapes:
         return len(kinds - {"null"}) < 2 and self.type(node) != "FLOAT"
 
     def is_number(self, node: Node) -> bool:
-        """A literal number, perhaps negated, that is not absurdly long."""
+        """True for a literal number, perhaps negated, of reasonable length."""
         if name_of(node) == "negate":
             return self.is_number(*node.operands)
         if not isinstance(node, Constant) or not node.is_number or len(node.text) > _LONGEST:
@@ -164,11 +164,13 @@ class Shapes:
         return -self.constant(*node.operands)
 
     def is_plain_decision(self, node: Node) -> bool:
-        """No encrypted figure is inside, and it is no DOUBLE, whose rounding on the way matters."""
+        """True if the node reads no encrypted figure and is no DOUBLE, whose rounding would matter."""
         return self.type(node) not in FLOATS and not any(name[0] == "e" for name in self.columns(node))
 
     def is_exactly_typed(self, node: Node) -> bool:
-        """Check that no DOUBLE is computed inside, so that DuckDB loses nothing; casting one to text loses nothing."""
+        """True if no DOUBLE is computed inside, so that DuckDB loses nothing. (Casting a DOUBLE to text loses
+        nothing.)
+        """
         if isinstance(node, Column):
             return True
         if self.type(node) in FLOATS:
@@ -180,7 +182,7 @@ class Shapes:
         return all(self.is_exactly_typed(child) and (is_text or self.type(child) not in FLOATS) for child in children)
 
     def is_plus_zero(self, node: Node) -> bool:
-        """Return whether it is never -0.0, which turns the sign of an infinity around."""
+        """True if the node is never -0.0, which would change the sign of an infinity."""
         if self.type(node) not in FLOATS or isinstance(node, Constant):
             return True
         if isinstance(node, Column):

@@ -1,4 +1,4 @@
-"""Possible values of an expression for one group: the alternatives that the data's bounds leave open."""
+"""Possible values of an expression for one group: the alternatives within the bounds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, rational
 from cleave.finish.numbers import Special, ball, hull, tidy
 
-_MOST = 8  # alternatives stored one by one
+_MOST = 8  # alternatives that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """DuckDB's text of a value that is neither number nor boolean."""
+    """DuckDB's text of a value that is neither a number nor a boolean."""
 
     text: str
 
@@ -27,7 +27,7 @@ Atom = fmpq | arb | bool | Text | Special
 
 
 def atom_of(value: Any) -> Atom:
-    """Return the atom of a Python value, as DuckDB hands it out."""
+    """The atom of a Python value as DuckDB returns it."""
     if value is None:
         return Special.NULL
     if isinstance(value, bool):
@@ -43,10 +43,9 @@ def atom_of(value: Any) -> Atom:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """At least one alternative. More than one: the bounds do not decide between them.
+    """One or more alternatives; with several, the bounds do not decide.
 
-    `torn`: the one ball encloses alternatives that a decision left open. `guessed`: the value is DuckDB's own and not
-    certified.
+    `torn`: a single ball encloses alternatives of an open decision. `guessed`: the value is DuckDB's and not certified.
     """
 
     atoms: tuple[Atom, ...]
@@ -76,7 +75,7 @@ def value_of(atom: Atom) -> Value:
 
 
 def gather(atoms: Iterable[Atom], *, torn: bool = False, guessed: bool = False) -> Value:
-    """Combine alternatives into one value; equal ones once, too many numbers as one ball."""
+    """Combine alternatives into one value. Equal ones are merged; too many numbers become one ball."""
     distinct: list[Atom] = []
     for atom in atoms:
         tidied = tidy(atom) if isinstance(atom, fmpq | arb) else atom
@@ -100,7 +99,7 @@ def _same(one: Atom, other: Atom) -> bool:
 
 
 def either(*values: Value) -> Value:
-    """Return a value that may be any of these."""
+    """A value that may be any of these."""
     return gather(
         itertools.chain.from_iterable(value.atoms for value in values),
         torn=any(value.torn for value in values),
@@ -109,7 +108,7 @@ def either(*values: Value) -> Value:
 
 
 def combine(function: Callable[..., Result], *values: Value) -> Value:
-    """Apply `function` to every combination of alternatives. It takes atoms and returns one, or several."""
+    """Apply `function` to every combination of alternatives. It takes atoms and returns one atom or several."""
     results: list[Atom] = []
     torn = False
     for atoms in itertools.product(*(value.atoms for value in values)):
@@ -125,7 +124,7 @@ def combine(function: Callable[..., Result], *values: Value) -> Value:
 
 
 def strict(function: Callable[..., Result]) -> Callable[..., Result]:
-    """`function` for arguments that are there: an error, NULL, unknown goes through, in this order."""
+    """Make `function` return an error, NULL or unknown (in this order of precedence) if an argument is one."""
 
     def lifted(*atoms: Atom) -> Result:
         for special in (Special.FAILED, Special.NULL, Special.UNKNOWN):

@@ -1,1 +1,1 @@
-"""How this machine's servers take connections, whatever is spoken over them."""
+"""Connections of this machine's servers, for all their protocols."""

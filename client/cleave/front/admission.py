@@ -1,13 +1,13 @@
-"""Admission of a server's connections, of all its protocols: how many wait, and how many each user may have.
+"""Limits on a server's connections, for all its protocols: how many may wait, and how many each user may have.
 
-A connection waits until it is a user's. Over HTTP it is the user's for the time of a request, then it waits again.
+A connection waits until it belongs to a user. Over HTTP it belongs to the user during a request, then it waits again.
 
-Waiting connections have a limit of their own, so that users' connections never keep a log-in out. A new one always
-waits: beyond the limit the connection is closed that has waited longest, of the address with most of them. So silent
-connections push each other out.
+Waiting connections have a separate limit, so users' connections never block a log-in. A new connection always waits.
+Beyond the limit, the address with the most waiting connections loses its oldest one. So silent connections push each
+other out.
 
-A user gets another connection while that user has fewer than are free. One user gets half of all at most, each of two
-a third, and the next one still finds some (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+A user gets another connection while that user has fewer than are free. So one user gets half of all at most, each of
+two users a third, and the next user still finds some (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 Networking 6, 1998).
 """
 
@@ -22,21 +22,21 @@ from collections.abc import Awaitable, Callable
 
 from cleave_shared import limits
 
-ANYONE = ""  # no user in particular: takes any free connection
-_PAUSE_SECONDS = 0.5  # after a connection that could not be taken
+ANYONE = ""  # no specific user: takes any free connection
+_PAUSE_SECONDS = 0.5  # after a failed accept
 
 
 class Admission:
-    """`most`: connections of users, all together."""
+    """`most`: connections of all users together."""
 
     def __init__(self, most: int, waiting: int | None = None) -> None:
         self._most = most
         self._most_waiting = limits.WAITING_CONNECTIONS if waiting is None else waiting
-        self._waiting: dict[Admitted, None] = {}  # the longest first
+        self._waiting: dict[Admitted, None] = {}  # oldest first
         self._users: Counter[str] = Counter()
 
     def enter(self, address: str, close: Callable[[], object]) -> Admitted:
-        """A new connection from `address`. `close` ends it, at once or soon."""
+        """A new connection from `address`. `close` must end it, at once or soon."""
         admitted = Admitted(self, address, close)
         self.wait(admitted)
         return admitted
@@ -50,7 +50,7 @@ class Admission:
             longest.close()
 
     def take(self, admitted: Admitted, user: str) -> bool:
-        """Make a connection `user`'s. False where that user has as many as are free."""
+        """Give a connection to `user`. False if that user has as many as are free."""
         mine = 0 if user == ANYONE else self._users[user]
         if mine >= self._most - self._users.total():
             return False
@@ -68,7 +68,7 @@ class Admission:
 
 
 class Admitted:
-    """One connection that was taken."""
+    """One accepted connection."""
 
     def __init__(self, admission: Admission, address: str, close: Callable[[], object]) -> None:
         self.address = address
@@ -79,21 +79,23 @@ class Admitted:
         self._has_left = False
 
     def take(self, user: str) -> bool:
-        """Make it `user`'s until `give_back`, if it may be. A request may take it before the last gave it back."""
+        """Give the connection to `user` until `give_back`; False if refused. The next request may take it before the
+        last gives it back.
+        """
         if not self._admission.take(self, user):
             return False
         self._uses += 1
         return True
 
     def give_back(self, user: str) -> None:
-        """End what `take` began, and wait again."""
+        """Undo one `take`. After the last one the connection waits again."""
         self._admission.give_back(user)
         self._uses -= 1
         if not self._uses and not self._has_left:
             self._admission.wait(self)
 
     def leave(self) -> None:
-        """The connection has ended. A request that goes on is the user's until it is given back."""
+        """The connection has ended. A running request still belongs to its user until `give_back`."""
         self._has_left = True
         self._admission.leave(self)
 
@@ -101,9 +103,9 @@ class Admitted:
 async def accept(
     listener: socket.socket, admission: Admission, serve: Callable[[socket.socket, Admitted], Awaitable[None]]
 ) -> None:
-    """Take connections until cancelled. `serve` lives as long as its connection and closes it.
+    """Accept connections until cancelled. `serve` runs as long as its connection, and closes it.
 
-    It is cancelled where a new connection needs its place.
+    `serve` is cancelled if a new connection pushes this one out.
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
@@ -115,7 +117,7 @@ async def accept(
         admitted = admission.enter(address, task.cancel)
         try:
             await serve(accepted, admitted)
-        except Exception:  # noqa: BLE001, S110 - a client's bytes end its connection, nothing else
+        except Exception:  # noqa: BLE001, S110 - a client's bytes end its own connection only
             pass
         finally:
             admitted.leave()
@@ -123,7 +125,7 @@ async def accept(
     while True:
         try:
             accepted, peer = await loop.sock_accept(listener)
-        except OSError:  # too many files, or a client that has left again
+        except OSError:  # too many open files, or the client is gone already
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
         with contextlib.suppress(OSError):
@@ -134,7 +136,7 @@ async def accept(
 
 
 def _network(address: str) -> str:
-    """The address; of IPv6 its first 64 bits, since whoever has one address there has all of these."""
+    """The address; for IPv6 its first 64 bits, because one customer usually has all addresses with these bits."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Certificate of a server: the given one, which can be read again, or one made for this process."""
+"""A server's certificate: from files, which can be read again, or created for this process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_BYTES = 1 << 20  # a chain has some kilobytes
 
 
 class Certificate:
-    """`context`: for the next connection. `names`: hosts that the certificate is for; "*." stands for one label.
+    """`context`: for the next connection. `names`: hosts of the certificate; "*." matches one label.
 
-    `binding`: its hash that logins are bound to (tls-server-end-point, RFC 5929); None if its signature has no hash.
-    `path`: its file; None for one that was made here.
+    `binding`: the certificate's hash, to which logins are bound (tls-server-end-point, RFC 5929); None if its signature
+    has no hash. `path`: its file; None if it was created here.
     """
 
     context: ssl.SSLContext
@@ -34,15 +34,15 @@ class Certificate:
     names: frozenset[str]
 
     def __init__(self, certificate: Path | None, key: Path | None) -> None:
-        """Without files: a certificate for localhost, as servers make one. Raises InputError."""
+        """Without files, a self-signed certificate for localhost. Raises InputError."""
         if (certificate is None) != (key is None):
-            raise InputError("TLS takes a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
+            raise InputError("TLS needs a certificate and its key", hint="--tls-cert FILE --tls-key FILE")
         self.path = certificate
         self._key = key
         self.renew()
 
     def renew(self) -> None:
-        """Read the files again, for connections from now on. Raises InputError; then the old one stays in use."""
+        """Read the files again, for new connections. Raises InputError; then the old certificate stays in use."""
         certificate, key = self.path, self._key
         if certificate is None or key is None:
             private, public = self_signed()
@@ -51,24 +51,25 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            with _in_memory(public) as chain, _in_memory(private) as secret:  # made or read once, and on no other disk
+            # read or created once, and never on a disk
+            with _in_memory(public) as chain, _in_memory(private) as secret:
                 context.load_cert_chain(chain, secret, password=_no_password)
             first = x509.load_pem_x509_certificates(public)[0]
             names, binding = _names(first), _binding(first)
         except (OSError, ValueError):  # SSLError is an OSError
             raise InputError(
-                f"{certificate} and {key} are no certificate and its key",
+                f"{certificate} and {key} are not a certificate and its key",
                 hint="PEM files, the key without a passphrase",
             ) from None
         self.context, self.names, self.binding = context, names, binding
 
     def is_for(self, host: str) -> bool:
-        """Check whether `host`, in lower case, is a name of the certificate."""
+        """True if `host`, in lower case, is a name of the certificate."""
         return host in self.names or f"*.{host.partition('.')[2]}" in self.names
 
 
 def self_signed() -> tuple[bytes, bytes]:
-    """A key and a certificate for localhost, as PEM."""
+    """A new private key and certificate for localhost, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -119,7 +120,7 @@ def _no_password() -> str:
 
 @contextlib.contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """A path to `content`, which is on no disk."""
+    """A path to `content` in memory."""
     with os.fdopen(os.memfd_create("certificate"), "wb", 0) as file:
         file.write(content)
         yield f"/proc/self/fd/{file.fileno()}"

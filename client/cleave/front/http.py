@@ -1,8 +1,9 @@
-"""HTTP of this machine's servers, by uvicorn and h11: what reaches an application, and when a connection ends.
+"""HTTP of this machine's servers, with uvicorn and h11: which requests reach an application, and when a connection
+ends.
 
-`Server` takes connections by `cleave.front.admission`. `Limits` checks the head of each request, takes the connection
-for a user, and counts the body. `TimedConnection` ends what is silent. h11 refuses what is no HTTP (400), and a head
-over 64 KB unless it arrives at once.
+`Server` accepts connections through cleave.front.admission. `Limits` checks the head of each request, takes the
+connection for a user, and counts the body's bytes. `TimedConnection` ends silent connections. h11 refuses what is not
+HTTP (400), and heads over 64 KB unless they arrive at once.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from cleave.transport.addresses import is_loopback
 from cleave_shared import limits
 
 _STOP_SECONDS = 5
-_DIGITS = 18  # of a length that can be one
+_DIGITS = 18  # longest length that is read
 _CLOSE = {"connection": "close"}
 
 
 class Limits:
-    """Refuses requests before they reach `application`: by head, framing, Host, user, size and time of the body."""
+    """Refuses requests before they reach `application`: by head, framing, Host, user, and size and time of the body."""
 
     def __init__(
         self,
@@ -46,9 +47,9 @@ class Limits:
         """`problem` builds an error response from status, error, hint and headers. `most_body`: maximum bytes of a
         body.
 
-        `user_of` names the user who takes a connection for a request, "" for any user, or None if the connection stays
-        unused. `is_name` tests whether a host name in lower case is this server's; loopback names and the server's
-        address always are. `host_hint`: how to allow a host name.
+        `user_of` names the user who takes the connection for a request: "" takes any free one; None leaves it waiting.
+        `is_name` tests whether a host name in lower case is this server's; loopback names and the server's address
+        always are. `host_hint`: how to allow a host name.
         """
         self._application = application
         self._make_problem = problem
@@ -87,7 +88,7 @@ class Limits:
         if b"content-length" in named and b"transfer-encoding" in named:
             error = "the request has both Content-Length and Transfer-Encoding"
             return self._problem(400, error, "send one of them")
-        announced = named.get(b"content-length", b"0")  # digits, says h11
+        announced = named.get(b"content-length", b"0")  # h11 allows digits only
         if len(announced) > _DIGITS or int(announced) > self._most_body:
             return self._large()
         return None
@@ -132,9 +133,10 @@ class Limits:
 
 
 def is_own_host(scope: Scope, is_name: Callable[[str], bool]) -> bool:
-    """Check whether a request's one Host is a loopback name, the address that the client connected to, or a known name.
+    """True if the request has exactly one Host: a loopback name, the address that the client connected to, or a known
+    name.
 
-    A web page can point its own name at this machine (DNS rebinding); it cannot do so with an address.
+    A web page can point a name of its own to this machine (DNS rebinding), but not an address.
     """
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1:
@@ -147,16 +149,15 @@ def is_own_host(scope: Scope, is_name: Callable[[str], bool]) -> bool:
 
 
 def admitted_of(scope: Scope) -> Admitted:
-    """The connection of a request."""
     admitted: Admitted = scope["state"]["admitted"]
     return admitted
 
 
 class TimedConnection(H11Protocol):
-    """Ends a connection on which the head of a request, or what follows an answer, does not come in time, or whose
-    client takes nothing of an answer for that long.
+    """Ends a connection if a request's head, or the next request, does not arrive in time, or if the client reads
+    nothing of an answer for that time.
 
-    uvicorn's own timer runs only until the first byte after an answer.
+    uvicorn's own timer only runs until the first byte after an answer.
     """
 
     def __init__(self, admitted: Admitted, config: uvicorn.Config, server: uvicorn.Server) -> None:
@@ -197,7 +198,7 @@ class TimedConnection(H11Protocol):
     def _late(self) -> None:
         self._timer = None
         unsent = self.transport.get_write_buffer_size()
-        if 0 < unsent < self._unsent:  # the client takes an answer, slowly
+        if 0 < unsent < self._unsent:  # the client reads the answer slowly
             self._wait()
         elif unsent or self.conn.our_state is not h11.IDLE:
             self.transport.abort()
@@ -209,9 +210,10 @@ class TimedConnection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves `application` on `listener`; under TLS where there is a `context`.
+    """Serves `application` on `listener`, with TLS if there is a `context`.
 
-    `ready` is called once connections are accepted. `signals`: end on SIGINT and SIGTERM; else they are left to others.
+    `ready` is called once connections are accepted. `signals`: end on SIGINT and SIGTERM; False leaves signals to
+    others.
     """
 
     def __init__(
@@ -228,12 +230,12 @@ class Server(uvicorn.Server):
             application,
             http=TimedConnection,
             ws="none",
-            workers=1,  # whatever WEB_CONCURRENCY says
+            workers=1,  # ignores WEB_CONCURRENCY
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
-            proxy_headers=False,  # shares go by the address that connected
+            proxy_headers=False,  # limits apply to the address that connected
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
         super().__init__(config)
@@ -249,7 +251,7 @@ class Server(uvicorn.Server):
             yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
-        """End on a signal: uvicorn would raise it once more. A second one does not wait for requests under way."""
+        """End on a signal (uvicorn would raise it again). A second signal ends running requests too."""
         self.force_exit = self.should_exit
         self.should_exit = True
 

@@ -1,14 +1,13 @@
-"""The local cache: objects of a store elsewhere, as they are stored there.
+"""The local cache: copies of a remote store's objects, unchanged.
 
-    $XDG_CACHE_HOME/cleave/objects/TABLE/OBJECT-BLOCK
+  $XDG_CACHE_HOME/cleave/objects/TABLE/OBJECT-BLOCK
 
-TABLE is a keyed tag of the store and the table. OBJECT is the random id of an object, BLOCK the number of one of its
-blocks or `all`. Entries are sealed, or were sealed for this place, and are opened and checked like what comes from the
-store. So an entry that is damaged, or that somebody put there, is as good as none. A reader of the disk sees which
-objects were read, and when.
+TABLE is a keyed tag of the store and the table. OBJECT is an object's random id. BLOCK is the number of one of its
+blocks, or "all". Entries are sealed, here or already in the store. They are opened and checked like data from the
+store. So a damaged or planted entry counts as missing. A reader of the disk sees which objects were read, and when.
 
-Another process may evict what this one is about to write: the manifest of the version being read is an entry too, and
-what was written while it is gone is deleted again.
+Another process may evict what this process is writing. So the manifest of the version in use is an entry too: entries
+written after its eviction are deleted again.
 """
 
 from __future__ import annotations
@@ -24,16 +23,18 @@ from cleave_shared import folder_store
 from cleave_shared.errors import InputError
 from cleave_shared.folder_store import ForeignEntry
 
-LIMIT = 5_000_000_000  # bytes, where the environment says nothing else
+LIMIT = 5_000_000_000  # bytes, if the environment sets no other limit
 LIMIT_VARIABLE = "CLEAVE_CACHE_LIMIT"
 WHOLE = "all"
 _FOLDER = "cleave/objects"
-_TRIMMED = 20  # parts of the limit: after each that was written, entries beyond the limit go
+_TRIMMED = 20  # entries beyond the limit are deleted each time a 20th of the limit was written
 _FAULTS = (OSError, ForeignEntry)
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user's caches, as an absolute path. Raises InputError for an account without a home."""
+    """The folder of this user's caches, as an absolute path. Raises InputError for an account without a home
+    directory.
+    """
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     except RuntimeError:
@@ -41,30 +42,30 @@ def cache_folder() -> Path:
 
 
 class Cache:
-    """Entries of all tables. Thread-safe, and safe beside other processes. Nothing raises: an entry is there or not."""
+    """Entries of all tables. Safe for threads and for several processes. Nothing raises: an entry exists or not."""
 
     def __init__(self, root: Path | None = None, limit: int = LIMIT, *, used: bool = True) -> None:
-        """`root`: this user's caches by default; it may be a link, and nothing below it may.
+        """`root`: default this user's caches. It may be a link; nothing below it may.
 
-        `used` False: nothing is read or written, but what has to go is deleted.
+        `used` False: nothing is read or written, but evictions still delete.
         """
         self._root = str(root or cache_folder())
         self._limit = limit
         self._used = used and limit > 0
-        self._is_private: bool | None = None  # not looked yet
-        self._manifests: dict[str, str] = {}  # by table: the entry of the version that is read
+        self._is_private: bool | None = None  # None: not checked yet
+        self._manifests: dict[str, str] = {}  # by table: the manifest entry of the version in use
         self._lock = threading.Lock()
-        self._written = 0  # bytes since the last look at the limit
+        self._written = 0  # bytes since the limit was last checked
 
     def get(self, table: str, entry: str, most: int) -> bytes | None:
-        """An entry of at most `most` bytes; None where there is none."""
+        """An entry of at most `most` bytes; None if there is none."""
         if not self._usable():
             return None
         try:
             with folder_store.opened(self._root, _name(table, entry)) as (file, size):
                 if size > most:
                     return None
-                os.utime(file.fileno())  # the entries used least recently go first
+                os.utime(file.fileno())  # the least recently used entries are deleted first
                 return file.read(size)
         except _FAULTS:
             return None
@@ -78,33 +79,34 @@ class Cache:
     def put(self, table: str, entry: str, content: bytes) -> None:
         if not self._usable() or len(content) > self._limit:
             return
-        with contextlib.suppress(*_FAULTS):  # a full disk, no permission, something else in its place
+        with contextlib.suppress(*_FAULTS):  # a full disk, no permission, or something else of that name
             folder_store.write(self._root, _name(table, entry), content, overwrite=True, flush=False)
         with self._lock:
             manifest = self._manifests.get(table)
             self._written += len(content)
             due = self._written * _TRIMMED > self._limit
         if manifest is not None and not self.has(table, manifest):
-            self._delete([_name(table, entry)])  # another version was opened meanwhile
+            self._delete([_name(table, entry)])  # another version was opened in between
         if due:
             self.trim()
 
     def open_version(self, table: str, manifest: str, names: Collection[str]) -> None:
-        """Delete what the version of a table whose manifest is the entry `manifest` does not name, by objects' ids."""
+        """Use the version whose manifest is the entry `manifest`. Deletes the table's other entries, except objects in
+        `names`.
+        """
         with self._lock:
             self._manifests[table] = manifest
-        for _ in range(2):  # once more for what another process wrote before the older manifest was gone
+        for _ in range(2):  # again for entries that another process wrote before the older manifest was deleted
             self._delete([each for each in self._listed(table) if _object(each) not in names])
 
     def evict(self, table: str) -> None:
-        """Delete all entries of a table."""
         with self._lock:
             self._manifests.pop(table, None)
         for _ in range(2):
             self._delete(self._listed(table))
 
     def trim(self) -> None:
-        """Delete the entries used least recently, down to the limit."""
+        """Delete the least recently used entries, down to the limit."""
         with self._lock:
             self._written = 0
         with contextlib.suppress(*_FAULTS):
@@ -132,7 +134,7 @@ class Cache:
             folder_store.delete(self._root, names)
 
     def _usable(self) -> bool:
-        """Return whether there is a cache, in a folder that is this user's alone. It is made where there is none."""
+        """True if the cache is used and its folder is private to this user. A missing folder is created."""
         if self._used and self._is_private is None:
             try:
                 folder_store.make(self._root, _FOLDER)
@@ -143,7 +145,7 @@ class Cache:
 
 
 def open_cache(*, used: bool) -> Cache:
-    """The cache of this user; `used` as in Cache. Raises InputError for a limit that is not a size."""
+    """This user's cache. `used`: see Cache. Raises InputError if the environment's limit is not a size."""
     text = os.environ.get(LIMIT_VARIABLE)
     try:
         return Cache(limit=LIMIT if text is None else size_of(text), used=used)

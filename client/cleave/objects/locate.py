@@ -1,11 +1,11 @@
-"""`--store`: where a table's two halves are stored. Every call to a store ends, with its query's deadline or by itself.
+"""`--store`: where a table's two halves are stored. Every call of a store ends, with its query's deadline or after a
+limit.
 
-The time-outs of botocore are of single waits, so a store that sends a byte now and then holds a reader for ever. A
-folder on a network file system that went away has no time-out at all. A call that is late is left to a daemon thread.
+botocore limits single waits only: a store that sends a byte now and then could block a reader forever. A folder on a
+lost network file system has no limit at all. So each call runs in a daemon thread, which is abandoned when it is late.
 
-`Folder` is opened by `cleave_shared.folder_store`. Its heads change under a lock. A file that is being written has a
-name of its own, `NAME-draft-...`, and is listed as an object that no manifest names. So the next writer sweeps what a
-killed one left.
+`Folder` uses cleave_shared.folder_store. Its heads change under a lock. A file being written has the name
+NAME-draft-... and is listed as an object that no manifest names. So the next writer deletes what a killed one left.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _S3 = "s3://"
 
 
 class Bounded:
-    """Store whose calls end in time; see Storage. Its methods are those of `inside`."""
+    """A store whose calls end in time; see Storage. It has the methods of `inside`."""
 
     def __init__(self, inside: Storage, seconds: float = CALL_SECONDS) -> None:
         self.location = inside.location
@@ -55,7 +55,7 @@ class Bounded:
         self._deadline: Deadline | None = None
 
     def limit(self, deadline: Deadline | None) -> None:
-        """End calls with `deadline` too, with its error; None: no longer."""
+        """Also end calls with `deadline`, raising its error; None removes it."""
         self._deadline = deadline
 
     def __getattr__(self, name: str) -> Any:
@@ -68,7 +68,7 @@ class Bounded:
     def _call(self, method: Callable[..., Any], *positional: Any, **named: Any) -> Any:
         def work() -> Any:
             result = method(*positional, **named)
-            return list(result) if isinstance(result, Iterator) else result  # a listing ends here as well
+            return list(result) if isinstance(result, Iterator) else result  # the listing is read here too
 
         deadline = self._deadline
         if deadline is None:
@@ -88,23 +88,25 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The sensitive half's store and the plain half's, which may be one."""
+    """The stores of the sensitive and the plain half, which may be the same."""
 
     sensitive: Storage
     plain: Storage
 
     @property
     def where(self) -> str:
-        """The sensitive half's place, a folder by its whole path: what a machine remembers of a store is under it."""
+        """Location of the sensitive half; for a folder its resolved path. A machine remembers a store under
+        this name.
+        """
         place = self.sensitive.location
         return place if "://" in place else str(Path(place).resolve())
 
     def distinct(self) -> list[Storage]:
-        """Each store once: one where both halves are in the same."""
+        """Each store once."""
         return list({id(each): each for each in (self.sensitive, self.plain)}.values())
 
     def limit(self, deadline: Deadline | None) -> None:
-        """End every call to a store with `deadline`; None: with the store's own limit only."""
+        """End every call with `deadline`; None: only with the store's own limit."""
         for store in (self.sensitive, self.plain):
             if isinstance(store, Bounded):
                 store.limit(deadline)
@@ -115,12 +117,12 @@ class Stores:
 
 
 def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
-    """Open stores whose every call is bounded.
+    """Open stores whose calls are all limited in time.
 
-    `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix; a path is one folder, whatever its name holds.
-    `endpoint`: an S3 that is not AWS's.
+    `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. A Path is one folder, whatever characters it has.
+    `endpoint`: of an S3 that is not AWS's.
 
-    Raises UsageError for what names no store, ServiceError where there are no credentials.
+    Raises UsageError if `where` names no store, ServiceError without credentials.
     """
     if isinstance(where, Path):
         if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
@@ -137,13 +139,13 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
             hint="each is a folder or s3://bucket/prefix",
         )
-    one = cache(session)  # what it reads of S3's own description takes 100 ms
+    one = cache(session)  # reading S3's service description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
     return Stores(opened[0], opened[-1])
 
 
 def absolute(where: str) -> str:
-    """Return `where`, as `open_stores` takes it, with the whole path of each folder."""
+    """`where`, as `open_stores` takes it, with absolute paths of folders."""
     return ",".join(place if "://" in place else str(expanded(place.strip()).absolute()) for place in where.split(","))
 
 
@@ -155,7 +157,7 @@ def open_store(place: str, session: Callable[[], Session], endpoint: str | None 
         raise UsageError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
     if "results" in prefix.split("/"):
         raise UsageError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
-    opened = session()  # first: it says so where boto3 is not installed
+    opened = session()  # first: its error says if boto3 is not installed
     from cleave.objects.s3 import Bucket  # noqa: PLC0415 - boto3 takes 120 ms, and a folder needs none of it
 
     return Bucket(opened, bucket, prefix, endpoint)
@@ -174,12 +176,12 @@ _FOREIGN = "Cleave makes no such entry: find out who put it there, remove that e
 
 
 class Folder:
-    """Store in a folder; see Storage. `root` is made by the first write. It may be a link, and nothing below it may."""
+    """A store in a folder; see Storage. The first write creates `root`. It may be a link; nothing below it may."""
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)
         self._root = Path(os.path.realpath(root))
-        if any(os.path.islink(each) for each in (self._root, *self._root.parents)):  # links that lead to themselves
+        if any(os.path.islink(each) for each in (self._root, *self._root.parents)):  # links that form a loop
             raise InputError(f"{root}: its links lead nowhere", hint="name the folder itself")
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
@@ -194,7 +196,7 @@ class Folder:
         self,
         name: str,
         most: int = limits.MAX_HEAD_BYTES,
-        earlier: tuple[bytes, str] | None = None,  # noqa: ARG002 - a read takes no longer than a look at its version
+        earlier: tuple[bytes, str] | None = None,  # noqa: ARG002 - reading is as fast as checking the version
     ) -> tuple[bytes, str] | None:
         try:
             content = self.read(name, most=most)
@@ -247,7 +249,7 @@ class Folder:
     def link(self, name: str, seconds: int) -> str:  # noqa: ARG002 - a path does not expire
         return (self._root / checked(name)).as_uri()
 
-    put_link = link  # who may read the folder may write there
+    put_link = link  # who can read the folder can write there
 
     @property
     def base(self) -> str:
@@ -258,7 +260,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _translated(self, what: str) -> Iterator[None]:
-        """Raise errors of the opener as a store's."""
+        """Turn errors of the operating system into errors of the store."""
         try:
             yield
         except ForeignEntry as entry:
@@ -273,7 +275,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _locked(self, folder: str) -> Iterator[None]:
-        """Lock a folder until the block, or the process, ends."""
+        """Lock a folder until the end of the block or of the process."""
         with contextlib.ExitStack() as stack:
             with self._translated("locked"):
                 handle = stack.enter_context(folder_store.lock_file(str(self._root), folder, _LOCK))

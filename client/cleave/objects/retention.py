@@ -1,4 +1,4 @@
-"""How long a store can bring back objects that were deleted or replaced, as its own rules say."""
+"""How long a store can restore deleted or replaced objects, by its own rules."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _ONLY_BY_PREFIX: Final = {"Prefix"}
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Rules of a store for old versions of objects.
+    """A store's rules for old versions of objects.
 
-    `keeps`: whether there are any. `rules`: prefix of names and days, of each rule that removes them.
+    `keeps`: whether old versions exist. `rules`: (prefix of names, days) of each rule that deletes them.
     """
 
     keeps: bool
     rules: tuple[tuple[str, int], ...] = ()
 
     def days(self, names: Iterable[str]) -> int | None:
-        """Days until no old version of these objects is left, 0 if none is kept. None: they stay for ever."""
+        """Days until all old versions of these objects are deleted; 0 if none are kept; None: they are kept forever."""
         if not self.keeps:
             return 0
         most = 0
@@ -30,14 +30,14 @@ class Retention:
             days = [days for prefix, days in self.rules if name.startswith(prefix)]
             if not days:
                 return None
-            most = max(most, min(days))  # S3 obeys the rule that ends first
+            most = max(most, min(days))  # S3 follows the rule that ends first
         return most
 
 
 def of_bucket(prefix: str, rules: Iterable[Mapping[str, Any]]) -> Retention:
-    """The retention of objects below `prefix` in a bucket with versions. `rules`: its lifecycle, as S3 returns it.
+    """The retention of objects below `prefix` in a versioned bucket. `rules`: its lifecycle, as S3 returns it.
 
-    A rule counts if it removes every old version below a prefix. One that asks for tags or sizes, or that leaves a
+    A rule counts only if it deletes every old version below a prefix. A rule that filters by tags or sizes, or keeps a
     number of versions, may leave some.
     """
     counting = []
@@ -55,7 +55,7 @@ def of_bucket(prefix: str, rules: Iterable[Mapping[str, Any]]) -> Retention:
 
 
 def end_of(days: int, start: datetime.datetime) -> datetime.datetime:
-    """When a rule of so many days removes what was deleted at `start`: S3 rounds up to the next midnight, UTC."""
+    """When a rule of this many days deletes what was deleted at `start`: S3 rounds up to the next midnight, UTC."""
     if not days:
         return start
     end = (start + days * _DAY).astimezone(datetime.UTC)

@@ -1,7 +1,7 @@
-"""A store under a prefix of an S3 bucket. Heads change by conditional writes, objects go with their SHA-256.
+"""A store under a prefix of an S3 bucket. Heads change by conditional writes; objects are sent with their SHA-256.
 
-What stands at an endpoint that is not AWS's may not keep conditions: it is tried once, before the first write. Lists
-and deletions are compared with what was asked for, by name.
+A service other than AWS may ignore conditions. So conditions are tested once, before the first write. Lists and
+deletions are compared with the requested names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from cleave.transport.bounded import WrongAnswerError
 from cleave.transport.foreign import way_hint
 from cleave_shared import limits
 
-_DELETED_AT_ONCE = 1000  # by DeleteObjects
+_DELETED_AT_ONCE = 1000  # the limit of DeleteObjects
 _CONNECTIONS = 16
 _CONFIG = Config(
     connect_timeout=10,
@@ -68,13 +68,13 @@ _UNKEPT = "two writers could lose each other's rows there: use a store that docs
 _LONGEST_CODE = 60
 _READS = 3
 _REDIRECT = 300
-_UNCHANGED = 304  # status of an answer to If-None-Match
-_PART_BYTES = 8 << 20  # of an answer that are read at once
-_NOT_TOLD = (403, 405, 501)  # no right to read the bucket's rules, or a service without them
-_GONE = "NoSuchKey"  # of status 404: a page, or a bucket that is not there, has it too
+_UNCHANGED = 304  # status of the answer to If-None-Match
+_PART_BYTES = 8 << 20  # of an answer, read at once
+_NOT_TOLD = (403, 405, 501)  # no right to read the bucket's rules, or a service without rules
+_GONE = "NoSuchKey"  # of status 404, which a page or a missing bucket has too
 _MISSING = 404
 _CONFLICTS = (412, 409)
-_UNKNOWN = (404, 501)  # status of an answer to a condition that the store does not know
+_UNKNOWN = (404, 501)  # status of the answer to a condition that the store does not support
 _CONDITIONS = (("If-None-Match", {"IfNoneMatch": "*"}), ("If-Match", {"IfMatch": '"0123456789abcdef0123456789abcdef"'}))
 _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _VERSIONING = "before-parse.s3.GetBucketVersioning"
@@ -83,7 +83,7 @@ _VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfigurati
 Answer = TypeVar("Answer")
 
 
-_tried: set[tuple[str, str]] = set()  # endpoints and buckets that keep conditions, as this process has seen
+_tried: set[tuple[str, str]] = set()  # endpoints and buckets that respect conditions, as this process has tested
 _trying = threading.Lock()
 
 
@@ -92,7 +92,7 @@ class _BrokenError(StoreError):
 
 
 class Bucket:
-    """Store in an S3 bucket; see Storage."""
+    """A store in an S3 bucket; see Storage."""
 
     def __init__(self, session: Session, bucket: str, prefix: str, endpoint: str | None = None) -> None:
         """`endpoint`: of a service that speaks S3 and is not AWS's. Raises ServiceError without credentials."""
@@ -157,7 +157,7 @@ class Bucket:
     def retention(self) -> Retention | None:
         try:
             versioning = self._try(lambda: self._client.get_bucket_versioning(Bucket=self._bucket))
-            if "Status" not in versioning:  # never switched on: a bucket that was switched off keeps what it has
+            if "Status" not in versioning:  # never enabled; a bucket with suspended versioning keeps its old versions
                 return Retention(keeps=False)
             return of_bucket(self._prefix, self._try(self._lifecycle))
         except StoreError as error:
@@ -178,16 +178,16 @@ class Bucket:
         return self._link("get_object", self._object(name), seconds)
 
     def put_link(self, name: str, seconds: int) -> str:
-        # who writes must send this header, which is signed: nothing is written over
+        # the writer must send this header, which is signed: no object can be overwritten
         return self._link("put_object", {**self._object(name), "IfNoneMatch": "*"}, seconds)
 
     def signing_ends(self) -> datetime | None:
-        """When links end with the credentials that sign them; see `session_ends`."""
+        """When links expire together with the credentials that signed them; see `session_ends`."""
         return session_ends(self._session)
 
     @property
     def base(self) -> str:
-        """The bucket's URL: a service reads any prefix of its bucket that a link names."""
+        """The bucket's URL. A service can read any prefix of its bucket through a link."""
         link = self.link("x", 60).partition("?")[0]
         return link.removesuffix(quote(f"{self._prefix}x", safe="/~"))
 
@@ -202,10 +202,10 @@ class Bucket:
 
     @cached_property
     def _signer(self) -> Any:
-        """Links name the bucket's own host in its region, which AWS's client by itself leaves out of them."""
+        """A client whose links contain the bucket's own regional host. AWS's client does not do so by default."""
         host = urlsplit(self._client.meta.endpoint_url).hostname or ""
         if "." in self._bucket or not host.endswith(_AWS):
-            return self._client  # no certificate fits a dot; a store elsewhere has one host for all buckets
+            return self._client  # no certificate fits a name with a dot; other stores have one host for all buckets
         virtual = _CONFIG.merge(Config(s3={**_CONFIG.s3, "addressing_style": "virtual"}))
         return open_client(self._session, "s3", self._client.meta.region_name, virtual)
 
@@ -213,9 +213,9 @@ class Bucket:
         self._require_conditions(name)
         try:
             return self._send(name, content, condition)
-        except NotStoredError as gone:  # the object that it replaces
+        except NotStoredError as gone:  # the object to be replaced
             raise ConflictError(f"{self.location}: another process dropped the table at the same time") from gone
-        except ConflictError:  # also where botocore said it twice, as the first answer was lost
+        except ConflictError:  # also if botocore repeated the request because the first answer was lost
             current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if current is None or current[0] != content:
                 raise
@@ -227,19 +227,19 @@ class Bucket:
         return self._try(lambda: str(self._client.put_object(**whole)["ETag"]))
 
     def _require_conditions(self, name: str) -> None:
-        """Try once in a process whether what is not AWS's keeps conditions, by an object beside `name`.
+        """Test once per process whether a store other than AWS respects conditions, with an object beside `name`.
 
-        Raises StoreError where it writes over an object in spite of them.
+        Raises StoreError if it overwrites an object in spite of them.
         """
         endpoint = str(self._client.meta.endpoint_url)
         host = urlsplit(endpoint).hostname or ""
         if host.endswith(_AWS):
             return
-        with _trying:  # segments are written by threads
+        with _trying:  # several threads write segments
             if (endpoint, self._bucket) in _tried:
                 return
             probe = "/".join([*name.split("/")[:-1], f"probe.{secrets.token_hex(16)}"])
-            with contextlib.suppress(ConflictError):  # said twice, as the first answer was lost
+            with contextlib.suppress(ConflictError):  # sent twice because the first answer was lost
                 self._send(probe, b"", {"IfNoneMatch": "*"})
             try:
                 for header, condition in _CONDITIONS:
@@ -249,7 +249,7 @@ class Bucket:
                             hint=_UNKEPT,
                         )
             finally:
-                with contextlib.suppress(StoreError):  # without the right to delete it stays
+                with contextlib.suppress(StoreError):  # without the right to delete, the object remains
                     self.delete([probe])
             _tried.add((endpoint, self._bucket))
 
@@ -264,7 +264,7 @@ class Bucket:
         return False
 
     def _content(self, name: str, most: int, wanted: dict[str, str]) -> tuple[bytes, str]:
-        """Read at most `most` bytes, and their version. Raises ForeignError where S3 announces or sends more."""
+        """At most `most` bytes, and their version. Raises ForeignError if S3 announces or sends more."""
 
         def whole() -> tuple[bytes, str]:
             answer = self._client.get_object(**self._object(name), **wanted)
@@ -273,7 +273,7 @@ class Bucket:
                     raise too_large(self.location, name, most)
                 return self._received(name, body, most), str(answer["ETag"])
 
-        for _ in range(_READS - 1):  # botocore repeats a request that fails, not an answer that breaks off
+        for _ in range(_READS - 1):  # botocore repeats a failed request, but not one whose answer breaks off
             try:
                 return self._try(whole)
             except _BrokenError:
@@ -282,7 +282,7 @@ class Bucket:
 
     def _received(self, name: str, body: Any, most: int) -> bytes:
         parts, size = [], 0
-        while part := body.read(_PART_BYTES):  # to the end, where botocore compares length and checksum
+        while part := body.read(_PART_BYTES):  # read to EOF so that botocore verifies length and checksum
             parts.append(part)
             size += len(part)
             if size > most:
@@ -296,7 +296,7 @@ class Bucket:
             raise self._refused(error) from None
         except S3ConnectionError:
             raise StoreError(f"{self.location}: the store cannot be reached", hint=self._way()) from None
-        # urllib3's own: of the body of an error that breaks off
+        # urllib3's errors: the body of an error broke off
         except (HTTPClientError, IncompleteReadError, FlexibleChecksumError, HTTPError, OSError) as error:
             name = type(error).__name__
             raise _BrokenError(f"{self.location}: the connection broke ({name})", hint=self._way()) from None
@@ -304,17 +304,17 @@ class Bucket:
             translated = aws_error("S3", error, settings_of(self._session))
             raise StoreError(f"{self.location}: {translated.message}", hint=translated.hint) from None
         except WrongAnswerError as error:
-            raise StoreError(f"{self.location}: what answers there is not S3 ({error})", hint=_NOT_S3) from None
-        # botocore follows a redirect that leads to another without an end
+            raise StoreError(f"{self.location}: the answering service is not S3 ({error})", hint=_NOT_S3) from None
+        # botocore follows circular redirects without end
         except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
             name = type(error).__name__
-            raise StoreError(f"{self.location}: what answers there is not S3 ({name})", hint=_NOT_S3) from None
+            raise StoreError(f"{self.location}: the answering service is not S3 ({name})", hint=_NOT_S3) from None
 
     def _way(self) -> str:
         return way_hint(settings_of(self._session))
 
     def _refused(self, error: ClientError) -> StoreError:
-        """Translate an error without S3's own text, which may quote credentials and names."""
+        """The error without S3's text, which may quote credentials and names."""
         code = str(error.response.get("Error", {}).get("Code"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status == _MISSING and code == _GONE:
@@ -324,7 +324,6 @@ class Bucket:
         return StoreError(f"{self.location}: S3 answered {_word(code)}", hint=_HINTS.get(code, _AGAIN), status=status)
 
     def key(self, name: str) -> str:
-        """Return the key of an object in the bucket."""
         return self._prefix + checked(name)
 
     def _object(self, name: str) -> dict[str, str]:
@@ -332,19 +331,19 @@ class Bucket:
 
 
 def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
-    """Raises StoreError for a list, a page or nothing: botocore takes each of them for a bucket without versions."""
+    """Raises StoreError for a list, a page or nothing: botocore would read each as "no versions"."""
     if response_dict["status_code"] < _REDIRECT and not _VERSIONS.search(response_dict["body"]):
         raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 
 
 def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str]) -> str | None:
-    """Add a page of a list to `sizes`, by key. Return the token of the next page, None after the last.
+    """Add a page of a list to `sizes`, by key. Returns the token of the next page, None after the last.
 
-    Raises ValueError and KeyError for what is no page of that list.
+    Raises ValueError or KeyError for anything that is no page of that list.
     """
     token = str(page["NextContinuationToken"]) if page["IsTruncated"] else None
     if token is not None and token == wanted.get("ContinuationToken"):
-        raise WrongAnswerError("its list of objects has no end")
+        raise WrongAnswerError("its list of objects never ends")
     listed = page.get("Contents", ())
     if page.get("KeyCount", len(listed)) != len(listed):
         raise WrongAnswerError("its list names fewer objects than it counts")
@@ -361,11 +360,11 @@ def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str
 
 
 def _word(code: Any) -> str:
-    """An error's code where it is one; not a text, which may quote anything."""
+    """An error's code, if it is one; a text could quote anything."""
     return code if isinstance(code, str) and code.isalnum() and len(code) < _LONGEST_CODE else "an error"
 
 
-def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched is there from 3.12
+def _batched(names: Iterable[str]) -> Iterator[tuple[str, ...]]:  # itertools.batched needs Python 3.12
     waiting = iter(names)
     while batch := tuple(itertools.islice(waiting, _DELETED_AT_ONCE)):
         yield batch

@@ -1,15 +1,15 @@
 """Interface of a store; cleave_shared.folder_store and `s3` implement it.
 
-    read      whole objects of a known size, or a range of one
-    write     a new object: one that is there is never written over
-    replace   an object that changes (a table's head), only if it is still as it was read
-    exists    whether there is such a place
-    sizes     in bytes of what is there, by name, under a prefix; `names` without them
-    delete    objects, whether they are there or not
-    retention how long what was deleted can be brought back
-    link      a URL by which a service may read one object for a while; put_link, one by which it may write a new one
+  read      a whole object of known size, or a range
+  write     a new object; an existing one is never overwritten
+  replace   an object that changes (a table's head), only if it is unchanged since it was read
+  exists    whether the location exists
+  sizes     bytes by name of the objects under a prefix; `names` without sizes
+  delete    objects; missing ones are ignored
+  retention how long deleted objects can be restored
+  link      a URL by which a service may read one object for some time; put_link, to write a new one
 
-An object is there whole or not at all, and once written it stays as it is. Names are ours: letters, digits and `/ . -`.
+An object exists completely or not at all, and never changes. Names are Cleave's: letters, digits and / . -
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOST = "restore it from a backup or an older version; `cleave verify` names wha
 
 
 class StoreError(ServiceError):
-    """The store, or the way to it, failed."""
+    """The store failed, or the connection to it."""
 
 
 class NotStoredError(StoreError):
@@ -42,21 +42,21 @@ class NotStoredError(StoreError):
 
 
 class ConflictError(StoreError):
-    """Somebody else wrote first: nothing was changed."""
+    """Another writer was first; nothing was changed."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message, hint="run the command again", status=status)
 
 
 class ForeignError(CheckFailed):
-    """An entry of the store that is no object: a link, a pipe, a device, or a file that is larger than its object."""
+    """An entry of the store that is no object: a link, a pipe, a device, or a file larger than its object."""
 
     def __init__(self, location: str, name: str, what: str, hint: str) -> None:
         super().__init__("stored", f"{location}: {name} {what}", hint=hint)
 
 
 def too_large(location: str, name: str, most: int) -> ForeignError:
-    """Return the error for an object of more than `most` bytes. Nothing of it was read."""
+    """The error for an object of more than `most` bytes. Nothing of it was read."""
     return ForeignError(
         location,
         name,
@@ -66,20 +66,22 @@ def too_large(location: str, name: str, most: int) -> ForeignError:
 
 
 class Storage(Protocol):
-    """Store of objects, thread-safe. Everything raises StoreError, and ForeignError for an entry that is no object.
+    """A store of objects. Thread-safe. All methods may raise StoreError, and ForeignError for an entry that is no
+    object.
 
-    No error has an object's content, no wait is without an end, and no more is read than `most` bytes.
+    Errors never contain an object's content. Every wait ends. Reads are limited to `most` bytes.
     """
 
     location: str  # as the user named it
 
     @property
     def base(self) -> str:
-        """Return the beginning of every link, up to a slash."""
+        """The start of every link, up to a slash."""
         ...
 
     def read(self, name: str, start: int = 0, stop: int | None = None, most: int = limits.MAX_OBJECT_BYTES) -> bytes:
-        """Bytes `start`..`stop` of an object; all of it, at most `most` bytes, where `stop` is None.
+        """Bytes `start`..`stop` of an object. If `stop` is None, the whole object, which must have at most `most`
+        bytes.
 
         Raises NotStoredError, and ForeignError for a larger object.
         """
@@ -96,19 +98,21 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Raises ConflictError if there is an object of that name."""
+        """Raises ConflictError if an object of that name exists."""
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        """Write over the version `expected` (None: there must be none) and return the new one. Raises ConflictError."""
+        """Replace the version `expected` (None: no object may exist) and return the new version. Raises
+        ConflictError.
+        """
         ...
 
     def exists(self) -> bool:
-        """Return whether there is such a place. A prefix of a bucket always is one."""
+        """True if the location exists. A bucket's prefix always exists."""
         ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Sizes by name, in no particular order; also of objects of a writer that died before it committed."""
+        """Sizes by name, in any order. Includes objects of a writer that died before its commit."""
         ...
 
     def names(self, prefix: str) -> Iterator[str]:
@@ -118,15 +122,15 @@ class Storage(Protocol):
     def delete(self, names: Iterable[str]) -> None: ...
 
     def retention(self) -> Retention | None:
-        """How long old versions of objects stay. None: these credentials may not read the store's rules."""
+        """How long old versions of objects are kept. None: these credentials may not read the store's rules."""
         ...
 
     def link(self, name: str, seconds: int) -> str:
-        """A URL that gives its holder this object, for `seconds` where the store can limit it."""
+        """A URL for reading this object, for `seconds` if the store can limit it."""
         ...
 
     def put_link(self, name: str, seconds: int) -> str:
-        """A URL by which its holder may write this object, where there is none of that name."""
+        """A URL for writing this object, if none of that name exists."""
         ...
 
     def close(self) -> None: ...
@@ -142,15 +146,15 @@ def require_place(store: Storage) -> None:
 
 
 def checked(name: str) -> str:
-    """`name` as it stands. Raises StoreError for one that could mean another place: manifests come from a store."""
+    """Return `name`. Raises StoreError for a name that could lead elsewhere: manifests come from the store."""
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or ".." in name:
         raise StoreError("the store lists an object whose name is not one of Cleave's")
     return name
 
 
 def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked]) -> Checked:
-    """Return `check` of what `read` gives. Where that raises CheckFailed it is read once more: a bit may have flipped
-    on the way.
+    """Return `check` of what `read` returns. If `check` raises CheckFailed, read once more: a bit may have flipped in
+    transit.
     """
     content = read()
     try:
@@ -160,7 +164,7 @@ def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked])
 
 
 def not_stored(location: str) -> StoreError:
-    """The error for a store that confirms a write and does not return what was written."""
+    """The error for a store that confirms a write but does not return what was written."""
     return StoreError(
         f"{location}: the store confirmed a write, but does not return what was written; no older object was deleted",
         hint="a proxy may answer in its place, or it returns old states: docs/stored.md says what a store must do",
@@ -174,12 +178,12 @@ def replaced(
     expected: str | None,
     follows: Callable[[bytes], bool] = lambda _: False,
 ) -> str:
-    """Write an object that changes, as `replace` does, and read it back. Return its version.
+    """Replace an object like `replace`, and read it back. Returns its version.
 
-    Only what is read back is believed: the store's answer may be lost, be another's, or confirm what is not stored. A
-    store may also report a conflict with this very write. `follows`: whether content was written later, on top of this.
+    Only the read-back counts: the store's answer may get lost, belong to another request, or be wrong. A store may even
+    report a conflict with this very write. `follows`: tests whether content was written later, on top of this.
 
-    Raises ConflictError where another writer was first, StoreError where the store does not return what was written.
+    Raises ConflictError if another writer was first, StoreError if the store does not return what was written.
     """
     version, failure = "", None
     try:

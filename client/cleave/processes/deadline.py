@@ -1,6 +1,6 @@
-"""Deadline of a query: every wait ends when its time is over, when the query fails, or when it is stopped.
+"""A query's deadline. Every wait ends when its time is over, when the query fails, or when it is stopped.
 
-Local work counts as well, but only waits are cut short: for a service, for a turn, before a repetition, for encryption.
+Local work counts too, but only waits are interrupted: for a service, for a turn, before a repetition, for encryption.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class OutOfTime(ServiceError):  # noqa: N818 - named for what happened
-    """The query took longer than it was given."""
+    """The query took longer than its limit."""
 
 
 class Stopped(ServiceError):  # noqa: N818 - named for what happened
-    """The query was stopped, mostly by Ctrl-C."""
+    """The query was stopped, usually by Ctrl-C."""
 
 
 _QUERY = "the query was not answered", "the services' logs show what they were doing"
 
 
 class Deadline:
-    """`seconds` from now. Thread-safe; the threads of a query wait with `result` and `sleep` only."""
+    """`seconds` from now. Thread-safe. A query's threads wait with `result` and `sleep` only."""
 
     def __init__(self, seconds: float, words: tuple[str, str] = _QUERY) -> None:
         """`words` for its error: what did not happen in time, and where to look."""
@@ -40,11 +40,11 @@ class Deadline:
         self._reason: Exception | None = None
 
     def left(self) -> float:
-        """Seconds, never negative; none once it is stopped."""
+        """Remaining seconds, never negative; 0 after `stop`."""
         return 0.0 if self._reason is not None else max(0.0, self._end - time.monotonic())
 
     def check(self) -> None:
-        """Raises why nothing more may be sent: the reason given to `stop`, else OutOfTime."""
+        """Raise if nothing more may be sent: the reason given to `stop`, or OutOfTime."""
         if self._reason is not None:
             raise self._reason
         if not self.left():
@@ -52,7 +52,7 @@ class Deadline:
             self.check()
 
     def stop(self, reason: Exception | None = None) -> None:
-        """End every wait, now and later, with `reason`. Only the first reason counts."""
+        """End every wait, current and future, with `reason`. Only the first reason counts."""
         with self._lock:
             self._reason = self._reason or reason or Stopped("the query was stopped")
             waits, self._waits = self._waits, set()
@@ -60,14 +60,14 @@ class Deadline:
             wait.cancel()
 
     def result(self, future: Future[T]) -> T:
-        """Return the result of `future`, or raise its error. It is cancelled where the wait ends before. Raises as
-        `check` does.
+        """Wait for `future` and return its result or raise its error. If the wait is interrupted, the future is
+        cancelled. Raises as `check` does.
         """
         self._watch(future)
         try:
             return future.result(self.left())
         except TimeoutError:
-            if future.done():  # the future's own error, or an answer at the last moment
+            if future.done():  # the future's own error, or a result at the last moment
                 return future.result()
             self.stop(self._over())
             future.cancel()
@@ -76,13 +76,14 @@ class Deadline:
         finally:
             self._unwatch(future)
         self.check()
-        raise Stopped("the query was stopped")  # its loop was closed
+        raise Stopped("the query was stopped")  # its event loop was closed
 
     def call(self, work: Callable[[], T], patience: float = 0) -> T:
-        """`work`'s result or error. Where the wait for it ends before, it is left to end by itself, in a daemon thread.
+        """Run `work` in a daemon thread and return its result or raise its error. If the wait is interrupted, the
+        thread runs on.
 
-        For what blocks and knows no deadline: a service in this process, a program that fetches credentials. Work that
-        looks at this deadline is given `patience` seconds to end: Python may abort at its end where DuckDB is at work.
+        For blocking work without a deadline: a service in this process, a program that fetches credentials. Work that
+        checks this deadline gets `patience` seconds to end, because Python may abort at exit while DuckDB runs.
         """
         outcome: Future[T] = Future()
 
@@ -92,7 +93,7 @@ class Deadline:
                 result = work()
             except BaseException as failure:  # noqa: BLE001 - raised where the result is awaited
                 error = failure
-            if not outcome.set_running_or_notify_cancel():  # only now: what runs cannot be cancelled
+            if not outcome.set_running_or_notify_cancel():  # only now: running work cannot be cancelled
                 return
             if error is not None:
                 outcome.set_exception(error)
@@ -110,7 +111,7 @@ class Deadline:
                 thread.join(patience)
 
     def sleep(self, seconds: float) -> None:
-        """Raises as `check` does, at once if it is stopped."""
+        """Wait. Raises as `check` does, at once if stopped."""
         wait: Future[None] = Future()
         self._watch(wait)
         try:
@@ -122,7 +123,7 @@ class Deadline:
 
     def _watch(self, future: Future[T]) -> None:
         with self._lock:
-            self._waits.add(future)  # type: ignore[arg-type]  # only ever cancelled
+            self._waits.add(future)  # type: ignore[arg-type]  # it is only ever cancelled
             late = self._reason is not None
         if late:
             future.cancel()

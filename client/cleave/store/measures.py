@@ -216,7 +216,7 @@ def require_within(measure: Measure, rows: int, count: int, least: float | None,
     low, high = (domain.lower, domain.upper) if domain.is_exact else (domain.low, domain.high)
     if not (domain.is_exact or (math.isfinite(least) and math.isfinite(largest))):
         raise InputError(
-            f"{measure.name} is infinite or not a number in some row",
+            f"{measure.name} is infinite or NaN in some row",
             hint="encrypted aggregates need finite numbers: turn the others into NULL, e.g. with CASE WHEN",
         )
     if not (low <= least and largest <= high):

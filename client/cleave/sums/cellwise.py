@@ -1,7 +1,7 @@
-"""Sums of groups of cells, and the figures that follow from sums.
+"""Sums of groups of cells, and figures from these sums.
 
-Where every column that WHERE, the keys and the filters read is a by column, a group is a set of cells, and each of its
-moments the sum of theirs. The cells are a small table here; DuckDB selects and groups them as it would the rows.
+If WHERE, keys and filters read by columns only, a group is a set of cells, and each moment is the sum of theirs. The
+cells are a small table on this machine. DuckDB selects and groups them as it would the rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from cleave.table.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of one argument by group: its totals, and how many values. `withheld`: by total, of how many cells of the
-    group it is not known; without those known of all.
+    """Sums of one argument by group: its totals, and the number of values.
+
+    `withheld`: for each total, how many of the group's cells do not have it. Without entries all are known.
     """
 
     totals: dict[TotalOf, list[int]]
@@ -42,13 +43,15 @@ class Sums:
 def figures_of(
     needs: CutSums, sums: Sequence[Sums]
 ) -> Callable[[Sequence[Members], Sequence[int]], list[list[Figure]]]:
-    """Return the encrypted aggregates of groups that are put together, by their members; `sums` by argument."""
+    """Return a function that computes the encrypted aggregates of combined groups from their members. `sums`: by
+    argument.
+    """
     figures = [_figure(needs, each, sums[each.arguments[0]]) for each in needs.cut.encrypted]
     return lambda members, _: [[figure(of) for figure in figures] for of in members]
 
 
 def _figure(needs: CutSums, encrypted: EncryptedAggregate, sums: Sums) -> Callable[[Members], Figure]:
-    """An aggregate's, of whichever groups taken together; `sums` are its argument's."""
+    """A function that computes one aggregate over combined groups. `sums`: of its argument."""
     (place,) = encrypted.arguments
     combination = needs.combinations[place]
     facts = [combination.facts(needs.cut.arguments[place], needs.measures)]
@@ -68,10 +71,12 @@ def _figure(needs: CutSums, encrypted: EncryptedAggregate, sums: Sums) -> Callab
 
 
 class Selection:
-    """The cells a cut question selects, by group."""
+    """The cells that a cut question selects, by group."""
 
     def __init__(self, rows: Sequence[int], table: Callable[[Collection[str]], Table], needs: CutSums) -> None:
-        """`rows` of each cell; `table`: the cells as rows, with some of the by columns. Raises CheckFailed."""
+        """`rows`: number of rows per cell. `table` returns the cells as rows, with some of the by columns. Raises
+        CheckFailed.
+        """
         self._needs = needs
         self._rows = np.asarray(rows, np.int64)
         self.cells: NDArray[np.int64] = np.flatnonzero(self._rows)
@@ -83,7 +88,7 @@ class Selection:
 
     @cached_property
     def counts(self) -> list[int]:
-        """Rows of each group."""
+        """Number of rows of each group."""
         return self._sums(self._rows, None)
 
     def _select(self, cells: Table) -> None:
@@ -104,7 +109,7 @@ class Selection:
         halves.close()
 
     def tally(self, cells_of_a_party: int) -> Tally:
-        """The rows of each group by party, whose cells are one party's after the other's."""
+        """The rows of each group by party. Each party has `cells_of_a_party` consecutive cells."""
         groups = np.repeat(np.arange(len(self.keys), dtype=np.int64), np.diff(self._ends))
         patterns = np.zeros(len(groups), np.uint64)
         return Tally(groups, patterns, self.cells // max(1, cells_of_a_party), None, self._rows[self.cells])
@@ -114,9 +119,9 @@ class Selection:
         totals: Mapping[TotalOf, Integers],
         withheld: Mapping[TotalOf, NDArray[np.bool_]] = MappingProxyType({}),
     ) -> list[Sums]:
-        """Return the sums by argument, from the cells' totals that it needs.
+        """Sums by argument, from the totals of the cells.
 
-        `withheld`: the cells of which a total is not known (cells,).
+        `withheld`: for each total, a flag (cells,) where it is unknown.
         """
         sums: list[Sums] = []
         for each in self._needs.combinations:
@@ -133,7 +138,7 @@ class Selection:
         return sums
 
     def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
-        """Return the sums of `entries` (cells,) over every group's cells."""
+        """Sums of `entries` (cells,) over the cells of each group."""
         taken = entries[self.cells] if len(self.cells) else np.zeros(0, entries.dtype)
         if filter_ is not None:
             taken = np.where(self._flags[filter_], taken, 0)

@@ -1,7 +1,7 @@
-"""Arguments of a query whose sums the totals of cells give: measures times numbers, added up.
+"""Arguments of aggregates whose sums follow from totals of cells: sums of measures times numbers.
 
-`2 * x - y + 1` over integers or decimals, where DuckDB's own arithmetic is exact: each step must fit its type for all
-values that the schema allows, for else DuckDB fails in some row, which a total would not tell.
+An example is `2 * x - y + 1` over integers or decimals, where DuckDB's arithmetic is exact. Each step must fit its type
+for all values that the schema allows. Otherwise DuckDB could fail in some row, and a total would not show that.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
 
-TotalOf = tuple[int, str]  # number of a measure, and which total of it: count, sum or square
-ReadMoments = Callable[[Mapping[TotalOf, int], int], dict[Moment, Estimate]]  # of so many values whose totals these are
+TotalOf = tuple[int, str]  # number of a measure, and which of its totals: count, sum or square
+ReadMoments = Callable[[Mapping[TotalOf, int], int], dict[Moment, Estimate]]  # (totals, number of values) -> moments
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """`terms`: measures by number, and what each is multiplied with; `constant` is added. In the cells where `filter`
-    holds.
+    """`terms`: numbers of measures, and their factors; `constant` is added. Only cells where `filter` holds count.
 
-    NULL where a term is, so of several terms none may be. No terms: a constant, or what is only counted.
+    It is NULL where a term is, so with several terms none may be NULL. Without terms it is a constant, or only counted.
     """
 
     terms: tuple[tuple[int, Fraction], ...] = ()
@@ -38,11 +37,11 @@ class Combination:
     filter: str | None = None  # SQL over by columns
 
     def counted(self, measures: Sequence[Measure]) -> int | None:
-        """The measure whose values are as many as this has; None: as many as there are rows."""
+        """The measure with the same number of non-NULL values; None if every row has one."""
         return next((number for number, _ in self.terms if measures[number].nullable), None)
 
     def needs(self, aggregate: Aggregate, measures: Sequence[Measure]) -> list[TotalOf] | str:
-        """The totals that `aggregate` of this takes, or why there are none."""
+        """The totals that `aggregate` of this argument needs, or the reason why they do not suffice."""
         counted = self.counted(measures)
         totals: list[TotalOf] = [] if counted is None else [(counted, "count")]
         for moment in aggregate.moments:
@@ -60,7 +59,7 @@ class Combination:
         return Facts(argument.domain, centre)
 
     def moments(self, aggregate: Aggregate, measures: Sequence[Measure]) -> ReadMoments:
-        """How its moments follow from totals."""
+        """A function that computes the aggregate's moments from totals."""
         readings = {}
         for moment in aggregate.moments:
             part = of_measures.part_of(moment) or ""
@@ -79,13 +78,13 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class _MomentTerms:
-    """One moment: totals, how each is read and what it is multiplied with; `constant` of each value."""
+    """One moment: its totals, how each is decoded, and its factor. `constant` is added per value."""
 
     terms: tuple[tuple[TotalOf, Decoding, Fraction], ...]
     constant: Fraction
 
     def estimate(self, total: Mapping[TotalOf, int], count: int) -> Estimate:
-        """Fractions are slow, and most of these are 1 or 0."""
+        """Skips factors of 0 and 1, because fractions are slow."""
         value = bound = Fraction(0)
         for place, (part, decoding, scale) in enumerate(self.terms):
             taken = decoding.estimate(Estimate(Fraction(total[part])), count)
@@ -100,7 +99,9 @@ class _MomentTerms:
 def combination_of(
     node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types
 ) -> Combination | None:
-    """A measure, or measures times numbers added up. `numbers`: measures by their canonical spelling."""
+    """A measure, or a sum of measures times numbers; None for anything else. `numbers`: measures by canonical
+    spelling.
+    """
     measure = numbers.get(canonical(node))
     if measure is not None:
         return Combination(((measure, Fraction(1)),))
@@ -109,7 +110,7 @@ def combination_of(
 
 
 def filtered(node: Node) -> tuple[Node, Node] | None:
-    """The value and the condition of `CASE WHEN condition THEN value END`, as which the planner writes a filter."""
+    """The value and condition of `CASE WHEN condition THEN value END`, the planner's form of a filter; else None."""
     if not isinstance(node, Case) or node.default != NULL or len(node.branches) != 1:
         return None
     ((condition, value),) = node.branches
@@ -121,7 +122,7 @@ _MOST = 60  # nodes
 
 @dataclass(frozen=True, slots=True)
 class _Ranged:
-    """`terms`: measures by number, times what. `range` of all its values."""
+    """`terms`: numbers of measures, and their factors. `range`: of all its values."""
 
     terms: dict[int, Fraction]
     constant: Fraction
@@ -143,7 +144,10 @@ class _Ranged:
 
 
 def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> _Ranged | None:
-    """`numbers`: of measures, by their canonical spelling. None where it is not exact, or NULL where a sum is not."""
+    """Read a sum of measures times numbers. None if it may be inexact, or NULL where the sum of a term is not.
+
+    `numbers`: measures by canonical spelling.
+    """
     nodes = list(_operations(node, numbers))
     if not nodes or len(nodes) > _MOST:
         return None
@@ -156,7 +160,7 @@ def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], typ
 
 
 def _operations(node: Node, numbers: dict[str, int]) -> Iterator[Node]:
-    """Return the operations that DuckDB computes step by step."""
+    """The operations that DuckDB computes step by step."""
     if canonical(node) not in numbers and isinstance(node, Call) and node.name in ("+", "-", "*"):
         yield node
         for each in node.arguments:
@@ -196,7 +200,7 @@ def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held
         if one.terms and two.terms:
             return None
         return two.times(one.constant) if not one.terms else one.times(two.constant)
-    whole = range_of_type(held[id(node)])  # to which both sides are cast before
+    whole = range_of_type(held[id(node)])  # both sides are cast to this type first
     if whole is None or any(not whole.lower <= end <= whole.upper for each in (one, two) for end in each.ends):
         return None
     return one.plus(two if node.name == "+" else two.times(Fraction(-1)))

@@ -1,11 +1,11 @@
-"""A scan of more calls than a client makes itself: stored, run by a state machine, and resumed.
+"""A scan with more calls than a client makes itself: it is stored, run by a state machine, and can be resumed.
 
-    results/SET/JOB   sealed: the question, and the names below; written before the machine is started
-    results/SET/...   a question and room for an answer of every step (`cleave_shared.jobs`), and the list of batches
+  results/SET/JOB   sealed: the question, and the names below; written before the machine starts
+  results/SET/...   a question and space for the answer of each step (cleave_shared.jobs), and the list of batches
 
-The name of a job follows from the table's version and the question: the same question resumes it, from any process or
-machine with the same key. It is over when its answer was read: then all its objects are deleted.
-Links are signed when the job is started and count for LINK_SECONDS, or as long as the credentials that signed them.
+A job's name follows from the table's version and the question. So the same question resumes it, from any process or
+machine with the same key. A job ends when its answer is read; then all its objects are deleted. Links are signed when
+the job starts. They are valid for LINK_SECONDS, or as long as the credentials that signed them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ from cleave_shared.requests import Linked, StoredAnswer
 from cleave_shared.wire import Hex
 
 LINK_SECONDS = 12 * 3600
-CALLS_OF_A_BATCH = 40  # fewer where links are long, see `_of_one_state`
-_WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between looks at an execution, the last for ever
+CALLS_OF_A_BATCH = 40  # fewer if links are long, see `_of_one_state`
+_WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between checks of an execution; the last is repeated
 _WRITERS = 8
 _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --stop-job"
-Term = tuple[int, int]  # a step, and a place among the ciphertexts of its answer
+Term = tuple[int, int]  # a step, and an index in its answer's ciphertexts
 
 
 class _Batch(StoredModel):
-    """`calls`: each with its segment, without the masks that only the service needs. `shape`: of the answer to all.
-    `results`: where it may be, by attempt. `mark`: of the question that it answers.
+    """`calls`: each with its segment, without the masks, which only the service needs. `shape`: of the answer to all
+    calls.
+
+    `results`: names of its answer, one per attempt. `mark`: of the question that it answers.
     """
 
     calls: tuple[tuple[Hex, SumCall], ...]
@@ -63,12 +65,14 @@ class _Batch(StoredModel):
 
 
 class _State(StoredModel):
-    """`wire`: version of the questions and answers. `execution`: its name. `content`: what it is started with.
-    `counts`: rows of each group. `shape`: of the answer of all. `results`: where it may be; none where batches are not
-    added up further. `objects`: all there is of the job.
+    """`wire`: version of questions and answers. `execution`: its name. `content`: its input. `counts`: rows of each
+    group. `shape`: of the whole answer.
+
+    `results`: names of the final answer, one per attempt; empty if the batches are not added up. `objects`: names of
+    all objects of the job.
     """
 
-    wire: int = wire.PREVIOUS  # release 1.0.0 did not write it
+    wire: int = wire.PREVIOUS  # release 1.0.0 did not store it
     execution: str
     content: dict[str, Any]
     counts: tuple[int, ...]
@@ -81,7 +85,7 @@ class _State(StoredModel):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ciphertexts, what they are, and the calls they were made of."""
+    """Ciphertexts, their shape, and the calls that they answer."""
 
     shape: Shape
     files: list[bytes]
@@ -89,22 +93,24 @@ class Answer:
 
 
 class Job:
-    """One question over one version of a table."""
+    """One question about one version of a table."""
 
     def __init__(
         self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, bucket: Bucket
     ) -> None:
-        """`folder`: of the table, tables/SET. `question`: with the table's version. `bucket`: inside `storage`."""
+        """`folder`: of the table, tables/SET. `question`: includes the table's version. `bucket`: the unwrapped
+        `storage`.
+        """
         self._storage = storage
         self._bucket = bucket
         self._set = folder.removeprefix("tables/")
         self._vault = vault
         self._machine = machine
-        self._name = vault.pseudorandom(f"job/{question}", 16).hex()  # only the owner can tell the question by it
+        self._name = vault.pseudorandom(f"job/{question}", 16).hex()  # only the owner can derive the question from it
         self._state_name = f"results/{self._set}/{self._name}"
 
     def scan(self, stored: Stored, needs: CutSums, progress: Progress, deadline: Deadline) -> ScanAnswer:
-        """Raises what `run` raises, CheckFailed."""
+        """Run or resume the job for `needs`. Raises CheckFailed, and what `run` raises."""
         scanning = Scan(stored, needs, select(stored, needs))
         calls = partial(scanning.calls, weights_of(len(scanning.rows)), LINK_SECONDS)  # as long as a job may take
         key = (stored.manifest.profile, stored.manifest.table_id)
@@ -129,17 +135,17 @@ class Job:
         deadline: Deadline,
         show: Callable[[int, int], None],
     ) -> list[Answer]:
-        """The answers to `calls`, which are made only if the job is not there yet. `counts`: rows of each group.
+        """The answers to `calls`. `calls` is only used if the job does not exist yet. `counts`: rows of each group.
 
-        `key`: profile and key id. Raises ServiceError for a job that failed, OutOfTime for one that goes on, InputError
-        where the groups differ from those of the stored job, CheckFailed for answers that are not the job's.
+        `key`: profile and key id. Raises ServiceError for a failed job, OutOfTime for a running one, InputError if its
+        groups differ from the stored job's, CheckFailed for answers that are not the job's.
         """
         state = self._load() or self._begin(calls(), counts, window, key)
         if state.wire != wire.VERSION:
             raise _of_another_release()
         if list(state.counts) != list(counts):
             raise InputError(
-                "the job was started for other groups", hint="end it with --stop-job and run the query again"
+                "the job was started for different groups", hint="end it with --stop-job and run the query again"
             )
         self._machine.start(state.execution, state.content)
         over = self._wait(state, deadline, show)
@@ -154,7 +160,7 @@ class Job:
         return answers
 
     def stop(self) -> bool:
-        """End the job. False where there is none."""
+        """Stop the job and delete its objects. False if there is no job."""
         state = self._load()
         if state is None:
             return False
@@ -183,7 +189,7 @@ class Job:
         except BaseException as error:
             self._storage.delete(written)
             if isinstance(error, ConflictError) and (there := self._load()):
-                return there  # another process asks the same
+                return there  # another process runs the same question
             raise
         return state
 
@@ -258,7 +264,7 @@ class Job:
         key: tuple[str, str],
         written: list[str],
     ) -> tuple[dict[str, Any], tuple[str, ...], str]:
-        """A step that adds up the answers in `results`, where its own may be, and its mark."""
+        """A step that adds up the answers in `results`, names for its own answer, and its mark."""
         answers = [[self._storage.link(name, LINK_SECONDS) for name in each] for each in results]
         request = ReduceRequest(profile=key[0], key_id=key[1], answers=answers, kind=kind, sums=terms)
         content = wire.dump_frames(request)
@@ -277,7 +283,7 @@ class Job:
         return listed, own, wire.mark(content, wire.FRAMES_TYPE).hex()
 
     def _room(self) -> tuple[str, ...]:
-        """Names for a step's answer, by attempt."""
+        """Names for a step's answer, one per attempt."""
         return tuple(f"results/{self._set}/{new_id()}" for _ in range(limits.MAX_STEP_ATTEMPTS))
 
     def _put(self, content: bytes, written: list[str]) -> Linked:
@@ -305,7 +311,7 @@ class Job:
             show(done, batches or len(state.batches))
 
     def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
-        """Raises CheckFailed for an answer that is not the one the machine speaks of."""
+        """Raises CheckFailed for an answer that the machine did not announce."""
         try:
             if state.results:
                 calls = [each for batch in state.batches for each in batch.calls]
@@ -326,7 +332,7 @@ class Job:
         return files
 
     def _forget(self, state: _State) -> None:
-        """Delete the state last: after a crash in between, the next call finds what is left and deletes it."""
+        """Delete the state last: after a crash the next call still finds the rest and deletes it."""
         self._storage.delete(state.objects)
         self._storage.delete([self._state_name])
 
@@ -337,7 +343,7 @@ def _of_another_release() -> InputError:
 
 @dataclass(frozen=True, slots=True)
 class _Calling:
-    """A call, its step and where its answer may be. The step gets its number in its batch later."""
+    """A call, its step, and names for its answer. The step's number in its batch is set later."""
 
     call: ScanCall
     step: dict[str, Any]
@@ -345,13 +351,13 @@ class _Calling:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of a state: the step, and what it answers with."""
+        """Bytes of a state: the step and its answer."""
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
 
 
 def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
-    """Return the sum of the answers of steps, and the terms of each of its ciphertexts. `window`: rows a sum may
-    have.
+    """The shape of the sum of several steps' answers, and the terms of each of its ciphertexts. `window`: maximum rows
+    in a sum.
     """
     lanes = sorted({lane for shape in shapes for lane in shape.lanes})
     places = [shape.places() for shape in shapes]
@@ -360,7 +366,7 @@ def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term
     for lane in lanes:
         having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
         terms.append([(step, places[step][lane]) for step, _ in having])
-        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: rows, terms
+        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: (rows, terms)
         for step, pieces in having:
             for at, (group, rows) in enumerate(pieces, 1):
                 partial = sums.setdefault(group, [])
@@ -379,7 +385,7 @@ def _unmasked(question: SumCall) -> SumCall:
 
 
 def _batched(calls: Iterable[ScanCall], window: int) -> Iterator[list[ScanCall]]:
-    """Calls whose answers one step adds up: so many at most, and so many ciphertexts that are left of them."""
+    """Batches of calls whose answers one step can add up: limited in calls and in resulting ciphertexts."""
     batch: list[ScanCall] = []
     for call in calls:
         longer = [*batch, call]
@@ -393,7 +399,7 @@ def _batched(calls: Iterable[ScanCall], window: int) -> Iterator[list[ScanCall]]
 
 
 def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
-    """The calls in order, in batches that a state holds together with the step that adds them up."""
+    """The calls in order, in batches that fit one state together with the step that adds them up."""
     batch: list[_Calling] = []
     size = most = max(each.bytes for each in calls)  # the adding step has as many links as a call
     for call in calls:
@@ -414,7 +420,7 @@ def _foreign() -> CheckFailed:
 
 
 def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> Job:
-    """The job that answers `sql` over this version. Raises InputError for a table that is stored in a folder."""
+    """The job that answers `sql` over this version. Raises InputError for a table in a folder."""
     inside = storage.inside if isinstance(storage, Bounded) else storage
     if not isinstance(inside, Bucket):
         raise InputError(

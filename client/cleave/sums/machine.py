@@ -1,6 +1,6 @@
 """A state machine of the deployed stack in AWS Step Functions: start, look up, watch and stop an execution.
 
-Errors show AWS's error code alone: its texts may quote input, which holds links.
+Errors show AWS's error code only. AWS's texts may quote the input, which contains links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """`status`: as Step Functions names it. `output`: of one that succeeded."""
+    """`status`: in the words of Step Functions. `output`: of a successful execution."""
 
     name: str
     status: str
@@ -45,7 +45,7 @@ class Execution:
 
 class Machine:
     def __init__(self, session: Session, arn: str) -> None:
-        """Raises InputError for what is no ARN of a state machine, ServiceError without credentials."""
+        """Raises InputError if `arn` is not a state machine's ARN, ServiceError without credentials."""
         match = _ARN.fullmatch(arn)
         if match is None:
             raise InputError(
@@ -58,14 +58,14 @@ class Machine:
         self._client: Any = open_client(session, "stepfunctions", match[1], _CONFIG)
 
     def start(self, name: str, content: Mapping[str, Any]) -> None:
-        """Start the execution `name`, once: does nothing where one of that name was started before."""
+        """Start the execution `name`, unless an execution of that name exists."""
         self._try(
             lambda: self._client.start_execution(stateMachineArn=self._arn, name=name, input=json.dumps(content)),
             passing="ExecutionAlreadyExists",
         )
 
     def find(self, name: str) -> Execution | None:
-        """None where none of that name was started, or AWS has forgotten it (after 90 days)."""
+        """The execution of that name; None if there is none, or AWS has deleted it (after 90 days)."""
         answer = self._try(
             lambda: self._client.describe_execution(executionArn=self._execution(name)), passing="ExecutionDoesNotExist"
         )
@@ -75,7 +75,7 @@ class Machine:
         return Execution(name, str(answer["status"]), json.loads(output) if output else None, answer.get("error"))
 
     def progress(self, name: str) -> tuple[int, int]:
-        """Count items of the execution's map: those done, and all. (0, 0) where AWS does not show them."""
+        """(Finished items, all items) of the execution's map; (0, 0) if AWS does not show them."""
         listed = self._try(
             lambda: self._client.list_map_runs(executionArn=self._execution(name)), passing="AccessDeniedException"
         )
@@ -98,7 +98,7 @@ class Machine:
         return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
 
     def _try(self, ask: Callable[[], Any], passing: str | None = None) -> Any:
-        """None where AWS answers with the error `passing`."""
+        """Return None if AWS answers with the error `passing`."""
         try:
             return ask()
         except ClientError as error:

@@ -1,8 +1,8 @@
-"""Sums that a cut question over a stored table needs, and which of them there are.
+"""Sums that a cut question over a stored table needs, and which of them exist.
 
-Classes say what a stored table answers without its rows. `KeptTotals` has totals of every cell. `SummedRows` has sums
-of rows that plain columns select, which services make of the rows of `put --scan`: the plain service knows the groups,
-and the sensitive one adds up the positions it is given. `NoSums` answers nothing.
+Each class answers questions without the table's rows. `KeptTotals` has totals of every cell. `SummedRows` has sums of
+rows that plain columns select: the plain service finds the groups, and the sensitive service adds up their positions
+among the rows of `put --scan`. `NoSums` answers nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from cleave_shared import limits
 
 @dataclass(frozen=True)
 class CutSums:
-    """Sums that `cut` needs: `combinations[i]` of argument i. `totals`: those they are made of, of `measures`, which
-    are the table's when this was made.
+    """Sums that `cut` needs. `combinations[i]` is argument i's. `totals`: the totals they are made of.
+
+    `measures`: the table's measures when this was made.
     """
 
     cut: QueryPlan
@@ -37,35 +38,34 @@ class CutSums:
 
     @property
     def filters(self) -> list[str]:
-        """SQL over by columns, or plain ones in a scan."""
+        """SQL over by columns; in a scan, over plain columns."""
         return list(dict.fromkeys(each.filter for each in self.combinations if each.filter is not None))
 
     @property
     def tells_cells_apart(self) -> bool:
-        """Return whether a query over cells needs anything but their totals; else all are in one group."""
+        """True if the question distinguishes cells. Otherwise all of them are one group."""
         return bool(self.cut.where or self.cut.keys or self.filters)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Return the columns that WHERE, the keys and the filters read."""
+        """The columns that WHERE, keys and filters read."""
         both = zip(self.cut.arguments, self.combinations, strict=True)
         filtering = (name for each, combination in both if combination.filter is not None for name in each.columns)
         return frozenset((*self.cut.selecting, *filtering))
 
     @property
     def summed(self) -> set[str]:
-        """Return the names of the measures that are added up."""
         return {self.measures[number].name for each in self.combinations for number, _ in each.terms}
 
 
 class Available(HasSums):
-    """Sums that a table has. `combinations`: by its SQL, what each argument is made of that was asked about."""
+    """Sums that a table has. `combinations`: by SQL, the combination of each argument that was requested."""
 
-    # why not: for several arguments, an argument, an aggregate of it
+    # reasons: for several arguments, for an argument, for its aggregate
     words: tuple[str, str, str]
 
     def __init__(self, measures: Sequence[Measure], columns: Collection[str], totals: Set[TotalOf] | None) -> None:
-        """`columns`: those that filters may read. `totals`: that there are; None: all."""
+        """`columns`: columns that filters may read. `totals`: existing totals; None: all."""
         self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._totals = totals
@@ -74,12 +74,12 @@ class Available(HasSums):
         self.combinations: dict[str, Combination] = {}
 
     def sums_for(self, cut: QueryPlan) -> CutSums:
-        """The sums that `cut` needs, which was cut by this."""
+        """The sums for `cut`, which must have been cut with this object."""
         combinations = tuple(self.combinations[argument.sql] for argument in cut.arguments)
         totals: dict[TotalOf, None] = {}
         for each in cut.encrypted:
             needed = combinations[each.arguments[0]].needs(each.aggregate, self._measures)
-            if isinstance(needed, str):  # the cutter asked before
+            if isinstance(needed, str):  # the cutter has checked this
                 raise TypeError(needed)
             totals |= dict.fromkeys(needed)
         return CutSums(cut, combinations, tuple(totals), tuple(self._measures))
@@ -120,7 +120,7 @@ class Available(HasSums):
 class KeptTotals(Available):
     """Totals of `measures` by the columns `by`.
 
-    `no_plain`: why the plain service cannot be asked, "" where it can.
+    `no_plain`: why the plain service cannot answer; "" if it can.
     """
 
     counts: Final = "encrypted"
@@ -150,12 +150,13 @@ class KeptTotals(Available):
             and self._may_filter(node)
             and not combination_of(node, self._by_sql, self._measures, types)
         ):
-            return Combination(filter=f"({argument.sql}) IS NOT NULL")  # the rows of the cells where it is there
+            # the rows of cells in which the argument is not NULL
+            return Combination(filter=f"({argument.sql}) IS NOT NULL")
         return super()._combination(node, argument, types)
 
 
 class SummedRows(Available):
-    """Summed rows of the table of `manifest`."""
+    """Sums of rows of the table of `manifest`."""
 
     counts: Final = "plain"
     words = (
@@ -175,10 +176,10 @@ class SummedRows(Available):
             return f"{others[0]!r} is not plain, and services select rows by plain columns"
         return self._why_not
 
-    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - the plain service is asked in any case
+    def plain(self, selecting: Sequence[str]) -> str:  # noqa: ARG002 - the plain service is queried in any case
         return ""
 
-    def is_kept(self, column: str) -> bool:  # noqa: ARG002 - of rows nothing is known here
+    def is_kept(self, column: str) -> bool:  # noqa: ARG002 - nothing is known of rows here
         return False
 
     def _may_filter(self, node: Node) -> bool:
@@ -186,7 +187,7 @@ class SummedRows(Available):
 
 
 class NoSums(Available):
-    """None: rows are read for all of an answer. `why`: the reason."""
+    """No sums: the rows are read for every answer. `why`: the reason."""
 
     counts: Final = "local"
 
@@ -205,7 +206,7 @@ class NoSums(Available):
 
 
 def unreadable(manifest: Manifest) -> str:
-    """Why the plain service cannot read the plain half, "" where it can."""
+    """Why the plain service cannot read the plain half; "" if it can."""
     held = [each.plain for each in manifest.segments if each.plain is not None]
     if not held or len(held) != len(manifest.segments):
         return "the table has no plain half"
@@ -215,7 +216,7 @@ def unreadable(manifest: Manifest) -> str:
 
 
 def _why_not(manifest: Manifest) -> str:
-    """Why services cannot add up rows of a table; "" where they can."""
+    """Why services cannot add up the table's rows; "" if they can."""
     if not manifest.scanned:
         return "it was stored without --scan"
     if not manifest.segments:

@@ -1,7 +1,8 @@
-"""Requests to the services about stored objects: services get links to what a question reads, and nothing else.
+"""Requests to the services about stored objects. Services get links to the objects that a question reads, and no
+others.
 
-Answers too large for Lambda come through the store: a link lets the service write one new object under results/. The
-client reads it, compares it with what the service stated, and deletes it.
+An answer too large for Lambda goes through the store: a link lets the service write one new object under results/. The
+client reads it, compares it with the service's description, and deletes it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from cleave_shared.requests import (
 )
 from cleave_shared.wire import Envelope
 
-LINK_SECONDS = 900  # a request, its repetitions and a clock that is off
-DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES  # in an answer that Lambda returns
+LINK_SECONDS = 900  # enough for a request, its repetitions and clock differences
+# ciphertexts in an answer that Lambda can return
+DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
@@ -46,7 +48,7 @@ _Request = PlainRequest | SumsRequest
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Sum to compute: of each object of `objects` ciphertexts `start`..`stop`, added up by number."""
+    """A sum to compute: ciphertexts `start`..`stop` of each of `objects`, added up by position."""
 
     objects: tuple[Object, ...]
     start: int
@@ -54,9 +56,9 @@ class Sum:
 
 
 def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> list[tuple[Object, ...]]:
-    """`objects` in runs of at most `most` that one sum, or one request, may be of.
+    """Split `objects` into runs that fit one sum or one request: at most `most` objects.
 
-    Raises StoreError for an object that no service reads.
+    Raises StoreError for an object too large for a service.
     """
     runs: list[list[Object]] = []
     size = 0
@@ -72,7 +74,7 @@ def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> l
 
 
 class Remote:
-    """Remote sums of one table, for one query. A failure of one request ends all."""
+    """The services, for one query over one table. If one request fails, all end."""
 
     def __init__(
         self,
@@ -82,13 +84,13 @@ class Remote:
         folder: str,
         manifest: Manifest,
     ) -> None:
-        """`connect` opens the question's transport, when something is first asked; `stop` ends every wait for it.
+        """`connect` opens the transport at the first request. `stop` ends every wait for it.
 
         `folder`: where the table's objects are stored, tables/SET.
         """
         self.stop = stop
-        self.transport: Transport | None = None  # once something was asked
-        self.sums_asked = 0  # and scans
+        self.transport: Transport | None = None  # None before the first request
+        self.sums_asked = 0  # scans included
         self._connect = connect
         self._lock = threading.Lock()
         self._stores = stores
@@ -96,9 +98,9 @@ class Remote:
         self._manifest = manifest
 
     def sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
-        """The ciphertexts of each, stop - start of them; `divided` makes what may be asked.
+        """The ciphertexts of each sum, (stop - start) of them. Split objects with `divided` first.
 
-        Raises ServiceError, StoreError; CheckFailed for an answer of another shape.
+        Raises ServiceError, StoreError; CheckFailed for an answer of a different shape.
         """
         requests = list(_packed(wanted))
         self.sums_asked += len(requests)
@@ -106,7 +108,7 @@ class Remote:
             return [lane for lanes in pool.map(self._sums, requests) for lane in lanes]
 
     def aggregate(self, plan: QueryPlan) -> list[PlainResponse]:
-        """Return the plain service's aggregates over all rows. Raises ServiceError, StoreError, CheckFailed."""
+        """The plain service's aggregates over all rows. Raises ServiceError, StoreError, CheckFailed."""
         request = PlainRequest(
             **rows_of(self, self._manifest.segments, plan.plain_columns),
             where=plan.where,
@@ -124,7 +126,9 @@ class Remote:
         return [answer]
 
     def grouped(self, request: PlainRequest) -> PlainResponse:
-        """The plain service's answer, wherever it put it. Raises ServiceError, StoreError, CheckFailed."""
+        """The plain service's answer, also if it comes through the store. Raises ServiceError, StoreError,
+        CheckFailed.
+        """
         answer = self._ask(Service.PLAIN, "aggregate", request, PlainResponse)
         if answer.label != request.label:
             raise CheckFailed("plain groups", "the plain service's answer is to another request")
@@ -166,9 +170,9 @@ class Remote:
     def _ask(
         self, service: Service, what: str, request: _Request, model: type[Answer], *, large: bool = True
     ) -> Answer:
-        """The answer, from the store where the service put it there; it may, where it is `large`.
+        """Send a request and return its answer. With `large` the answer may come through the store.
 
-        Raises CheckFailed where what is there is not what the service says.
+        Raises CheckFailed if the stored answer differs from the service's description.
         """
         store = self._stores.plain if service is Service.PLAIN else self._stores.sensitive
         name = f"results/{self._set}/{new_id()}"
@@ -179,7 +183,7 @@ class Remote:
             path = f"/v1/{'plain' if service is Service.PLAIN else 'sensitive'}/tables/{self._set}/{what}"
             reply, mark = self._connected().ask(service, path, request, model)
             if reply.stored is None:
-                there = False  # unless the service says otherwise than it did
+                there = False  # assume it exists, unless the service says otherwise
                 return reply
             answer = read_kept(store, name, reply.stored, model, mark) if large else None
             if answer is None or answer.stored is not None:
@@ -188,12 +192,14 @@ class Remote:
             return answer
         finally:
             if there:
-                with contextlib.suppress(StoreError):  # the bucket's own rule deletes it then
+                with contextlib.suppress(StoreError):  # the bucket's lifecycle rule deletes it later
                     store.delete([name])
 
 
 def rows_of(remote: Remote, segments: Sequence[Segment], columns: Sequence[str]) -> dict[str, Any]:
-    """Fields of a PlainRequest: rows of `segments`, and their `columns` by links. Raises CheckFailed, StoreError."""
+    """The fields of a PlainRequest for the rows of `segments` and links to their `columns`. Raises CheckFailed,
+    StoreError.
+    """
     objects = [each.plain for each in segments if each.plain is not None] if columns else []
     if columns and len(objects) != len(segments):
         raise CheckFailed("stored", "a segment has no plain half, though the table has plain columns")
@@ -202,7 +208,9 @@ def rows_of(remote: Remote, segments: Sequence[Segment], columns: Sequence[str])
 
 
 def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:
-    """Read the answer to the question of that mark, which a service claims to have stored; None: it is another."""
+    """Read an answer that a service claims to have stored. None if it is not the answer to the question of
+    that mark.
+    """
     if claim.bytes > limits.MAX_RESULT_BYTES:
         return None
     try:
@@ -216,7 +224,7 @@ def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model]
 
 
 def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
-    """In requests: small sums together as far as an answer holds them, large ones each by itself."""
+    """Pack sums into requests: small ones together as far as their answer fits, large ones alone."""
     request: list[Sum] = []
     sums = size = links = 0
     for each in wanted:

@@ -1,12 +1,12 @@
-"""A scan: sums of rows that plain columns select, made by the services, of a stored table.
+"""A scan: the services add up rows of a stored table that plain columns select.
 
-    plain service      which group is each row of the plain half in?       WHERE, keys, filters: as over files
-    here               where does each row stand among the ciphertexts?    the sealed order, read once
-    sensitive service  what do these positions add up to?                  links to lanes, numbers of groups
+  plain service      finds the group of each row of the plain half       WHERE, keys, filters: as over files
+  here               finds each row's position among the ciphertexts     reads the sealed order once
+  sensitive service  adds up these positions                             gets links to lanes, and group numbers
 
-The plain service reads so many segments for one request; groups of several requests are put together here. Each
-segment takes as many calls of the sensitive one as its results do; several are under way at once. That service learns
-which positions are in one group together, of as many questions as are asked: `--no-scan` has rows fetched instead.
+The plain service reads a limited number of segments per request; groups of several requests are combined here. The
+number of calls of the sensitive service for a segment depends on the size of its results; several run at once. That
+service learns which positions share a group, in each question. `--no-scan` has rows fetched instead.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ from cleave_shared.errors import CheckFailed, QueryRefused, WireError
 from cleave_shared.requests import Linked, PlainRequest, PlainResponse, ScanObject, ScanRequest
 from cleave_shared.rowsets import Numbers
 
-MOST_RESULTS = 4_000  # of one question: 270 MB
-MOST_OF_ONE = 16_000  # of a question with one group, which cannot be grouped more coarsely: 1.1 GB
-MOST_ROW_SETS = 1 << 30  # bytes of one question that are held here
-CALLS_UNDER_WAY = 4  # of services elsewhere; each has 4 MB of results at most
+MOST_RESULTS = 4_000  # per question: 270 MB
+MOST_OF_ONE = 16_000  # per question with one group, which cannot be grouped more coarsely: 1.1 GB
+MOST_ROW_SETS = 1 << 30  # bytes per question, in this process
+CALLS_UNDER_WAY = 4  # calls to remote services; each returns up to 4 MB
 
 
 @dataclass(frozen=True, slots=True)
 class _RowSets:
-    """Row sets of one segment, as they were answered. `places`: by a group's number in them, that among all groups."""
+    """Row sets of one segment, as answered. `places`: maps a group's number in the answer to its number among all
+    groups.
+    """
 
     rows: int
     numbers: bytes
@@ -57,14 +59,14 @@ class _RowSets:
         return len(self.numbers) + sum(map(len, self.filters.values()))
 
     def groups(self, filter_: str | None) -> Numbers:
-        """The group of each row, from 1; 0 for a row of none, or for which the filter does not hold."""
+        """The group of each row, from 1. Rows without a group, and rows that the filter excludes, have 0."""
         groups = self.places[rowsets.unpack(self.numbers, self.rows, len(self.places) - 1)]
         return groups if filter_ is None else groups * rowsets.unpack(self.filters[filter_], self.rows, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Answer of the plain service. `keys` and `counts`: of all groups; `responses`: by request."""
+    """The plain service's answer. `keys` and `counts`: of all groups; `responses`: one per request."""
 
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
@@ -72,7 +74,7 @@ class Selected:
     sets: tuple[_RowSets, ...]  # by segment
 
     def rows_of(self, filter_: str | None) -> list[int]:
-        """Return the rows of each group, where the filter holds."""
+        """Number of rows of each group where the filter holds."""
         return self.counts if filter_ is None else _counted(self.sets, len(self.counts), filter_)
 
 
@@ -84,10 +86,10 @@ def _counted(sets: Sequence[_RowSets], groups: int, filter_: str | None = None) 
 
 
 def select(stored: Stored, needs: CutSums, side_by_side: int = CALLS_UNDER_WAY) -> Selected:
-    """Ask the plain service for the groups of all rows, `side_by_side` requests at once.
+    """Query the plain service for the groups of all rows, with `side_by_side` requests at once.
 
-    Raises ServiceError, StoreError; CheckFailed for row sets that are not those of the groups; ManyGroupsError for more
-    bytes of row sets than are kept.
+    Raises ServiceError, StoreError; CheckFailed for row sets that do not fit the groups; ManyGroupsError if the row
+    sets are too large.
     """
     answers: list[tuple[PlainResponse, list[_RowSets]]] = []
     size = 0
@@ -113,7 +115,7 @@ def select(stored: Stored, needs: CutSums, side_by_side: int = CALLS_UNDER_WAY) 
 
 
 def _selected(stored: Stored, needs: CutSums, run: Sequence[Segment]) -> tuple[PlainResponse, list[_RowSets]]:
-    """The answer about the segments of `run`, checked, with the groups' numbers in it."""
+    """The checked answer about the segments of `run`, and its row sets."""
     request = PlainRequest(
         **rows_of(stored.services, run, plain_columns(stored, needs)),
         where=needs.cut.where,
@@ -145,7 +147,7 @@ def _selected(stored: Stored, needs: CutSums, run: Sequence[Segment]) -> tuple[P
 
 
 def plain_columns(stored: Stored, needs: CutSums) -> list[str]:
-    """Those the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
+    """The columns that the plain service reads for a scan: of WHERE, keys, filters and plain aggregates."""
     cut_ = needs.cut
     read = {*cut_.selecting, *cut_.plain_columns, *(name for each in cut_.arguments for name in each.columns)}
     return [column.name for column in stored.schema.columns if column.name in read and column.kind == "plain"]
@@ -153,7 +155,7 @@ def plain_columns(stored: Stored, needs: CutSums) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScanAnswer:
-    """`sums`: by argument, in the order of `keys`, those of the groups of all `responses`."""
+    """`sums`: by argument; their groups are those of all `responses`, in the order of `keys`."""
 
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
@@ -163,7 +165,9 @@ class ScanAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ScanCall:
-    """One call of the sensitive service about one segment. `request`: its links expire, so it is made when sent."""
+    """One call of the sensitive service about one segment. `request` makes the request when it is sent, because links
+    expire.
+    """
 
     segment: str
     about: SumCall
@@ -174,16 +178,16 @@ Totals = list[list[bytes]]
 
 
 def scan(stored: Stored, needs: CutSums, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
-    """`side_by_side`: calls under way at once.
+    """Scan with `side_by_side` calls at once.
 
-    Raises ServiceError, StoreError, CheckFailed; ManyGroupsError.
+    Raises ServiceError, StoreError, CheckFailed, ManyGroupsError.
     """
     require_few(stored, needs, 1)
     selected = select(stored, needs, side_by_side)
     require_few(stored, needs, len(selected.counts))
     scanning = Scan(stored, needs, selected)
     advance = progress.stage("scan", stored.manifest.rows, "rows")
-    left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows nothing came of yet
+    left = {segment.id: segment.rows for segment in stored.manifest.segments}  # rows without a result yet
     answers = sent(stored, scanning.calls(), side_by_side)
     for segment, about in groupby(answers, key=lambda each: each[0].segment):
         for call, totals in about:
@@ -195,13 +199,15 @@ def scan(stored: Stored, needs: CutSums, progress: Progress, side_by_side: int =
 
 
 class ManyGroupsError(QueryRefused):
-    """Sums of so many groups are too many for a scan."""
+    """There are too many groups for a scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSize:
-    """Bound of what a scan answers: `results` ciphertexts in `calls` calls of the sensitive service, and row sets in
-    `selects` requests of the plain one, `largest` bytes in one of them. `bytes`: of all.
+    """Bounds on the answer of a scan: `results` ciphertexts in `calls` calls of the sensitive service; row sets in
+    `selects` requests of the plain service.
+
+    `bytes`: of everything. `largest`: bytes of the largest plain answer.
     """
 
     results: int
@@ -213,8 +219,9 @@ class AnswerSize:
 
 
 def answer_of_scan(stored: Stored, needs: CutSums, groups: int) -> AnswerSize:
-    """Bound the answer of a scan of `groups` groups."""
-    sums = len(lanes_of_totals(stored, needs)) * len(totals_by_filter(needs))  # of each a check, and partial sums
+    """Bound the answer of a scan with this many groups."""
+    # for each: a check result and partial sums
+    sums = len(lanes_of_totals(stored, needs)) * len(totals_by_filter(needs))
     each = [sums * (1 + groups + segment.rows // SCAN_ROWS) for segment in stored.manifest.segments]
     numbers = 1 + len(needs.filters)
     row_sets = [numbers * sum(-(-segment.rows // 8) * groups.bit_length() for segment in run) for run in stored.runs]
@@ -224,7 +231,7 @@ def answer_of_scan(stored: Stored, needs: CutSums, groups: int) -> AnswerSize:
 
 
 def most_groups(stored: Stored, needs: CutSums) -> int:
-    """Most groups that a scan answers; 0 where it answers none."""
+    """The largest number of groups for a scan; 0 if no scan is possible."""
     few, many = 0, MOST_RESULTS
     while few < many:
         middle = (few + many + 1) // 2
@@ -233,7 +240,7 @@ def most_groups(stored: Stored, needs: CutSums) -> int:
 
 
 def too_large(answer: AnswerSize) -> str:
-    """Name the part of an answer that is too large; "" where nothing is."""
+    """Name the part of an answer that is too large; "" if none is."""
     most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
     if answer.results > most:
         return f"{answer.results:,} sums, a query may have at most {most:,}"
@@ -243,7 +250,7 @@ def too_large(answer: AnswerSize) -> str:
 
 
 def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
-    """Raises ManyGroupsError where the answer for `groups` groups, which the plain service counted, is too large."""
+    """Raises ManyGroupsError if the answer for `groups` groups, counted by the plain service, is too large."""
     if reason := too_large(answer_of_scan(stored, needs, max(1, groups))):
         most = most_groups(stored, needs)
         coarser = f"a scan of this query answers up to {most:,} groups: group by something coarser, or " if most else ""
@@ -255,12 +262,12 @@ def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
 
 
 def lanes_of_totals(stored: Stored, needs: CutSums) -> set[int]:
-    """The lanes of rows that hold what is added up."""
+    """The lanes of rows with the columns to add up."""
     return {lane for which in needs.totals for lane in stored.row_lanes.holding(stored.row_columns[which])}
 
 
 def totals_by_filter(needs: CutSums) -> dict[str | None, list[TotalOf]]:
-    """By filter, the totals of measures whose rows are added up where it holds; none where all that is counted."""
+    """The totals to add up, by filter. An empty list means that rows are only counted."""
     totals: dict[str | None, dict[TotalOf, None]] = {}
     for each in needs.combinations:
         of = {number for number, _ in each.terms}
@@ -269,9 +276,9 @@ def totals_by_filter(needs: CutSums) -> dict[str | None, list[TotalOf]]:
 
 
 class Scan:
-    """Scan of the rows that `selected` names. Groups are numbered filter after filter, as in `_wanted`.
+    """A scan of the selected rows. Groups are numbered filter after filter, as in `_wanted`.
 
-    `sums`: takes in the answers to `calls`. `rows`: of each group.
+    `sums` collects the answers to `calls`. `rows`: number per group.
     """
 
     def __init__(self, stored: Stored, needs: CutSums, selected: Selected) -> None:
@@ -284,14 +291,14 @@ class Scan:
         self.sums = Scanned(stored.row_lanes, stored.cipher)
 
     def calls(self, weights: Sequence[int] | None = None, seconds: int = LINK_SECONDS) -> Iterator[ScanCall]:
-        """All there are, segment after segment, whose order is read when its calls are taken.
+        """All calls, segment after segment. A segment's order is read when its first call is made.
 
-        `weights`: of the groups, where answers are to be added up. `seconds`: for which links count.
+        `weights`: of the groups, if answers will be added up. `seconds`: validity of links.
         """
         linked = partial(self._stored.services.linked, seconds=seconds)
         lanes, columns = self._stored.row_lanes, self._stored.row_columns
         for number, segment in enumerate(self._stored.manifest.segments):
-            order = None  # megabytes, for which nothing is read where no row is selected
+            order = None  # megabytes; not read if no row is selected
             for place, (filter_, totals) in enumerate(self._wanted.items()):
                 needed = sorted({lane for which in totals for lane in lanes.holding(columns[which])})
                 numbers = self._selected.sets[number].groups(filter_)
@@ -306,9 +313,9 @@ class Scan:
                     yield ScanCall(segment.id, about, request)
 
     def answer(self) -> ScanAnswer:
-        """The sums by argument and group, in the order of the plain service's groups, once all answers are in.
+        """The sums by argument and group, in the order of the plain service's groups. Call it after the last answer.
 
-        Raises CheckFailed where a group has more values than rows, or not all of its rows were added up.
+        Raises CheckFailed if a group has more values than rows, or if rows are missing from a sum.
         """
         totals = {
             (filter_, which): [
@@ -335,7 +342,7 @@ class Scan:
 
 
 def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
-    """The row of the plain half that each row of a segment's ciphertexts is. Raises CheckFailed."""
+    """For each row of a segment's ciphertexts, its row in the plain half. Raises CheckFailed."""
     if segment.scan is None:
         raise CheckFailed("stored", "a segment has no rows for scans")
     order = np.frombuffer(stored.tables.unseal(stored.vault, "rows", segment.scan.order), np.uint32)
@@ -346,7 +353,7 @@ def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
 
 def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Linked], manifest: Manifest) -> ScanRequest:
     addends = about.cut
-    assert segment.scan is not None  # noqa: S101 - no scan is planned otherwise (cleave.sums.cellwise)
+    assert segment.scan is not None  # noqa: S101 - other scans are not planned (cleave.sums.cellwise)
     objects = sorted({chunk // OBJECT_CHUNKS for chunk in addends.chunks})
     return ScanRequest(
         profile=manifest.profile,
@@ -367,8 +374,8 @@ def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Link
 
 
 def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, Totals]]:
-    """So many calls under way at once, and one that waits; none after an error. Raises ServiceError, StoreError,
-    CheckFailed.
+    """Send the calls, `side_by_side` at once and one prepared. After an error no call is sent. Raises ServiceError,
+    StoreError, CheckFailed.
     """
 
     services = stored.services
@@ -385,14 +392,14 @@ def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterat
                 yield _first(under_way)
         while under_way:
             yield _first(under_way)
-    except BaseException:  # Ctrl-C as well: calls under way end with the question, and are not waited for here
+    except BaseException:  # also Ctrl-C: running calls end with the question, without waiting here
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
 
 
 def _first(under_way: deque[tuple[ScanCall, Future[Totals]]]) -> tuple[ScanCall, Totals]:
-    """The answer to the first, once it is there. Raises what any of them raises meanwhile."""
+    """The answer to the first call, when it arrives. Raises the error of any call that fails before."""
     waiting = {future for _, future in under_way}
     call, first = under_way.popleft()
     while not first.done():

@@ -1,17 +1,17 @@
-"""The sums that services made of rows: checked, decrypted, and put together by group.
+"""Sums that services made of rows: checked, decrypted, and combined by group.
 
-A lane's first result is the sum of the others, each times a weight, and of sentinels of every chunk. All are made of
-the same ciphertexts by exact multiplications, so they agree modulo q up to the sentinels' own noise, whatever the
-values are: a chunk that was left out, or taken twice, or another's, for one group or for all, shows; so do results
-that changed places and anything added to one. A wrong choice of rows that is wrong in the same way in the check does
-not: a scan finds faults, not a service that lies.
+The first result of a lane is the check: the weighted sum of the other results, plus the weighted sentinels of every
+chunk. All results come from the same ciphertexts by exact operations, so they agree modulo q, up to the sentinels'
+noise, for any values. The check fails for a chunk that is missing, repeated or foreign, for swapped results, and for
+any added value. It does not detect a wrong choice of rows that is wrong in the check result too. A scan finds faults,
+not a service that cheats.
 
-Answers to several calls may be added up before they come here. A group has the same weight in each of these, so check
-results of a lane add up to the check result of all their sums.
+Answers to several calls may be added up before they arrive. A group has the same weight in all of them, so the check
+results of a lane add up to the check result of their sums.
 
-A question is cut into what one call of a service adds up. The plain service numbers the rows of its half by group; the
-sealed order gives the place of each row among the ciphertexts. A group's rows come back as partial sums. The width of
-the fields limits how many rows one partial sum has.
+A question is cut into calls that a service can add up. The plain service numbers the rows of its half by group. The
+sealed order gives each row's position among the ciphertexts. A group's rows come back as partial sums, because the
+width of the fields limits the rows in one sum.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from cleave_shared.rowsets import Numbers
 
 _WEIGHTS = range(1, 1 << 15)
 
-PartialSum = tuple[int, int]  # a group, and how many rows the sum is of
+PartialSum = tuple[int, int]  # (group, number of rows in the sum)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parts of an answer: of each lane a check result, then sums."""
+    """Structure of an answer: for each lane a check result, then its sums."""
 
     lanes: dict[int, tuple[PartialSum, ...]]
 
@@ -48,7 +48,7 @@ class Shape:
         return sum(1 + len(pieces) for pieces in self.lanes.values())
 
     def places(self) -> dict[int, int]:
-        """Where each lane's check result stands."""
+        """The index of each lane's check result."""
         places, place = {}, 0
         for lane, pieces in self.lanes.items():
             places[lane] = place
@@ -58,9 +58,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SumCall:
-    """Identity of one call. `weights`: of each group in the check, no two alike."""
+    """Identity of one call. `weights`: one per group in the check, all different."""
 
-    cut: Addends  # as the states of jobs call it
+    cut: Addends  # the name in stored states of jobs
     label: str
     weights: tuple[int, ...]
 
@@ -72,26 +72,28 @@ class SumCall:
 
 
 def weights_of(groups: int) -> tuple[int, ...]:
-    """Secret weights of so many groups, no two alike."""
+    """Secret weights for this many groups, all different."""
     return tuple(secrets.SystemRandom().sample(_WEIGHTS, groups))
 
 
 def sum_call(addends: Addends, weights: Sequence[int] | None = None) -> SumCall:
-    """`weights`: of all groups of the scan, where answers to several calls are to be added up; else the call's own."""
+    """A call about `addends`. `weights`: of all groups of the scan, if answers to several calls will be added up; else
+    random.
+    """
     taken = weights_of(len(addends.groups)) if weights is None else tuple(weights[group] for group in addends.groups)
     return SumCall(addends, secrets.token_hex(16), taken)
 
 
 class Scanned:
-    """The sums of a scan by group, of rows that are stored in `lanes`."""
+    """Collects the sums of a scan by group. Rows are stored in `lanes`."""
 
     def __init__(self, lanes: Lanes, cipher: Cipher) -> None:
         self._lanes = lanes
         self._cipher = cipher
-        self._sums: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by lane and group: rows and value of each sum
+        self._sums: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by lane and group: (rows, value) of each sum
 
     def accept(self, shape: Shape, files: Sequence[bytes], calls: Iterable[tuple[str, SumCall]]) -> None:
-        """Take in one answer, whole or not at all. `calls`: all calls that it adds up, with their segments.
+        """Check and add one answer, completely or not at all. `calls`: all calls that it adds up, with their segments.
 
         Raises CheckFailed.
         """
@@ -120,8 +122,8 @@ class Scanned:
                 self._sums.setdefault((lane, group), []).append((rows, value))
 
     def total(self, column: int, group: int, rows: int) -> int:
-        """Return the total of `column` of the lanes over all `rows` rows of a group. Raises CheckFailed for what is no
-        sum of these.
+        """The total of `column` over all `rows` rows of a group. Raises CheckFailed if its sums do not cover these
+        rows.
         """
         parts = self._lanes.holding(column)
         if not parts:
@@ -137,7 +139,7 @@ class Scanned:
         return total
 
     def _sentinels(self, segment: str, call: SumCall, lane: int) -> int:
-        """The sentinels' part of a lane's check result."""
+        """The sentinels' part in a lane's check result."""
         return sum(
             int(
                 sentinels(self._cipher, bytes.fromhex(segment), lane, number)
@@ -147,19 +149,19 @@ class Scanned:
         )
 
 
-_FILE_OVERHEAD = 512  # of a ciphertext in an object over its 8 N bytes
+_FILE_OVERHEAD = 512  # bytes of a ciphertext's file besides 8 N bytes
 
-Counts = NDArray[np.int64]  # (chunks, groups): rows
-Pieces = dict[int, list[tuple[int, int]]]  # of each group its partial sums: chunk at which one begins, and its rows
+Counts = NDArray[np.int64]  # rows, (chunks, groups)
+Pieces = dict[int, list[tuple[int, int]]]  # for each group its partial sums: (first chunk, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Addends:
-    """Part of one call that is about one segment.
+    """The part of a call about one segment.
 
-    `groups`: numbers of the question's groups. `chunks`: numbers of the chunks that hold rows of them. `numbers`: the
-    groups of their rows, chunk after chunk (cleave_shared.rowsets), by place in `groups`. `cuts`: of each group the
-    places in `chunks` at which a partial sum begins, `rows`: how many rows each of these has.
+    `groups`: numbers in the question. `chunks`: numbers of the chunks with their rows. `numbers`: for each row, chunk
+    after chunk (cleave_shared.rowsets), the index of its group in `groups`. `cuts`: for each group the indices in
+    `chunks` where a partial sum begins; `rows`: the number of rows in each.
     """
 
     lanes: tuple[int, ...]
@@ -171,12 +173,12 @@ class Addends:
 
     @property
     def results(self) -> int:
-        """Ciphertexts of an answer: of each lane the partial sums, and the one they are checked by."""
+        """Number of ciphertexts in an answer: for each lane the partial sums and one check result."""
         return len(self.lanes) * (1 + sum(map(len, self.cuts)))
 
 
 def stored_order(numbers: Numbers, order: NDArray[np.uint32], capacity: int) -> Numbers:
-    """`numbers` of the rows of a segment in the order of its ciphertexts, (chunks, capacity); 0 where no row is."""
+    """`numbers` of a segment's rows in the order of its ciphertexts, (chunks, capacity); 0 for unused positions."""
     chunks = -(-len(order) // capacity)
     placed = np.zeros(chunks * capacity, np.int32)
     placed[: len(order)] = numbers[order]
@@ -190,16 +192,16 @@ def counts_of(placed: Numbers, groups: int) -> Counts:
 
 
 def addends_of(placed: Numbers, groups: int, lanes: Sequence[int], window: int) -> Iterator[Addends]:
-    """All that is asked of one segment whose rows are in groups 1..`groups`, or 0: none.
+    """All addends of one segment, whose rows are in groups 1..`groups`, or in none (0).
 
-    `window`: rows that a partial sum may have, those of one chunk at least.
+    `window`: maximum rows of a partial sum, at least those of one chunk.
     """
     counts = counts_of(placed, groups)
     pieces = {group: pieces_of(counts[:, group], window) for group in range(groups) if counts[:, group].any()}
     most = max((len(each) for each in pieces.values()), default=0)
     if not most or not lanes:
         return
-    linked = len(placed) * (8 * (placed.shape[1] + SENTINELS) + _FILE_OVERHEAD)  # bytes of a lane at most
+    linked = len(placed) * (8 * (placed.shape[1] + SENTINELS) + _FILE_OVERHEAD)  # maximum bytes of a lane
     at_once = max(1, min(limits.MAX_SCAN_RESULTS // (1 + most), limits.MAX_LINKED_BYTES // linked))
     for start in range(0, len(lanes), at_once):
         taken = tuple(lanes[start : start + at_once])
@@ -208,7 +210,7 @@ def addends_of(placed: Numbers, groups: int, lanes: Sequence[int], window: int) 
 
 
 def pieces_of(rows: NDArray[np.int64], window: int) -> list[tuple[int, int]]:
-    """(chunk, rows) of every partial sum of a group that has `rows` (chunks,): where it begins, and how many."""
+    """(First chunk, rows) of every partial sum of a group with `rows` (chunks,) rows."""
     pieces: list[tuple[int, int]] = []
     for chunk in np.flatnonzero(rows):
         more = int(rows[chunk])
@@ -220,7 +222,7 @@ def pieces_of(rows: NDArray[np.int64], window: int) -> list[tuple[int, int]]:
 
 
 def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
-    """Groups that have `most` partial sums together, at least one group a time."""
+    """Groups with at most `most` partial sums together, but at least one group."""
     batch: list[int] = []
     left = most
     for group, each in pieces.items():

@@ -1,4 +1,4 @@
-"""A stored table that is asked: its cells, its totals and its rows, each fetched when a question needs it."""
+"""A stored table in use: its cells, totals and rows. Each is fetched when a question first needs it."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from cleave_shared.params import PROFILES, Profile
 
 
 class CellTable:
-    """The cells of a table as rows of a DuckDB table, made when they are first wanted. To be closed."""
+    """The cells of a table as rows of a DuckDB table, made at first use. Close it after use."""
 
     def __init__(self, name: str, schema: Schema, by: Sequence[str]) -> None:
         self._name = name
         self._schema = schema
         self._by = by
         self._table: Table | None = None
-        self._columns: set[str] = set()  # of by columns, those that it has
+        self._columns: set[str] = set()  # by columns that the table has now
 
     def read(self, cells: Cells, names: Collection[str]) -> Table:
-        """The numbers of `cells`, and the values of the by columns `names` and of those wanted before.
+        """The table of `cells`: their numbers, the by columns `names`, and all by columns of earlier calls.
 
         Raises CheckFailed.
         """
@@ -66,9 +66,9 @@ class CellTable:
 
 
 class CellTotals:
-    """Cells of one version of a table, and their totals: those that were read stay. To be closed.
+    """Cells of one table version, and their totals, which are cached. Close it after use.
 
-    `contributors`: each has cells of its own, one contributor's after the other's; none: the cells are of all rows.
+    `contributors`: each has cells of its own, one contributor after the other. None: the cells are of all rows.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class CellTotals:
         self._cells = cells
         self._most_cells = max((each.cells for each in manifest.segments), default=0)
         self._decrypted: dict[TotalOf, Integers] = {}
-        self._selected: tuple[tuple[str, ...], SelectedCells | None] | None = None  # by the newest conditions
+        # the newest conditions and their cells
+        self._selected: tuple[tuple[str, ...], SelectedCells | None] | None = None
         self._cell_table = CellTable(manifest.table, stored.whole_schema, by)
         segments = [segments_of(manifest, each) for each in contributors] or [manifest.segments]
         self._readers = [TotalsReader(stored.tables, stored.opened, each, lambda: stored.cipher) for each in segments]
@@ -90,11 +91,13 @@ class CellTotals:
         return self._cells()
 
     def table(self, names: Collection[str]) -> Table:
-        """The cells as rows, with the by columns `names`. It is kept, and closed with this. Raises CheckFailed."""
+        """The cells as rows, with the by columns `names`. It is cached, and closed with this object. Raises
+        CheckFailed.
+        """
         return self._cell_table.read(self.cells, names)
 
     def selected(self, conditions: tuple[str, ...], names: Collection[str]) -> SelectedCells | None:
-        """The cells for which all `conditions`, over the by columns `names`, may be TRUE; None: all cells.
+        """The cells for which all `conditions`, over the by columns `names`, may be true; None means all cells.
 
         Raises CheckFailed.
         """
@@ -102,7 +105,7 @@ class CellTotals:
             flags = np.ones(len(self.cells), np.bool_)
             table = self.table(names)
             for condition in conditions:
-                with suppress(duckdb.Error):  # then it rules nothing out
+                with suppress(duckdb.Error):  # then no cell is excluded
                     statement = (
                         f"SELECT {identifier(NUMBER)} AS number FROM {table.relation} WHERE ({condition}) IS TRUE"
                     )
@@ -114,16 +117,16 @@ class CellTotals:
         return self._selected[1]
 
     def objects(self, wanted: Sequence[TotalOf]) -> list[Object]:
-        """All that stands behind totals."""
+        """All objects that these totals are read from."""
         return [each for reader in self._readers for each in reader.objects(wanted)]
 
     def ciphertexts(self, wanted: Sequence[TotalOf]) -> int:
-        """How many the sensitive service is asked for, where there is one."""
+        """Number of ciphertexts that the sensitive service would return."""
         return sum(reader.sums(wanted) for reader in self._readers)
 
     def totals(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
-        """Return the totals of every cell that may have rows (cells,), over all segments: added up by the sensitive
-        service where there is one, else all read here.
+        """Totals of each cell that may have rows (cells,), over all segments. The sensitive service adds them up if
+        there is one; otherwise all are read here.
         """
         if unknown := [which for which in wanted if which not in self._decrypted]:
             cells = len(self.cells) // len(self._readers) if self.contributors else self._most_cells
@@ -137,10 +140,10 @@ class CellTotals:
 
 
 class Stored:
-    """One version of one table, or what of it is one `contributor`'s.
+    """One version of one table, or `contributor`'s part of it.
 
-    What a question made it read is kept for the next: cells, totals, indexes. To be closed once a question was asked of
-    its cells. A table with contributors has one more by column, CONTRIBUTOR: in `by` and `whole_schema`.
+    What a question reads (cells, totals, indexes) is cached for the next. Close it if a question used its cells. A
+    table with contributors has one more by column, CONTRIBUTOR, in `by` and `whole_schema`.
     """
 
     def __init__(
@@ -150,7 +153,7 @@ class Stored:
         contributor: str | None = None,
         session: ResidentTables | None = None,
     ) -> None:
-        """`session`: where its rows are opened and may stay."""
+        """`session`: where its rows are opened and may stay in memory."""
         cells: Cells | None = None
         if contributor is not None:
             opened, cells = only(tables, opened, contributor)
@@ -160,7 +163,7 @@ class Stored:
         self.whole_schema = with_contributor(opened.manifest, self.schema)
         self.tables = tables
         self.vault = opened.vault
-        self.remote: Remote | None = None  # the services, for the question under way
+        self.remote: Remote | None = None  # the services, for the current question
         self._has_contributors = self.whole_schema is not self.schema
         self._session = session
         self._of_all = CellTotals(self, lambda: cells or tables.cells(opened), opened.manifest.by)
@@ -170,12 +173,14 @@ class Stored:
         return (*self.manifest.by, CONTRIBUTOR) if self._has_contributors else self.manifest.by
 
     def schema_of(self, named: Collection[str]) -> Schema:
-        """The columns that a question which names `named` may read: a star does not mean the contributor by itself."""
+        """The columns that a question with the names `named` may read. A star alone does not include the
+        contributor.
+        """
         return self.whole_schema if CONTRIBUTOR in named else self.schema
 
     def cells_by(self, names: Collection[str] = ()) -> CellTotals:
-        """The cells that tell the values of the by columns `names` apart: only if these name the contributor, each
-        contributor has cells of its own.
+        """The cells for a question about the by columns `names`. Each contributor has separate cells only if `names`
+        includes CONTRIBUTOR.
         """
         return self._of_each if self._has_contributors and CONTRIBUTOR in names else self._of_all
 
@@ -196,7 +201,6 @@ class Stored:
 
     @property
     def cells(self) -> Cells:
-        """The cells of all rows."""
         return self._of_all.cells
 
     def totals(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
@@ -205,7 +209,7 @@ class Stored:
 
     @property
     def services(self) -> Remote:
-        """The services of a plan that asks them."""
+        """The services. Raises TypeError if the plan has none."""
         if self.remote is None:
             raise TypeError("a plan that asks the services, where there are none")
         return self.remote
@@ -229,23 +233,22 @@ class Stored:
 
     @cached_property
     def row_columns(self) -> dict[TotalOf, int]:
-        """The columns of the rows for scans, by what they hold."""
+        """Index of each column of the rows for scans, by measure and part."""
         return {(each.measure, each.part): at for at, each in enumerate(columns_of_rows(self.manifest))}
 
     @cached_property
     def row_lanes(self) -> Lanes:
-        """Where the rows for scans are in their ciphertexts."""
+        """Lanes of the rows for scans in their ciphertexts."""
         return row_lanes(self.manifest, self.profile)
 
     @cached_property
     def runs(self) -> list[Sequence[Segment]]:
-        """The segments by request of the plain service in a scan: as many as it reads for one. Raises StoreError."""
+        """The segments, grouped as the plain service reads them in one request of a scan. Raises StoreError."""
         segments = iter(self.manifest.segments)
         plain = [each.plain for each in self.manifest.segments if each.plain is not None]
         return [list(islice(segments, len(run))) for run in divided(plain, limits.MAX_PLAIN_OBJECTS)]
 
     def stop(self) -> None:
-        """End every wait for a service."""
         if self.remote is not None:
             self.remote.stop()
 
@@ -258,5 +261,5 @@ class Stored:
 
 
 def _compact(totals: Integers) -> Integers:
-    """`totals`, none of which is negative, in 8 bytes each where the sum of any of them fits."""
+    """`totals` in 8 bytes each if their sum fits. None of them is negative."""
     return totals.astype(np.int64) if int(totals.sum()) < 1 << 62 else totals

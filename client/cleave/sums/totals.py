@@ -1,9 +1,9 @@
-"""The totals of all segments, cell by cell: read and decrypted here, or added up by the sensitive service first.
+"""The totals of all segments, cell by cell: read and decrypted here, or first added up by the sensitive service.
 
-A segment alone is read directly. Of several the service adds the ciphertexts, so that what comes back does not grow
-with their number. What comes back is believed where three things hold of it, none of which the service knows: the sum
-of the segments' sentinels in every ciphertext; of every lane the sum of its entries; and their sum by secret weights,
-which an offset moved from one cell to another changes.
+A single segment is read directly. For several, the service adds the ciphertexts, so the answer does not grow with their
+number. Three checks protect the answer, and the service knows none of them: the sum of the segments' sentinels in every
+ciphertext; each lane's sum of entries; and the sum of entries times secret weights, which changes if an offset moves to
+another cell.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SegmentTotals = tuple[Segment, TotalsObjects]
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Segments whose totals are added up at once, all of them laid out alike; one alone is read.
+    """Segments with the same layout, whose totals are added up together. A single one is read.
 
-    `columns` lie in `lanes`, of which the `needed` hold what is wanted.
+    `columns` are in `lanes`; only the lanes `needed` are requested.
     """
 
     columns: list[of_measures.TotalsColumn]
@@ -51,7 +51,7 @@ class _Run:
         return max(segment.cells for segment, _ in self.segments)
 
     def sums(self) -> Iterator[Sum]:
-        """Return the sums to request, lane after lane."""
+        """The sums to request, lane after lane."""
         chunks = self.lanes.chunks(self.cells)
         step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
         for lane in self.needed:
@@ -61,12 +61,12 @@ class _Run:
 
 
 class TotalsReader:
-    """Totals reader of some segments of one version of one table."""
+    """Reads totals of some segments of one version of one table."""
 
     def __init__(
         self, tables: Tables, opened: Opened, segments: Sequence[Segment], cipher: Callable[[], Cipher]
     ) -> None:
-        """`cipher`: opens the table's CKKS secret when it is first needed."""
+        """`cipher`: opens the table's CKKS secret at first use."""
         self._tables = tables
         self._vault = opened.vault
         self._cipher = cipher
@@ -74,26 +74,27 @@ class TotalsReader:
         self._segments = segments
 
     def read(self, wanted: Sequence[TotalOf], cells: int, remote: Remote | None = None) -> dict[TotalOf, Integers]:
-        """Read the totals of every cell (cells,), over all segments; without `remote` every segment's are read here.
+        """The totals of each cell (cells,) over all segments. Without `remote` the totals of each segment are read
+        here.
 
-        Raises CheckFailed for what is not as it was written or added up, ServiceError, StoreError.
+        Raises CheckFailed if an object or a sum is not as written, ServiceError, StoreError.
         """
         result: dict[TotalOf, Integers] = {which: np.zeros(cells, object) for which in wanted}
         runs = list(self._runs(wanted, together=remote is not None))
         added = [run for run in runs if len(run.segments) > 1]
         sums = remote.sums([each for run in added for each in run.sums()]) if remote and added else []
-        waiting = iter(sums)  # all of them are here before any is judged: see cleave.ask.ways.encrypted
+        waiting = iter(sums)  # all of them are here before any is checked: see cleave.ask.ways.encrypted
         for run in runs:
             planes = self._opened(run, waiting) if len(run.segments) > 1 else self._read(run)
             for at, column in enumerate(run.columns):
                 if (column.measure, column.part) in wanted:
                     of = {lane: planes[lane] for lane in run.lanes.holding(at)}
-                    if of:  # else its limit is 0, and so is it
+                    if of:  # otherwise its limit is 0, so its totals are 0
                         result[column.measure, column.part][: run.cells] += run.lanes.decode(at, of, len(run.segments))
         return result
 
     def objects(self, wanted: Sequence[TotalOf]) -> list[Object]:
-        """All that stands behind an answer."""
+        """All objects that these totals are read from."""
         return [
             totals.lanes[lane]
             for run in self._runs(wanted, together=False)
@@ -102,7 +103,7 @@ class TotalsReader:
         ]
 
     def sums(self, wanted: Sequence[TotalOf]) -> int:
-        """Ciphertexts that the service is asked for, where there is one."""
+        """Number of ciphertexts that the service would return."""
         runs = (run for run in self._runs(wanted, together=True) if len(run.segments) > 1)
         return sum(each.stop - each.start for run in runs for each in run.sums())
 
@@ -143,7 +144,7 @@ class TotalsReader:
         return planes
 
     def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
-        """The lanes (cells,) of the next `sums`, which are of `run`. Raises CheckFailed for any that is not."""
+        """The lanes (cells,) from the next `sums`, which belong to `run`. Raises CheckFailed for a wrong sum."""
         files: dict[int, list[bytes]] = {lane: [] for lane in run.needed}
         chunks = run.lanes.chunks(run.cells)
         for lane in run.needed:
@@ -152,8 +153,10 @@ class TotalsReader:
         return {lane: self._checked(run, lane, files[lane]) for lane in run.needed}
 
     def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: str) -> Lane:
-        """The coefficients (entries,) of all ciphertexts of a lane, in order. Raises `failed` where one is no
-        ciphertext, and says `wrong` where its sentinels are others than those of the sum of the segments of `run`.
+        """The coefficients (entries,) of all ciphertexts of a lane, in order.
+
+        Raises `failed` for bytes that are no ciphertext, and CheckFailed with the text `wrong` if sentinels are not the
+        sum of those of the segments of `run`.
         """
         try:
             coefficients = self._cipher().decrypt(files)

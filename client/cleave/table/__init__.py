@@ -1,1 +1,3 @@
-"""Files, frames and tables read under a schema: types, casts, constraints, and words for what does not fit."""
+"""Tables read under a schema, from files or frames: types, casts, constraints, and errors for values that do
+not fit.
+"""

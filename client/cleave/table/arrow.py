@@ -1,7 +1,8 @@
-"""Columns of pandas and Arrow as Arrow columns that DuckDB reads, without a guess. Needs pyarrow.
+"""Columns of pandas and Arrow as Arrow columns that DuckDB reads. Types are never guessed. Needs pyarrow.
 
-pyarrow would take 1 and 2.5 for floats, a date and a moment for dates, and moments with and without a time zone for
-UTC; and its errors quote the value. A column of Python objects must be of one kind, or the error names the row.
+pyarrow alone would guess: 1 and 2.5 become floats, a date and a timestamp become dates, and timestamps with and without
+a time zone become UTC. Its errors quote the value. Here a column of Python objects must have one kind, or the error
+names the row.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _USUAL = 18  # digits whose unscaled value is an int64
 
 
 def readable(table: pa.Table, shown: str) -> pa.Table:
-    """Return `table` in types that DuckDB reads: dictionaries as their values, spans of time in microseconds.
+    """Return `table` in types that DuckDB reads: dictionaries become their values, durations become microseconds.
 
     Raises InputError naming column and row of a value that does not fit.
     """
@@ -52,7 +53,7 @@ def _readable(column: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
 
 
 def _first_unfit(column: pa.ChunkedArray, target: pa.DataType) -> str:
-    """Return ", row N" of the first value that cannot be cast to `target`; nothing where no value can."""
+    """Return ", row N" for the first value that cannot be cast to `target`, or ""."""
     fit, end = 0, len(column)
     while end - fit > 1:
         middle = (fit + end) // 2
@@ -96,7 +97,7 @@ def _target(type_: pa.DataType) -> pa.DataType:
 
 
 def of_pandas(frame: Any, shown: str) -> pa.Table:
-    """Raises InputError for a column that holds objects of several kinds, or of one that is no column's."""
+    """Raises InputError for a column that mixes kinds of objects, or has objects of an unsupported kind."""
     arrays = []
     for place, name in enumerate(frame.columns):
         if not isinstance(name, str):
@@ -122,7 +123,7 @@ def _array(series: Any, place: str) -> pa.Array:
 
 
 def _objects(values: Any, missing: Any, place: str) -> pa.Array:
-    """An array of Python objects that are all of one kind, NULL where `missing`."""
+    """An Arrow array of Python objects, which must all have one kind. It is NULL where `missing`."""
     kind = None
     for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
         if absent:
@@ -151,7 +152,7 @@ def _objects(values: Any, missing: Any, place: str) -> pa.Array:
 
 
 def _kind(value: object) -> str | None:
-    """bool before int and moments before dates: each is one of the others, too."""
+    """Tests bool before int, and datetime before date: the first is a subclass of the second."""
     match value:
         case bool() | np.bool_():
             return "true or false"
@@ -194,7 +195,7 @@ def _decimals(values: list[Decimal | None], place: str) -> pa.Array:
             continue
         _, digits, exponent = value.as_tuple()
         if not isinstance(exponent, int):
-            raise InputError(f"{place}, row {row + 1}: is infinite, which no DECIMAL holds")
+            raise InputError(f"{place}, row {row + 1}: is infinite; a DECIMAL cannot be")
         decimals = max(decimals, -exponent)
         whole = max(whole, len(digits) + exponent)
         if max(whole, 0) + decimals > _DIGITS:
@@ -209,7 +210,7 @@ def _texts(values: list[str | None], place: str) -> pa.Array:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise InputError(f"{place}, row {row + 1}: is text with half a surrogate pair in it") from None
+                raise InputError(f"{place}, row {row + 1}: is text with an unpaired surrogate") from None
     return pa.array(values, pa.string())
 
 

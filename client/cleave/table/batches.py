@@ -1,10 +1,10 @@
-"""Rows on their way from one DuckDB to another, a few thousand at a time, by Arrow's C interface (nanoarrow).
+"""Rows moved from one DuckDB to another in small batches, over Arrow's C interface (nanoarrow).
 
-DuckDB's own stream hands out 131,072 rows at once, whatever their size; where it can be set so, it hands out 2,048
-(one of its vectors), so that rows with long texts do not fill the memory.
+By default DuckDB's stream returns 131,072 rows at once. Here it returns 2,048 (one DuckDB vector) if it supports that,
+so rows with long texts do not fill the memory.
 
-The other way, `open_stream` makes rows while DuckDB reads them. nanoarrow makes streams of arrays that are there
-already; this one asks an iterator for each. DuckDB calls it from its own threads, one at a time.
+In the other direction, `open_stream` makes rows while DuckDB reads them. nanoarrow can only stream existing arrays;
+this stream takes each array from an iterator. DuckDB calls it from its own threads, one at a time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from nanoarrow.c_schema import CSchema
 
 BATCH_ROWS = 2048
-_BYTES = 32 << 20  # handed on together, as are
-_MOST_TOGETHER = 64  # vectors: DuckDB takes more than 122,880 rows at half the price of fewer
+_BYTES = 32 << 20  # a batch is passed on at this size
+_MOST_TOGETHER = 64  # vectors per batch: DuckDB reads more than 122,880 rows at half the cost per row
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch(ArrowRows):
-    """Consecutive rows; DuckDB reads it where it is registered."""
+    """Consecutive rows. DuckDB reads a registered batch like a table."""
 
     schema: CSchema
     arrays: Sequence[CArray]
@@ -43,11 +43,10 @@ class RowBatch(ArrowRows):
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, in their order."""
         return [str(self.schema.child(place).name) for place in range(self.schema.n_children)]
 
     def divided(self, rows: int) -> tuple[RowBatch, RowBatch | None]:
-        """The first `rows` rows, and the others; None where there are none. Nothing is copied."""
+        """The first `rows` rows, and the rest or None. Nothing is copied."""
         if rows >= self.rows:
             return self, None
         first, rest, left = [], [], rows
@@ -71,15 +70,15 @@ class RowBatch(ArrowRows):
 
 
 def joined(parts: Sequence[RowBatch]) -> RowBatch:
-    """Join `parts`, at least one."""
+    """Join at least one batch."""
     arrays = [array for each in parts for array in each.arrays]
     return RowBatch(parts[0].schema, arrays, sum(each.rows for each in parts), sum(each.bytes for each in parts))
 
 
 def batches(connection: duckdb.DuckDBPyConnection, sql: str, together: int = BATCH_ROWS) -> Iterator[RowBatch]:
-    """The rows of a SELECT, in order; nothing but a few batches is held at any time.
+    """The rows of a SELECT, in order. Only a few batches are in memory at a time.
 
-    Raises duckdb.Error, or nanoarrow's error with DuckDB's message: both may quote values.
+    Raises duckdb.Error, or nanoarrow's error with DuckDB's message. Both may quote values.
     """
     stream = nanoarrow.c_array_stream(_capsule(connection.sql(sql), together))
     schema = stream.get_schema()
@@ -105,11 +104,11 @@ def _capsule(relation: Any, rows: int) -> Any:
 
 
 def bytes_of(array: CArray) -> int:
-    """Bytes of the buffers of an array of columns. nanoarrow does not know the width of narrow decimals."""
+    """Bytes of an array's buffers. (nanoarrow has no width for narrow decimals.)"""
     total = 0
     for place in range(array.n_children):
         child = array.child(place)
-        share = child.length / (child.offset + child.length) if child.offset else 1.0  # of a slice
+        share = child.length / (child.offset + child.length) if child.offset else 1.0  # the part of a sliced buffer
         kind, _, described = child.schema.format.partition(":")
         if kind == "d":
             bits = int(described.split(",")[2]) if described.count(",") > 1 else 128
@@ -122,7 +121,7 @@ def bytes_of(array: CArray) -> int:
 
 
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
-# Bytes of struct ArrowSchema and struct ArrowArray, and where `release` is in them
+# Sizes of struct ArrowSchema and struct ArrowArray, and the offset of `release` in each
 _SCHEMA_BYTES, _SCHEMA_RELEASE = 2 * 8 + 7 * _POINTER, 2 * 8 + 5 * _POINTER
 _ARRAY_BYTES, _ARRAY_RELEASE = 5 * 8 + 5 * _POINTER, 5 * 8 + 3 * _POINTER
 _NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -153,36 +152,36 @@ class _Open:
     failed: Callable[[BaseException], None]
 
 
-_open: dict[int, _Open] = {}  # by private_data, until it is released or closed
+_open: dict[int, _Open] = {}  # by private_data, until released or closed
 _numbers = itertools.count(1)
 
 
 def open_stream(
     schema: CSchema, batches: Iterator[CArray], failed: Callable[[BaseException], None]
 ) -> tuple[int, object]:
-    """Return the number of a new stream, for `close_stream`, and its capsule.
+    """Return a new stream's number, for `close_stream`, and its capsule.
 
-    `failed` is called with what `batches` raises; DuckDB then raises an error of its own.
+    `failed` is called with any exception of `batches`; DuckDB then raises an error of its own.
     """
     number = next(_numbers)
     _open[number] = _Open(schema, batches, failed)
     struct = _Stream(*(ctypes.cast(each, ctypes.c_void_p).value for each in _CALLBACKS), number)
     stream = CArrayStream.allocate()
     ctypes.memmove(stream._addr(), ctypes.addressof(struct), ctypes.sizeof(struct))
-    return number, stream.__arrow_c_stream__()  # memory of the capsule's own, whatever is closed meanwhile
+    return number, stream.__arrow_c_stream__()  # the capsule owns its memory, also after `close_stream`
 
 
 def close_stream(number: int) -> None:
-    """End a stream, read to its end or not. A reader that is still at work gets an error."""
+    """End a stream, even if it was not read to its end. Its reader then gets an error."""
     stream = _open.pop(number, None)
     close = getattr(stream.batches, "close", None) if stream else None
     if close is not None:
-        with contextlib.suppress(ValueError):  # a thread is at work on it, and lets go of it then
+        with contextlib.suppress(ValueError):  # a thread is using it, and will release it
             close()
 
 
 def _move(capsule: object, name: bytes, to: int, size: int, release: int) -> None:
-    """Move a struct out of its capsule, which then releases nothing."""
+    """Move a struct out of its capsule. The capsule then releases nothing."""
     place = _pointer_of(capsule, name)
     ctypes.memmove(to, place, size)
     ctypes.memset(place + release, 0, _POINTER)

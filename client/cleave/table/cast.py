@@ -1,7 +1,7 @@
-"""From a CSV field to a value of a column's type, in SQL, without guessing.
+"""SQL that converts a CSV field to a value of a column's type, without guessing.
 
-DuckDB's own casts are too kind for an exact answer: '1.005' becomes DECIMAL(18,2) 1.01, '1.5' BIGINT 2, '0x10' 16, a
-timestamp a DATE. A field must match the grammar of its type first.
+DuckDB's casts are too permissive for exact answers: '1.005' becomes DECIMAL(18,2) 1.01, '1.5' becomes BIGINT 2, '0x10'
+becomes 16, a timestamp becomes a DATE. So a field must first match the grammar of its type.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from cleave.table.types import pattern as date_pattern
 
 @dataclass(frozen=True, slots=True)
 class FieldCast:
-    """SQL over a text column: `value` raises an error for a field that `unreadable` is true for."""
+    """SQL over a text column. `unreadable` is true for a field that does not fit; `value` then raises an error."""
 
     value: str
     unreadable: str
 
 
 def number_pattern(dialect: CsvDialect, decimals: int | None) -> str:
-    """Regular expression (RE2) of numbers with at most `decimals` digits after the point, trailing zeros aside.
+    """Regular expression (RE2) for numbers with at most `decimals` digits after the point, not counting trailing zeros.
 
-    None: a float, any digits and an exponent. A sign stands before the digits.
+    `decimals` None: a float, with any number of digits and an exponent. A sign precedes the digits.
     """
     return rf"\s*[+-]?{_digits(dialect, decimals)}\s*"
 
 
 def accounting_pattern(dialect: CsvDialect, decimals: int | None) -> str:
-    """The same of negative numbers as accounts write them: (12.50) and 12.50-"""
+    """Like `number_pattern`, for negative numbers in accounting format: (12.50) or 12.50-"""
     digits = _digits(dialect, decimals)
     return rf"\s*(?:\({digits}\)|{digits}-)\s*"
 
@@ -45,14 +45,14 @@ def _digits(dialect: CsvDialect, decimals: int | None) -> str:
     return rf"{whole}(?:{point}[0-9]{{0,{decimals}}}0*)?"
 
 
-CENSORED = r"\s*(?:[<>]=?|≤|≥)\s*"  # before a number: it lies beyond a limit
+CENSORED = r"\s*(?:[<>]=?|≤|≥)\s*"  # before a number: the value is below or above it
 
 DATE = r"\s*[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}\s*"
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
 TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[ T]{TIME}Z?)?"
 ZONED_TIMESTAMP = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]{TIME}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)"
 
-# as DuckDB writes it: 1 year 2 months -3 days 04:05:06.789
+# DuckDB's format: 1 year 2 months -3 days 04:05:06.789
 INTERVAL = (
     r"\s*(?:[+-]?[0-9]{1,9} (?:year|month|day|hour|minute|second)s?(?:\s+|$))*"
     r"(?:[+-]?[0-9]{1,9}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?\s*"
@@ -60,7 +60,7 @@ INTERVAL = (
 
 
 def plain_number(field: str, dialect: CsvDialect) -> str:
-    """SQL that writes a number as DuckDB does: no thousands separator, a point before decimals."""
+    """SQL that rewrites a number in DuckDB's format: without thousands separators, with a decimal point."""
     if dialect.thousands:
         field = f"replace({field}, {literal(dialect.thousands)}, '')"
     return field if dialect.decimal == "." else f"replace({field}, {literal(dialect.decimal)}, '.')"
@@ -72,7 +72,7 @@ def is_null_token(field: str, tokens: tuple[str, ...]) -> str:
 
 
 def cast(field: str, column: Column, dialect: CsvDialect) -> FieldCast:
-    """Return the cast of the text column `field` (an SQL name) to `column`."""
+    """The cast of the text column `field` (quoted SQL) to the type of `column`."""
     if column.type == "VARCHAR":
         tokens = ", ".join(map(literal, dialect.text_null_tokens))
         return FieldCast(f"CASE WHEN {field} NOT IN ({tokens}) THEN {field} END" if tokens else field, "false")
@@ -88,7 +88,7 @@ def cast(field: str, column: Column, dialect: CsvDialect) -> FieldCast:
 
 
 def _read(field: str, column: Column, dialect: CsvDialect) -> str:
-    """SQL of the value; NULL where the field is not one of the column's type."""
+    """SQL of the value; NULL if the field does not fit the type."""
     match column.type:
         case "BOOLEAN":
             return f"TRY_CAST(trim({field}) AS BOOLEAN)"
@@ -112,11 +112,11 @@ def _read(field: str, column: Column, dialect: CsvDialect) -> str:
 
 
 def _number(field: str, column: Column, dialect: CsvDialect) -> str:
-    """SQL of a number: as computers write it, else (few fields get there) as accounts do or as a limit."""
+    """SQL of a number in the usual format. If that fails, which is rare, in accounting format or as a limit."""
     if dialect.censored == "limit":
         exact = _number(field, column, replace(dialect, censored=""))
         return f"coalesce({exact}, {_limit(field, column, dialect)})"
-    if column.unit:  # once in every field, before or after its digits; a sign may stand apart
+    if column.unit:  # every field has the unit, before or after its digits; a sign may be apart
         bare = f"trim(replace({field}, {literal(column.unit)}, ''))"
         signed = f"regexp_replace({bare}, '^([+(-])\\s+', '\\1')"
         return _matching(field, unit_pattern(column.unit), _number(signed, replace(column, unit=""), dialect))
@@ -129,20 +129,20 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> str:
 
 
 def _limit(field: str, column: Column, dialect: CsvDialect) -> str:
-    """SQL of the number in a field like `<5`; NULL where it is none."""
+    """SQL of the number in a field such as "<5"; NULL for other fields."""
     number = _number(f"regexp_replace({field}, {literal(f'^{CENSORED}')}, '')", column, replace(dialect, censored=""))
     return f"CASE WHEN regexp_matches({field}, {literal(f'^{CENSORED}')}) THEN {number} END"
 
 
 def unit_pattern(unit: str) -> str:
-    """Regular expression (RE2) of fields with `unit` at one end of what is left."""
+    """Regular expression (RE2) for numbers with `unit` before or after the digits."""
     escaped = re.escape(unit)
     digit = "[0-9.,' \u00a0\u202f\u2019]*[0-9][0-9.,' \u00a0\u202f\u2019]*"
     return rf"\s*[+(-]?\s*(?:{escaped}\s*[+-]?{digit}|[+-]?{digit}\s*{escaped})\s*[)-]?\s*"
 
 
 def formatted(field: str, date_format: str, type_: str) -> str:
-    """SQL of a field read by `date_format`; NULL where it is written otherwise or no such day exists."""
+    """SQL of a date or time written in `date_format`; NULL if the field differs or the day does not exist."""
     value = f"CAST(try_strptime(trim({field}), {literal(date_format)}) AS {type_})"
     return f"CASE WHEN regexp_full_match({field}, {literal(date_pattern(date_format))}) THEN {value} END"
 

@@ -1,4 +1,4 @@
-"""Constraints of a column besides its type: NULL ruled out, and bounds."""
+"""Constraints of a column besides its type: NOT NULL and bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cleave.table.types import is_number
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Fault of a column, and SQL of the row (over `field` and `place`) where it is."""
+    """A constraint that a column breaks. `which` is SQL that finds the row, over `field` and `place`."""
 
     column: Column
     problem: str
@@ -23,9 +23,9 @@ class Violation:
     null: bool = False
 
     def row_in(self, connection: duckdb.DuckDBPyConnection, rows: str) -> int:
-        """The row (from 0) of `rows`, SQL with the column among others, where the fault is."""
+        """Return the first faulty row (from 0) of `rows`, which is SQL of a relation that contains the column."""
         fields = f"SELECT {identifier(self.column.name)} AS field FROM {rows}"
-        # not rowid: a column of the file may be called that
+        # not rowid: a file's column may have that name
         numbered = f"SELECT field, row_number() OVER () - 1 AS place FROM ({fields})"
         (row,) = connection.execute(f"SELECT {self.which} FROM ({numbered})").fetchall()[0]
         return int(row)
@@ -37,9 +37,10 @@ def constrained(schema: Schema) -> list[Column]:
 
 
 def figures_of(column: Column) -> str:
-    """SQL of what `broken_by` reads: how many values are not NULL, and the bounds of numbers.
+    """SQL of the arguments of `broken_by`: the number of non-NULL values, and minimum and maximum of numbers.
 
-    Only numbers have bounds; DuckDB hands out other types, such as zoned timestamps, by packages that may be missing.
+    Only numbers have bounds. For other types, such as zoned timestamps, DuckDB's Python client may need a missing
+    package.
     """
     if not is_number(column.type):
         return f"count({identifier(column.name)}), NULL, NULL"
@@ -47,12 +48,12 @@ def figures_of(column: Column) -> str:
 
 
 def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Violation | None:
-    """Return the fault of the column under the schema, None where there is none."""
+    """Return the constraint that the values break, or None."""
     if nulls and not column.nullable:
         first = "min(place) FILTER (WHERE field IS NULL)"
         return Violation(column, "is NULL, which the schema rules out", first, null=True)
     as_stored = float if isinstance(least, float) else lambda bound: bound
-    # `not (a <= b)`: NaN, which DuckDB sorts last, is within no bounds
+    # `not (a <= b)` and not `a > b`: NaN must break any bound, and DuckDB sorts it last
     if column.lower is not None and least is not None and not as_stored(column.lower) <= least:
         return Violation(column, f"the value is below lower = {column.lower:f}", "arg_min(place, field)")
     if column.upper is not None and most is not None and not most <= as_stored(column.upper):
@@ -61,7 +62,7 @@ def broken_by(column: Column, nulls: int, least: Any, most: Any) -> Violation | 
 
 
 def violations(columns: Sequence[Column], rows: int, figures: Sequence[Any]) -> Iterator[Violation]:
-    """The faults of `columns` of `rows` rows, by their `figures_of`."""
+    """Violations of `columns`, from the number of rows and the results of `figures_of`."""
     for column, filled, least, most in zip(columns, figures[::3], figures[1::3], figures[2::3], strict=True):
         if broken := broken_by(column, rows - filled, least, most):
             yield broken

@@ -1,11 +1,11 @@
-"""JSON and Excel files as CSV text in memory: numbers keep their digits, NULL and an empty text stay apart.
+"""JSON and Excel files as CSV text in memory. Numbers keep their digits; NULL and an empty text stay different.
 
-The first line of the text names the columns, so line 2 of a message is the first object, or row 2 of the sheet. Where
-nested JSON is flattened, member b of the object a is the column `a.b`, and a list is its JSON text.
+The first line of the text names the columns, so line 2 in a message is the first object, or row 2 of the sheet. If
+nested JSON is flattened, member b of object a becomes the column "a.b", and a list becomes its JSON text.
 
-Excel's dates and times are numbers of days, which a cell's number format and the workbook's epoch make dates. The usual
-epoch counts 1 January 1900 as day 1, and a 29 February 1900, which never was, as day 60; the other one counts 1 January
-1904 as day 0. (ECMA-376, Part 1, 18.17.4)
+Excel stores dates and times as numbers of days. The cell's number format and the workbook's epoch say which date a
+number means. In the usual epoch 1 January 1900 is day 1, and day 60 is 29 February 1900, which never existed. In the
+other epoch 1 January 1904 is day 0. (ECMA-376, Part 1, 18.17.4)
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, Literal
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, extra
 
-MOST_BYTES = 256 << 20  # of an array, or of a workbook unpacked: both are read as a whole
-# Of a character in a workbook's text (ECMA-376, Part 1, 22.9.2.19), but for half of a surrogate pair
+MOST_BYTES = 256 << 20  # of a JSON array, or of an unpacked workbook: both are read whole
+# An escaped character in a workbook's text (ECMA-376, Part 1, 22.9.2.19), except unpaired surrogates
 _ESCAPE = re.compile("_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -35,17 +35,17 @@ _SPARSE = 100  # fields for each member of an object, in a larger table
 _SHOWN = 20  # sheets that a hint names
 
 Row = Sequence[Any]
-Read = Callable[[Any, str], dict[str, Any]]  # an object, and the words for its place
+Read = Callable[[Any, str], dict[str, Any]]  # (object, its position in words) -> members
 
 
 class _Digits(str):
-    """A number as it is written."""
+    """A JSON number, with its digits as written."""
 
 
 def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = False) -> Path:
-    """A memory file of CSV text: the objects of a JSON array, or of a file with one object a line.
+    """Convert a JSON array of objects, or one object per line, to CSV text in a memory file.
 
-    Raises InputError naming the object that is no flat object (unless `flatten`), or the line that is no JSON.
+    Raises InputError naming the object that is nested (unless `flatten`), or the line that is not JSON.
     """
     read = _flattened if flatten else _flat
     with open_file() as file:
@@ -76,7 +76,7 @@ def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = 
 
 
 def _filled(objects: Iterable[dict[str, Any]]) -> list[str]:
-    """Names of flattened members, without those that are NULL where they are no object."""
+    """Names of flattened members. An object's own name is left out unless it has a value in some row."""
     filled: dict[str, bool] = {}
     for each in objects:
         for name, value in each.items():
@@ -91,10 +91,10 @@ def _filled(objects: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def workbook_text(path: Path, shown: str, wanted: str = "") -> tuple[Path, str]:
-    """A memory file of CSV text: a sheet of an .xlsx file, whose first row names the columns; "": the first sheet.
+    """Convert a sheet of an .xlsx file to CSV text in a memory file. Its first row names the columns.
 
-    Also returns the name of the sheet if there are others. Raises InputError for a damaged or too large workbook, for
-    one without such a sheet, and for a sheet without rows.
+    `wanted`: the sheet's name, "" for the first. Also returns the sheet's name if the workbook has others. Raises
+    InputError for a workbook that is damaged, too large or has no such sheet, and for an empty sheet.
     """
     with extra("excel", "Excel files"):
         from openpyxl import load_workbook  # noqa: PLC0415 - 0.2 s
@@ -123,7 +123,7 @@ def workbook_text(path: Path, shown: str, wanted: str = "") -> tuple[Path, str]:
 
 
 def _place_of(wanted: str, titles: Sequence[str], shown: str) -> int:
-    """Place of a sheet, whose name may differ in upper and lower case, as in Excel. Raises InputError."""
+    """Index of a sheet. As in Excel, upper and lower case of its name are the same. Raises InputError."""
     if not wanted:
         return 0
     places = {title.casefold(): place for place, title in enumerate(titles)}
@@ -158,7 +158,7 @@ def _values(shown: str, sheet: Any) -> Iterator[Row]:
 
 
 def _computed(shown: str, values: Iterator[Row], formulas: Iterator[Row]) -> Iterator[Row]:
-    """The rows of `values`. A formula that was never computed has no value, which would be read as NULL."""
+    """The rows of `values`. Raises InputError for a formula without a stored result, which would be read as NULL."""
     for number, (row, written) in enumerate(zip(values, formulas, strict=True), start=1):
         if any(value is None and text is not None for value, text in zip(row, written, strict=True)):
             hint = "open it in Excel or LibreOffice and save it, so that it holds the results"
@@ -225,7 +225,7 @@ def _flat(value: Any, where: str) -> dict[str, Any]:
 
 def _flattened(value: Any, where: str) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    pending = [("", iter(_object_of(value, where).items()))]  # objects that are open, by the names that lead there
+    pending = [("", iter(_object_of(value, where).items()))]  # open objects, each with the names that lead to it
     while pending:
         prefix, members = pending[-1]
         for name, each in members:
@@ -267,7 +267,7 @@ def _json(value: Any) -> str:
 
 
 def _written(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-    memory = os.memfd_create("table")  # it lives as long as this process
+    memory = os.memfd_create("table")  # lives as long as this process
     try:
         with os.fdopen(os.dup(memory), "w", encoding="utf-8", newline="") as file:
             for row in chain([names], rows):
@@ -295,8 +295,8 @@ def _cell(value: Any) -> str:
 
 
 Kind = Literal["number", "date", "moment", "time", "span"]
-_DAY = 86_400_000  # milliseconds, to which Excel rounds
-_LEAP = 60  # the day that never was
+_DAY = 86_400_000  # milliseconds, Excel's precision
+_LEAP = 60  # 29 February 1900, which never existed
 _BEFORE, _AFTER, _1904 = (datetime.datetime(*day) for day in ((1899, 12, 31), (1899, 12, 30), (1904, 1, 1)))  # noqa: DTZ001 - Excel has no zones
 _LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
 
@@ -316,9 +316,10 @@ def _kind_of(number_format: str) -> Kind:
 
 
 def _moment(number: float, kind: Kind, *, from_1904: bool) -> datetime.datetime | datetime.time | str:
-    """Return the date or time that is day `number`; of a span the text HH:MM:SS.
+    """The date or time at day `number`; for a time span, text as HH:MM:SS.
 
-    Raises ValueError for a day that does not exist: before the epoch's first, 29 February 1900, or after 9999.
+    Raises ValueError for a day that does not exist: before the epoch's first day, 29 February 1900, or after the year
+    9999.
     """
     days, left = divmod(round(number * _DAY), _DAY)
     if kind == "span":

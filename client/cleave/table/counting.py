@@ -1,6 +1,6 @@
-"""The number of a CSV's records, found without the reader that reads them.
+"""A second, independent count of a CSV's records.
 
-A record ends at a line break that no quotes enclose. This counts such line breaks in bytes.
+A record ends at a line break outside quotes. This counts such line breaks in the bytes.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ _NEXT_BREAK = re.compile(rb"\n(?=\n)")
 
 
 def count_records(blocks: Iterable[bytes], delimiter: bytes, quote: bytes, *, blank: bool) -> int | None:
-    """Count the records of a text in UTF-8, its header among them; with `blank` also lines without any character.
+    """Count the records of a UTF-8 text, including its header; with `blank` also empty lines.
 
-    None for a text with a quote within a field, as in `5" pipe`: it encloses nothing.
+    Returns None for a text with a quote inside an unquoted field, as in `5" pipe`, since that quote encloses nothing.
     """
     end = re.escape(quote)  # first in the pattern: so it is found fast
     within = re.compile(end + rb"(?<=[^ \n" + re.escape(delimiter + quote) + rb"]" + end + rb")")
     enclosed, last, count, cut = False, b"\n", 0, b""
     for block in blocks:
         text = cut + block
-        cut = text[len(text) - 1 :] if text.endswith(b"\r") else b""  # LF may follow
+        cut = text[len(text) - 1 :] if text.endswith(b"\r") else b""  # LF may follow in the next block
         text = _with_lf(text[: len(text) - len(cut)])
         if quote and (enclosed or quote in text):
             parts = text.split(quote)
             outside = parts[enclosed::2]
             enclosed ^= len(parts) % 2 == 0
-            # of each enclosed text the first quote stays, after what is before it
+            # of each quoted text keep the opening quote and the text before it
             text = quote.join(outside) + (quote if enclosed else b"")
             if within.search(last + text, 1):
                 return None

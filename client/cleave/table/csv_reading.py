@@ -1,4 +1,4 @@
-"""A CSV as DuckDB reads it, and where and why it cannot."""
+"""Reading of a CSV by DuckDB, and search for the first fault in it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from cleave_shared.errors import InputError
 
 _BLOCK = 1 << 20  # characters fed to DuckDB at a time
 _LONGEST_LINE = 1 << 23  # bytes; DuckDB's own limit is 2 MB, and larger buffers than this cost it parallelism
-_BATCH = 10  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 10  # columns per query: DuckDB is slow to plan hundreds of aggregates
 _REJECTS = ", ignore_errors = true, store_rejects = true, rejects_limit = 1, parallel = false"  # the first in the file
 _REJECTED = "SELECT error_type, line_byte_position FROM reject_errors"
 
 
 class CsvReading(SourceReading):
-    """Reading of a CSV file. DuckDB judges which records are none, and the casts which fields are no values."""
+    """Reading of a CSV file. DuckDB rejects malformed records; the casts reject fields that do not fit."""
 
     source: Input
 
@@ -63,17 +63,17 @@ class CsvReading(SourceReading):
 
     @cached_property
     def _places(self) -> list[int]:
-        """The place in the file of each of the schema's columns."""
+        """The index in the file of each of the schema's columns."""
         names = column_names(self._first, self._dialect)
         return places_of(f"{self.source}, line {self._dialect.skip + 1}", names, self.schema)
 
     @contextmanager
     def rows(self) -> Iterator[str]:
-        """The SQL of a table function that reads the file once, as text columns "c0", "c1", ...
+        """SQL of a table function that reads the file once, as text columns "c0", "c1", ...
 
-        DuckDB reads UTF-8 itself, packed or not. Everything else (it reads big-endian UTF-16 as empty and refuses
-        Windows-1252) is recoded on the way through a pipe, never through a file. So is a file whose first record has
-        several lines, under a header of one line. Raises InputError if that fails half-way.
+        DuckDB reads UTF-8 itself, also compressed. Other encodings are converted to UTF-8 through a pipe, never a file:
+        DuckDB reads big-endian UTF-16 as empty and refuses Windows-1252. A file whose first record has several lines
+        goes through the pipe too, after a header of one line. Raises InputError if conversion fails.
         """
         skips = self._dialect.skip or self._dialect.skip_footer
         if is_utf8(self._dialect.encoding) and not (skips or self._short_header):
@@ -100,7 +100,7 @@ class CsvReading(SourceReading):
                     while block := text.read(_BLOCK):
                         pipe.write(block)
             except BrokenPipeError:
-                pass  # DuckDB gave up; its reason is reported
+                pass  # DuckDB stopped reading; its error is reported
             except (EOFError, OSError, UnicodeError, zlib.error) as error:
                 failures.append(error)
 
@@ -118,8 +118,8 @@ class CsvReading(SourceReading):
 
     @property
     def _short_header(self) -> str:
-        """Where the first record has several lines a header of one, else nothing: DuckDB takes the first line break
-        for the end of all records.
+        """A one-line header for a file whose first record has several lines, else "". DuckDB takes the first line break
+        in a file as the line break of all records.
         """
         if self._first.lines <= 1:
             return ""
@@ -148,19 +148,19 @@ class CsvReading(SourceReading):
         count = count_records(self._blocks(), delimiter, quote, blank=len(self._first.fields) == 1)
         if count is not None and rows + self._dialect.header == count:
             return None
-        # a quote within a field, or blank lines before the header: count as Python reads
+        # a quote inside a field, or blank lines before the header: count with Python's reader
         records = sum(1 for _ in self._lines_of_rows())
         return None if rows == records else faults.miscounted(self.source, rows, records)
 
     def _first_unread(self) -> int | None:
-        """The first line after the header that is not blank."""
+        """Number of the first line after the header that is not blank, or None."""
         with open_text(self.source, self._dialect) as text:
             before = first_record(text, self._dialect).lines if self._dialect.header else 0
             numbered = enumerate(text, start=self._dialect.skip + before + 1)
             return next((number for number, line in numbered if line.strip()), None)
 
     def _blocks(self) -> Iterator[bytes]:
-        """The text in UTF-8, without byte order mark and the lines to skip."""
+        """The text as UTF-8 blocks, without byte order mark and skipped lines."""
         if is_utf8(self._dialect.encoding) and not (self._dialect.skip or self._dialect.skip_footer):
             with self.source.open() as file:
                 yield file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
@@ -176,7 +176,7 @@ class CsvReading(SourceReading):
         return str(self.source) if line is None else self._line(line)
 
     def fault(self) -> InputError:
-        """The first thing wrong with the file: its encoding, else a record, else a field."""
+        """The first fault in the file: of its encoding, else of a record, else of a field."""
         try:
             with self._recoded(_REJECTS) as rows, closing(self._connection.cursor()) as cursor:
                 read, rejected = None, None
@@ -192,8 +192,8 @@ class CsvReading(SourceReading):
             return unreadable(self.source, error)
 
     def _record_fault(self, kind: str, position: int) -> InputError:
-        """The error for a record that DuckDB rejects. It begins at byte `position` (from 1) of what `_recoded`
-        hands on, or after line ends there.
+        """The error for a record that DuckDB rejects. It begins at byte `position` (from 1) of the text that DuckDB
+        reads, or after line breaks there.
         """
         number, left, usual = self._dialect.skip, position - len(self._short_header.encode()), self._first.end
         with open_text(self.source, self._dialect) as text:
@@ -231,8 +231,8 @@ class CsvReading(SourceReading):
         return faults.unreadable_csv(self.source)
 
     def _field_fault(self, read: int) -> InputError:
-        """The first field that its column cannot read. The file is read again for every few columns, never held as a
-        whole. `read`: how many records DuckDB reads; one more is not closed.
+        """The error for the first field that does not fit its column. The file is read again for each group of columns,
+        never whole into memory. `read`: number of records that DuckDB reads; one more may be unclosed.
         """
         wrong: list[tuple[int, int]] = []
         try:
@@ -256,9 +256,7 @@ class CsvReading(SourceReading):
             return self._connection.execute(f"SELECT {selected} FROM ({numbered}) WHERE {where}").fetchall()[0]
 
     def _records(self) -> Iterator[tuple[int, list[str], str]]:
-        """The line on which each record begins, its fields, and the characters that end it. A blank line has no
-        fields.
-        """
+        """The line on which each record begins, its fields, and its line break. A blank line has no fields."""
         with open_text(self.source, self._dialect) as text:
             lines = Lines(text)
             records = reader(lines, self._dialect, strict=False)
@@ -268,13 +266,12 @@ class CsvReading(SourceReading):
                 line = before + records.line_num
 
     def _line_of(self, row: int) -> int | None:
-        """The line on which data row `row` (from 0) begins; None where there is no such row."""
+        """The line on which data row `row` (from 0) begins, or None."""
         return next(itertools.islice(self._lines_of_rows(), row, None), None)
 
     def _lines_of_rows(self) -> Iterator[int]:
-        """The line on which each data row begins."""
         single, top = len(self._first.fields) == 1, self._dialect.skip + 1
-        # DuckDB skips blank lines, but of one column they are NULLs
+        # DuckDB skips blank lines, except in a file of one column, where they are NULLs
         lines = (line for line, fields, _ in self._records() if fields or (single and line > top))
         return itertools.islice(lines, int(self._dialect.header), None)
 

@@ -1,4 +1,4 @@
-"""A CSV's text as Python sees it: its lines, header and records."""
+"""A CSV's text as Python reads it: lines, header and records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_FIELD = 1 << 23  # characters; Python's own limit of 131,072 is shorter
 
 
 class _WithoutFooter(io.TextIOBase):
-    """A text whose last lines are held back."""
+    """A text without its last lines."""
 
     def __init__(self, text: TextIO, lines: int) -> None:
         self._text = text
@@ -31,7 +31,7 @@ class _WithoutFooter(io.TextIOBase):
         return self._held.popleft()
 
     def read(self, size: int | None = -1, /) -> str:
-        """Read whole lines, `size` characters or a few more."""
+        """Read whole lines, about `size` characters."""
         lines, left = [], size if size is not None and size >= 0 else sys.maxsize
         while left > 0 and (line := next(self, "")):
             lines.append(line)
@@ -44,7 +44,7 @@ class _WithoutFooter(io.TextIOBase):
 
 
 def open_text(source: Input, dialect: CsvDialect) -> TextIO:
-    """The text without byte order mark and the lines to skip at both ends, its line ends as they are."""
+    """Open the text without byte order mark, footer and skipped lines. Line breaks are not changed."""
     encoding = "utf-8-sig" if is_utf8(dialect.encoding) else dialect.encoding
     text = io.TextIOWrapper(source.open(), encoding=encoding, newline="")
     try:
@@ -72,7 +72,7 @@ def reader(lines: Iterable[str], dialect: CsvDialect, *, strict: bool = True) ->
 
 
 class Lines:
-    """Physical lines of a text, with the characters that end the last one read."""
+    """Lines of a text. Remembers the line break of the last line."""
 
     def __init__(self, text: Iterable[str]) -> None:
         self._lines = iter(text)
@@ -88,7 +88,7 @@ class Lines:
 
 
 class FirstRecord(NamedTuple):
-    """The first record that is no blank line: its fields, the lines up to its end, and the characters that end it."""
+    """The first record that is not blank: its fields, the number of lines up to its end, and its line break."""
 
     fields: list[str]
     lines: int
@@ -96,7 +96,7 @@ class FirstRecord(NamedTuple):
 
 
 def first_record(text: Iterable[str], dialect: CsvDialect, *, strict: bool = True) -> FirstRecord:
-    """Read `text` to the end of its first record, or to its end where it has none."""
+    """Read the first record of `text`; it has no fields if there is none."""
     lines = Lines(text)
     records = reader(lines, dialect, strict=strict)
     fields: list[str] = next((record for record in records if record), [])
@@ -104,7 +104,7 @@ def first_record(text: Iterable[str], dialect: CsvDialect, *, strict: bool = Tru
 
 
 def header_of(source: Input, dialect: CsvDialect) -> FirstRecord:
-    """The first record of the file. Raises InputError where it cannot be read, and for a file without any record."""
+    """The first record of the file. Raises InputError if it cannot be read or does not exist."""
     try:
         with open_text(source, dialect) as file:
             first = first_record(file, dialect)
@@ -130,7 +130,7 @@ def column_names(first: FirstRecord, dialect: CsvDialect) -> tuple[str, ...]:
 
 
 def undecodable(source: Input, encoding: str) -> InputError:
-    """The error for a file that is not text of `encoding`, with the line where lines can be distinguished."""
+    """The error for a file that is not text in `encoding`. It names the line if the encoding's lines can be counted."""
     place = str(source)
     with source.open() as file:
         for number, line in enumerate(file, start=1):

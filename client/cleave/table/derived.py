@@ -1,4 +1,4 @@
-"""Derived columns of a schema: expressions over its columns that questions may name as if they were columns.
+"""Derived columns of a schema: expressions over its columns, used in questions like columns.
 
 [derived.net]
 sql = "price * (1 - discount)"
@@ -37,9 +37,9 @@ Find = Callable[[str], _Column | None]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """An expression over `columns`, spelled as the schema has them.
+    """An expression over `columns`, whose names are spelled as in the schema.
 
-    `text`: as it was typed. `sql`: DuckDB's own text of the tree that was checked, which is what runs.
+    `text`: as typed. `sql`: DuckDB's own text of the checked tree; this is what runs.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Derived:
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
-    """An expression cannot be read, and names something that is no column: `name`."""
+    """An expression cannot be read and contains `name`, which is not a column."""
 
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
@@ -59,9 +59,10 @@ class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
 
 
 def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bool = False) -> Derived:
-    """`typed` as a derived column. `find`: the schema's column of a name. `constant`: it may name none of them.
+    """Check `typed` and return it as a derived column. `find` returns the schema's column of a name, or None.
 
-    Raises ValueError for what is no expression of a row's columns, as DuckDB takes it for a generated column.
+    `constant`: also accept an expression without columns. Raises ValueError if DuckDB would not accept the expression
+    as a generated column of one row.
     """
     if find(name) is not None:
         raise ValueError("there is a column of that name")
@@ -71,9 +72,9 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
     with private() as connection:
         names = {name for node in parts_of(tree) if node.get("function_name") for name in called(node)}
         if names & AGGREGATES_BY_NAME and not ALLOWED_FUNCTIONS.issuperset(names):
-            raise ValueError("names an aggregate that does not follow from the row, or not by a text literal")
+            raise ValueError("calls an aggregate that is no function of one row, or whose name is no text literal")
         if unsteady := sorted(names & _unsteady()):
-            raise ValueError(f"{unsteady[0]}() does not follow from the row")
+            raise ValueError(f"{unsteady[0]}() depends on more than the row")
         if other := sorted(names - FUNCTIONS):
             raise ValueError(f"there is no function {other[0].upper()}")
         words = [str(node["column_names"][-1]) for node in parts_of(tree) if node.get("class") == "COLUMN_REF"]
@@ -82,7 +83,7 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
         if not used and not constant:
             message = "names no column of the schema"
             raise UnknownColumn(message, unknown[0]) if unknown else ValueError(message)
-        # DuckDB has no table of generated columns alone
+        # DuckDB has no table with generated columns only
         described = [f"{identifier(each)} {type_}" for each, type_ in used.items()] or ['" " BOOLEAN']
         try:
             connection.execute(f"CREATE TABLE t ({', '.join(described)}, {identifier(name)} AS ({sql}) VIRTUAL)")
@@ -114,7 +115,7 @@ def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:
 
 @cache
 def _unsteady() -> frozenset[str]:
-    """Functions whose result does not follow from their arguments. DuckDB takes 12 ms to list them."""
+    """Functions whose result does not depend on their arguments alone. DuckDB takes 12 ms to list them."""
     sql = "SELECT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
     with private() as connection:
         return frozenset(name for (name,) in connection.execute(sql).fetchall())
@@ -134,7 +135,7 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
 
 
 def generated(derived: Derived) -> str:
-    """The column in a CREATE TABLE of DuckDB's."""
+    """SQL of the column in DuckDB's CREATE TABLE."""
     return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
 
 

@@ -1,6 +1,6 @@
-"""Words for a file of rows that cannot be read: where, why, and what to do. No message holds a value.
+"""Errors for files that cannot be read: position, reason and hint. No message contains a value.
 
-The readings find a fault and give its facts; no function of this module reads.
+Other modules find the faults; nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDS = {"\n": "LF", "\r\n": "CR LF", "\r": "CR"}
 
 
 class TooLargeError(InputError):
-    """Error of work over rows that does not fit in its memory."""
+    """The rows do not fit in the memory for this work."""
 
     def __init__(self, source: object) -> None:
         super().__init__(f"{source}: does not fit in memory", hint="close other programs, or split the file")
@@ -42,15 +42,15 @@ def undecodable(place: str, encoding: str) -> InputError:
 
 
 def unread(place: str) -> InputError:
-    """The error for a file without rows, though it has more than a header."""
+    """The error for a file that has text after its header but is read as no rows."""
     return InputError(
-        f"{place}: is read as no row, nor is any line after it",
+        f"{place}: this line and all later ones are read as no row",
         hint="check [csv] in the schema: delimiter, quote, header and encoding",
     )
 
 
 def miscounted(source: object, rows: int, records: int) -> InputError:
-    """The error for a file of which two readers find a different number of rows."""
+    """The error for a file in which two readers count different numbers of rows."""
     return InputError(
         f"{source}: is read as {rows:,} row{'' if rows == 1 else 's'}, but a second count finds {records:,}",
         hint="check [csv] in the schema: delimiter, quote and encoding; or write every line end as LF",
@@ -67,8 +67,8 @@ def damaged_rows(source: object, rows: int, stated: int) -> InputError:
 
 def unclosed(place: str) -> InputError:
     return InputError(
-        f"{place}: a quoted field that begins here is not closed, or goes on after its quote",
-        hint='inside quotes a quote is written twice: "a ""b"" c"',
+        f"{place}: a quoted field that begins here is not closed, or has text after its closing quote",
+        hint='inside quotes, write a quote twice: "a ""b"" c"',
     )
 
 
@@ -82,7 +82,7 @@ def too_long(place: str) -> InputError:
 def of_another_width(place: str, fields: int, width: int) -> InputError:
     return InputError(
         f"{place}: has {fields} field{'s' if fields > 1 else ''}, the first record has {width}",
-        hint="a field with the delimiter in it needs quotes, and lines that are no records must go",
+        hint="put quotes around a field that contains the delimiter; delete lines that are not records",
     )
 
 
@@ -94,7 +94,9 @@ def mixed_ends(place: str, end: str, usual: str) -> InputError:
 
 
 def ruled_out(place: str, broken: Violation, stored: str = "") -> InputError:
-    """The error for a value, or a NULL, that the schema rules out. `stored`: the stored table whose schema it is."""
+    """The error for a value or NULL that breaks a constraint. `stored`: name of the stored table with that schema, or
+    "".
+    """
     if broken.null:
         hint = "fill the field, or set nullable = true in the schema"
         if stored:
@@ -107,7 +109,7 @@ def ruled_out(place: str, broken: Violation, stored: str = "") -> InputError:
 
 
 def not_the_type(place: str, column: Column, stated: str) -> InputError:
-    """The error for a value of a file or frame (`stated`: which has what type) that `column` would change."""
+    """The error for a typed value that would change in the type of `column`. `stated`: which type the source states."""
     return InputError(
         f"{place}, column {column.name!r}: is no {column.type} without a change of its value ({stated})",
         hint="correct it, or change the column's type in the schema; NaN and infinity cannot be encrypted",
@@ -115,17 +117,17 @@ def not_the_type(place: str, column: Column, stated: str) -> InputError:
 
 
 def unreadable_field(place: str, column: Column, dialect: CsvDialect, field: str) -> InputError:
-    """The error for `field`, the text that `column` cannot read."""
+    """The error for the text `field`, which `column` cannot hold."""
     problem, hint = _describe(field, column, dialect)
     return InputError(f"{place}, column {column.name!r}: {problem}", hint=hint)
 
 
 def _describe(field: str, column: Column, dialect: CsvDialect) -> tuple[str, str]:
-    """Describe the fault of a field (message and hint, both without the field)."""
+    """Message and hint for a field that cannot be read. Neither contains the field."""
     general = "correct it, add its spelling to null_tokens under [csv] if it means NULL, or change the column's type"
     if _INFINITE.fullmatch(field):
         return (
-            f"is infinite or not a number, which {column.type} in a column of kind {column.kind} cannot hold",
+            f"is infinite or NaN, which {column.type} in a column of kind {column.kind} cannot hold",
             'leave the field empty, add "nan" to null_tokens under [csv], or make the column local',
         )
     if column.unit:

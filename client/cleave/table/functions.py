@@ -1,8 +1,8 @@
-"""The functions that a question may have DuckDB call on this machine: of their arguments alone, or of the clock.
+"""The functions that a question may call in DuckDB on this machine. Each depends on its arguments or the clock only.
 
-Left out is what `cleave_shared.plain_functions` leaves out, so that no question reads another table, a setting, a file
-or another statement. A function that a later DuckDB adds is refused by its name until it is added: tests/unit
-compares this list with DuckDB's own.
+The list excludes what cleave_shared.plain_functions excludes: no question can read another table, a setting, a file or
+another statement. Functions of later DuckDB releases are refused until they are added here. tests/unit compares this
+list with DuckDB's.
 """
 
 from __future__ import annotations

@@ -34,30 +34,29 @@ _SEPARATORS = " ._-+0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """File of a table. `shown` is how messages name it: standard input is read from a memory file of its own."""
+    """A file of a table. Messages name it as `shown`. Standard input is first copied into a memory file."""
 
     path: Path
     shown: str
-    packed: bool = False  # by gzip
+    packed: bool = False  # with gzip
     parquet: bool = False
-    sheet: str = ""  # name of the sheet, if the workbook has others
+    sheet: str = ""  # name of the sheet, if the workbook has more than one
 
     def __str__(self) -> str:
         return self.shown
 
     @property
     def stem(self) -> str:
-        """The file's name without its endings."""
+        """The file's name without suffixes."""
         return "stdin" if self.shown == _STDIN_SHOWN else _stem(Path(self.shown))
 
     def open(self) -> BinaryIO:
-        """The file's bytes, unpacked."""
         return cast("BinaryIO", gzip.open(self.path, "rb")) if self.packed else self.path.open("rb")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """An Arrow table of types that DuckDB reads, made by `cleave.table.lazy`; `shown` is how messages name it."""
+    """An Arrow table in types that DuckDB reads, made by cleave.table.lazy. Messages name it as `shown`."""
 
     arrow: pa.Table
     shown: str
@@ -71,10 +70,11 @@ Names = Name | Sequence[Name]
 
 
 def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatten: bool = False) -> list[Input]:
-    """The files that `names` mean, in the order given, those of a pattern by name; of standard input at most `most`
-    bytes. `sheet` of Excel files ("": the first), `flatten` nested objects of JSON files.
+    """The files that `names` mean, in the given order; files of a pattern are sorted by name. `most`: maximum bytes of
+    standard input.
 
-    Raises InputError for a file that is missing, empty, cannot be read, or is neither text nor Parquet.
+    `sheet`: a sheet of Excel files, "" for the first. `flatten`: flatten nested objects of JSON files. Raises
+    InputError for a file that is missing, empty, unreadable, or neither text nor Parquet.
     """
     inputs: list[Input] = []
     for name in _several(names):
@@ -88,7 +88,7 @@ def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatt
 
 
 def check_reading(names: Sequence[str | Path], sheet: str | None, *, flatten: bool) -> None:
-    """Raises InputError for a `sheet` where no file is an Excel file, and for `flatten` where none is JSON."""
+    """Raises InputError if there is a `sheet` but no Excel file, or `flatten` but no JSON file."""
     if not (sheet or flatten):
         return
     check_there(names)
@@ -121,7 +121,7 @@ def _is_excel(head: bytes, shown: str) -> bool:
 
 
 def in_folder(folder: Path) -> list[Path]:
-    """The files of a folder that may be tables, by name. Raises InputError where there is none."""
+    """Files of a folder that can be tables, sorted by name. Raises InputError if there is none."""
     files = sorted(
         each for each in folder.iterdir() if each.is_file() and each.name[0] != "." and each.suffix.lower() in _ENDINGS
     )
@@ -140,7 +140,7 @@ def digest_of(path: Path) -> str:
 
 
 def expand(name: str | Path) -> list[Path]:
-    """The files a name stands for: itself if there is such a file, else those its pattern matches."""
+    """The file of that name, else the files that match the pattern. Raises InputError if nothing matches."""
     path = Path(name)
     if str(name) == STDIN or names_file(name) or not glob.has_magic(str(name)):
         return [path]
@@ -151,7 +151,7 @@ def expand(name: str | Path) -> list[Path]:
 
 
 def check_there(names: Sequence[str | Path]) -> None:
-    """Raises InputError for the first that is not there, before anything else is looked at."""
+    """Raises InputError for the first file that does not exist."""
     for name in names:
         for path in expand(name):
             if str(path) != STDIN:
@@ -159,9 +159,7 @@ def check_there(names: Sequence[str | Path]) -> None:
 
 
 def table_name(names: Names) -> str:
-    """Return the name of a table of these files: like its file without endings; of several, what their names begin
-    with.
-    """
+    """The table's name: its file's name without suffixes; for several files, the common start of their names."""
     stems = []
     for name in _several(names):
         if isinstance(name, Input):
@@ -173,14 +171,14 @@ def table_name(names: Names) -> str:
 
 
 def unreadable(shown: object, error: Exception) -> InputError:
-    """The error for a file that the system, or gzip, cannot read."""
+    """The error for a file that the operating system cannot read or gzip cannot decompress."""
     if isinstance(error, OSError) and error.strerror:
         return InputError(f"{shown}: cannot be read ({error.strerror})")
     return InputError(f"{shown}: is damaged: it cannot be unpacked", hint="is it complete? `gzip -t` checks")
 
 
 def mark_of(source: Input) -> object:
-    """Return a mark that changes when the file is written. Raises InputError."""
+    """Return device, inode, size and modification time, which change when the file is written. Raises InputError."""
     try:
         status = source.path.stat()
     except OSError as error:
@@ -189,7 +187,7 @@ def mark_of(source: Input) -> object:
 
 
 def pattern_of(source: Input) -> str:
-    """Return the pattern by which DuckDB finds this file alone."""
+    """Return a glob pattern for DuckDB that matches this file only."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
 
 
@@ -205,7 +203,7 @@ def _stem(path: Path) -> str:
 
 
 def _mode(path: Path, shown: str) -> int:
-    """`st_mode` of a file. Raises InputError for one that is not there or cannot be looked at."""
+    """The file's mode. Raises InputError if it does not exist or cannot be accessed."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:
@@ -221,7 +219,7 @@ def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Inpu
     if stat.S_ISDIR(mode):
         raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
     if not stat.S_ISREG(mode):
-        raise InputError(f"{shown}: is not a regular file", hint="hand it to standard input and name the file -")
+        raise InputError(f"{shown}: is not a regular file", hint="pass it to standard input, and name the file -")
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -247,7 +245,7 @@ def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Inpu
 
 
 def _standard_input(most: int | None, sheet: str) -> Input:
-    """Copy standard input into a memory file of this process: a CSV is read more than once."""
+    """Copy standard input into a memory file, because a CSV is read more than once."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
     memory = os.memfd_create("stdin")
@@ -263,7 +261,7 @@ def _standard_input(most: int | None, sheet: str) -> Input:
     if most is not None and size > most:
         os.close(memory)
         raise InputError(
-            f"{_STDIN_SHOWN}: is longer than {most >> 20} MB, and is kept in memory, for it is read more than once",
+            f"{_STDIN_SHOWN}: is longer than {most >> 20} MB: it is kept in memory to be read more than once",
             hint="name the file, which may be packed by gzip, instead; a file may be of any size",
         )
     return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN, sheet)

@@ -1,15 +1,15 @@
-"""A table that is not read yet: its schema and its name are enough to plan a question over it.
+"""A table that is not read yet. Its schema and name are enough to plan a question.
 
-It is of files or of a frame: a pandas DataFrame, an Arrow table, or anything that has Arrow's C stream. All frames go
-by way of Arrow, so there is one set of rules:
+The source is files or a frame: a pandas DataFrame, an Arrow table, or any object with Arrow's C stream. All frames are
+read through Arrow, so one set of rules applies:
 
-    whole numbers, floats, booleans, decimals, dates, times, timestamps, text    the type of the same name
-    category, dictionary                                                         the type of what it stands for
-    timestamps with a time zone                                                  TIMESTAMP WITH TIME ZONE
-    timedelta64, durations and intervals                                         INTERVAL
-    lists, structs and the like                                                  VARCHAR, their text
+  whole numbers, floats, booleans, decimals, dates, times, timestamps, text    the same type
+  category, dictionary                                                         the type of its values
+  timestamps with a time zone                                                  TIMESTAMP WITH TIME ZONE
+  timedelta64, durations and intervals                                         INTERVAL
+  lists, structs and other nested types                                        VARCHAR, their text
 
-NULL is None, NaN, NaT or NA in pandas, and Arrow's null; NaN in an Arrow column of floats is a number, as in DuckDB.
+NULL is None, NaN, NaT or NA in pandas, and null in Arrow. NaN in an Arrow column of floats is a number, as in DuckDB.
 The index of a DataFrame is not read.
 """
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from cleave.table.stream import Stream
     from cleave.table.table import Table
 
-_SMALL = 32 << 20  # bytes: half a second of reading
+_SMALL = 32 << 20  # bytes, read in half a second
 
 
 @dataclass(frozen=True, slots=True)
 class LazyTable:
-    """`name` is what SQL calls it; `source`: its files, or a frame.
+    """`name`: the table's name in SQL. `source`: its files, or a frame.
 
-    `small`: reading it needs no progress bar. `prefetched`: waits for the thread that reads it already.
+    `small`: it is read too fast for a progress bar. `prefetched`: waits for the thread that already reads it.
     """
 
     name: str
@@ -53,13 +53,13 @@ class LazyTable:
     prefetched: Callable[[], Table] | None = None
 
     def read(self, progress: Progress | None) -> Table:
-        """Read all rows. Raises InputError for what does not fit the schema."""
+        """Read all rows. Raises InputError for a value that does not fit the schema."""
         from cleave.table.stream import open_table  # noqa: PLC0415 - DuckDB takes 30 ms
 
         return self.prefetched() if self.prefetched else open_table(self.source, self.schema, progress, self.name)
 
     def stream(self) -> Stream:
-        """Open its rows as a stream, read a batch at a time."""
+        """Open the rows as a stream of batches."""
         from cleave.table.stream import open_stream  # noqa: PLC0415
 
         return open_stream(self.source, self.schema, self.name)
@@ -73,10 +73,10 @@ def of_files(
     sheet: str | None = None,
     flatten: bool = False,
 ) -> LazyTable:
-    """The table of these files; the schema is NAME.schema.toml beside them unless another is given.
+    """The table of these files. Without `schema`, the schema is NAME.schema.toml beside them.
 
-    `sheet` of Excel files and `flatten` of nested JSON objects: what else the schema says. Raises InputError for files
-    that are not there or not of that kind, and for a schema that cannot be read.
+    `sheet` (of Excel files) and `flatten` (nested JSON objects) override the schema. Raises InputError for a missing
+    file, a file of another kind, and a schema that cannot be read.
     """
     check_there(names)
     check_reading(names, sheet, flatten=flatten)
@@ -87,9 +87,10 @@ def of_files(
 
 
 def prefetch(table: LazyTable) -> LazyTable:
-    """Read a small table in a thread from now on: DuckDB needs no Python while it works. Return any other as it is.
+    """Start to read a small table in a thread, since DuckDB releases Python's GIL. Any other table is returned
+    unchanged.
 
-    Call it after the last fork. `read` raises what goes wrong. The thread ends with the process at the latest.
+    Call it after the last fork. `read` raises the thread's error. The thread ends with the process at the latest.
     """
     if not table.small:
         return table
@@ -108,28 +109,28 @@ def prefetch(table: LazyTable) -> LazyTable:
     thread.start()
 
     def end() -> Table:
-        thread.join()  # its end, not only its result: a later fork needs a single thread
+        thread.join()  # wait for the thread to end: a later fork needs a single thread
         return done.result()
 
     return replace(table, small=False, prefetched=end)
 
 
 def _bytes(names: Sequence[str | Path]) -> float:
-    """Return the bytes of all files together; infinite where one is none, as a pipe is, or is packed."""
+    """Size of all files in bytes; infinite if one is compressed or not a regular file."""
     paths = [path for name in names for path in expand(name)]
     return sum(path.stat().st_size if os.path.isfile(path) and path.suffix != ".gz" else math.inf for path in paths)
 
 
-NAME = "frame"  # what SQL calls it where nothing else is said
+NAME = "frame"  # default name in SQL
 
 
 class ArrowStream(Protocol):
-    """A table by the Arrow PyCapsule interface: pyarrow, polars, pandas, DuckDB and others have it."""
+    """Any table with the Arrow PyCapsule interface: of pyarrow, polars, pandas, DuckDB and others."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-# What a caller may say of a column: its kind, or all that [columns.NAME] of a schema file may hold but the type.
+# A column's kind, or the keys of [columns.NAME] in a schema file, without the type.
 Described = Mapping[str, str | Mapping[str, Any]]
 
 
@@ -147,10 +148,10 @@ def is_frame(data: object) -> TypeGuard[ArrowStream]:
 
 
 def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | None = None) -> LazyTable:
-    """A frame as a table; of a schema given as column -> kind, the types are the frame's.
+    """A frame as a table. If the schema only states kinds, the types are the frame's.
 
-    Raises InputError for a column of mixed or unknown types, by its name and row, and for one that the schema does
-    not name. The values are copied when the table is read, with the first question.
+    Raises InputError for a column of mixed or unknown types (with its row) and for a column that the schema does not
+    name. The first question reads and copies the values.
     """
     frame = as_arrow(data)
     if isinstance(schema, Mapping):
@@ -161,13 +162,15 @@ def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | N
 
 
 def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
-    """Return a frame as a table that stays on this machine: every column is local, so none needs a kind."""
+    """A frame as a table that stays on this machine: every column is local, so none needs a kind."""
     frame = as_arrow(data)
     return LazyTable(name, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), frame)
 
 
 def _described(frame: Frame, kinds: Described) -> Schema:
-    """The schema of kinds and the frame's types. A column without a kind, or a kind without a column, is refused."""
+    """The schema from given kinds and the frame's types. Raises InputError if a column has no kind, or a kind no
+    column.
+    """
     from cleave.table.typed_reading import columns_of, schema_type  # noqa: PLC0415 - DuckDB takes 30 ms
 
     with private() as connection:
@@ -213,12 +216,12 @@ def _check_names(names: list[str], shown: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise InputError(f"{shown}, column {name!r}: is there twice (upper and lower case are the same to SQL)")
+            raise InputError(f"{shown}, column {name!r}: exists twice (SQL ignores upper and lower case)")
         seen.add(name.lower())
 
 
 def _is_pandas(data: object) -> bool:
-    """Check without importing pandas: a caller with a DataFrame has done so."""
+    """Check without importing pandas: the caller of a DataFrame has imported it."""
     return any(
         each.__module__.split(".")[0] == "pandas" and each.__name__ == "DataFrame" for each in type(data).__mro__
     )

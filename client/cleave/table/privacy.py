@@ -1,10 +1,10 @@
-"""The `[privacy]` table of a schema: whom a row is about, and how small a part of them answers may tell of.
+"""The `[privacy]` table of a schema: whom rows are about, and the smallest group that may be shown.
 
 [privacy]
-entity = ["patient_id"]     columns that name whom a row is about; without it thresholds count rows
-min_group = 5               least people of a group of a gateway user without rows, and of a release's part
-dominance = 0.8             the largest share of one of them in a released sum
-unsure = true               the entity was proposed: to be settled by a person, then deleted
+entity = ["patient_id"]     columns that identify the person; without it thresholds count rows
+min_group = 5               minimum people in a group, for gateway users without rows and for releases
+dominance = 0.8             largest share of one person in a released sum
+unsure = true               the entity was proposed; a person must confirm it and delete this line
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 CONTRIBUTOR: Final = "contributor"  # the column of whose rows they are, of a table that has contributors
 _KEYS: Final = ("entity", "min_group", "dominance", "unsure")
-_MOST: Final = 1 << 31  # people of a group
+_MOST: Final = 1 << 31  # people in a group
 _PLACE: Final = "[privacy]"
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """`entity`: columns, spelled as the schema has them, of which rows with equal values are about one person, and a
-    row with a NULL about nobody; none: thresholds count rows. `min_group`: 0 or a number of people. `dominance`: None,
-    or a share above 0 and below 1. `unsure`: the entity was proposed, and no one has settled it yet.
+    """`entity`: columns that identify whom a row is about; rows with a NULL in one are about nobody. Empty: thresholds
+    count rows.
+
+    `min_group`: 0, or a minimum number of people. `dominance`: None, or a share between 0 and 1. `unsure`: the entity
+    was proposed and nobody has confirmed it.
     """
 
     entity: tuple[str, ...] = ()
@@ -39,11 +41,11 @@ class Privacy:
 
     @property
     def counted(self) -> str:
-        """Name what thresholds count: "people" or "rows"."""
+        """What thresholds count: "people" or "rows"."""
         return "people" if self.entity else "rows"
 
     def renamed(self, names: Mapping[str, str]) -> Privacy:
-        """Return it with other names of columns, by the old ones."""
+        """Return a copy with columns renamed. `names`: old name -> new name."""
         return replace(self, entity=tuple(names.get(each, each) for each in self.entity))
 
 
@@ -51,9 +53,9 @@ NO_PRIVACY: Final = Privacy()
 
 
 def entity_of(names: Any, find: Find) -> tuple[str, ...]:
-    """The columns of an entity, spelled as the schema has them. Raises ValueError.
+    """The columns of an entity, spelled as in the schema. Raises ValueError.
 
-    `find`: the schema's column of a name. `contributor` may be one of them where the schema has no such column.
+    `find` returns the schema's column of a name, or None. "contributor" is allowed if the schema has no such column.
     """
     if not isinstance(names, list | tuple) or not names or not all(isinstance(each, str) for each in names):
         raise ValueError('must be a list of columns, as in ["patient_id"]')

@@ -1,4 +1,4 @@
-"""Progress of work under way, DuckDB's with a file among it, and bars that show it, drawn by rich."""
+"""Progress bars of running work, including DuckDB's own progress over a file. rich draws them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class Progress(Protocol):
     def stage(self, name: str, total: int, unit: str = "") -> Callable[[int], None]:
-        """Start a stage, beside those under way; what it returns advances it."""
+        """Start a stage beside the running ones. Call the returned function with the amount of new progress."""
         ...
 
 
@@ -32,19 +32,19 @@ class Silent:
         return lambda _: None
 
 
-Bars = Callable[[], AbstractContextManager[Progress]]  # opens a display for one piece of work
+Bars = Callable[[], AbstractContextManager[Progress]]  # opens the display for one piece of work
 
 
 def no_bars() -> AbstractContextManager[Progress]:
     return contextlib.nullcontext(Silent())
 
 
-_SECONDS = 0.2  # between two looks
+_SECONDS = 0.2  # between two checks
 
 
 @contextmanager
 def watched(look: Callable[[], object], wait: Callable[[], float]) -> Iterator[None]:
-    """Call `look` in a thread again and again while the block runs, `wait()` seconds apart."""
+    """Call `look` repeatedly in a thread while the block runs, with a pause of `wait()` seconds."""
     done = threading.Event()
 
     def watch() -> None:
@@ -62,7 +62,9 @@ def watched(look: Callable[[], object], wait: Callable[[], float]) -> Iterator[N
 
 @contextmanager
 def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
-    """Show a statement that the block runs as a stage of `progress`, in percent, unless it ends at once."""
+    """Show DuckDB's progress on the block's statement as a stage of `progress`, in percent. Very short statements show
+    nothing.
+    """
     if progress is None or type(progress) is Silent:
         yield
         return
@@ -86,11 +88,11 @@ def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name
             advance(100 - reported)
 
 
-_PATIENCE = 0.5  # seconds: what ends before leaves no trace in a notebook's cell
+_PATIENCE = 0.5  # seconds: shorter work leaves no trace in a notebook's cell
 
 
 def bars(wanted: bool | Bars | None) -> Bars:
-    """Return what opens a progress display. None: bars where a person sees them, in a notebook or at a prompt."""
+    """Return a function that opens a progress display. `wanted` None: show bars in a notebook or at a prompt only."""
     if callable(wanted):
         return wanted
 
@@ -104,7 +106,7 @@ def bars(wanted: bool | Bars | None) -> Bars:
 
 def _is_watched() -> bool:
     if "ipykernel.zmqshell" in sys.modules:
-        return find_spec("ipywidgets") is not None  # rich draws through it
+        return find_spec("ipywidgets") is not None  # rich draws with it
     return hasattr(sys, "ps1") and sys.stderr.isatty()
 
 
@@ -116,7 +118,7 @@ class _Stage:
 
 
 class BarProgress:
-    """Bars on stderr, one a stage, after `patience` seconds and until the end. Any thread may advance them."""
+    """Bars on stderr, one per stage, shown after `patience` seconds. Any thread may advance them."""
 
     def __init__(self, patience: float = 0.0) -> None:
         self._due = time.monotonic() + patience
@@ -150,7 +152,7 @@ class BarProgress:
         self._drawn.refresh()
 
     def stop(self) -> None:
-        """Show nothing any more. Does nothing a second time; any thread may call it."""
+        """Hide all bars for good. It may be called twice, and by any thread."""
         with self._lock:
             self._stopped = True
             if self._drawn is not None:
@@ -169,7 +171,7 @@ def _rich() -> Drawn:
     from rich.text import Text  # noqa: PLC0415
 
     class Rate(TextColumn):
-        """Column of a stage's units: how many are done, and how many a second."""
+        """How many units of a stage are done, and how many per second."""
 
         def render(self, task: Task) -> Text:
             unit = task.fields.get("unit")
@@ -186,7 +188,7 @@ def _rich() -> Drawn:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-        auto_refresh=False,  # a thread of its own would hold locks when others fork
+        auto_refresh=False,  # its thread could hold locks while another thread forks
         redirect_stdout=False,
         redirect_stderr=False,
     )

@@ -1,4 +1,4 @@
-"""A source (a file, a frame, a table) as the schema reads it: SQL of its rows, and where and why it does not fit."""
+"""A source (file, frame or table) read under a schema: SQL of its rows, and the first value that does not fit."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from cleave_shared.errors import InputError
 
 
 class SourceReading(ABC):
-    """One source under `schema`. Its file is opened when the first of these is asked for; any may raise InputError."""
+    """One source under `schema`. The file is opened at first use. Any method may raise InputError."""
 
     def __init__(self, source: object, schema: Schema) -> None:
-        """`source`: its text is how messages name it."""
+        """`source`: messages name it by its text."""
         self.source = source
         self.schema = schema
         self._mark = self.mark()
 
     @property
     def is_changed(self) -> bool:
-        """True if the source was written since this reading was made."""
+        """True if the source was written since this object was made."""
         return self._mark != self.mark()
 
     @property
     @abstractmethod
     def casts(self) -> Sequence[FieldCast]:
-        """A cast for each column of the schema, over the columns of `rows`."""
+        """One cast per column of the schema, over the columns of `rows`."""
 
     @abstractmethod
     def rows(self) -> AbstractContextManager[str]:
-        """SQL of the rows as the source has them; good within the block."""
+        """SQL of the source's rows, valid within the block."""
 
     @abstractmethod
     def place(self, row: int) -> str:
-        """Words for row `row` (from 0)."""
+        """The position of row `row` (from 0), in words."""
 
     @abstractmethod
     def fault(self) -> InputError:
-        """The first thing that does not fit the schema, after DuckDB could not read all of it."""
+        """The error for the first value that does not fit the schema. Called after DuckDB failed to read the source."""
 
     def mark(self) -> object:
-        """Return a mark that changes when the source is written."""
+        """Return a value that changes when the source is written."""
         return None
 
     def miscounted(self, rows: int) -> InputError | None:  # noqa: ARG002 - of a CSV
-        """The error for a source that has other than the `rows` rows that were read, by a second count."""
+        """The error if a second count does not find `rows` rows, else None."""
         return None
 
     @contextmanager
     def select(self, columns: Sequence[Column]) -> Iterator[str]:
-        """SQL of some of the schema's columns, under their names; good within the block."""
+        """SQL of these columns of the schema, with their names, valid within the block."""
         names = {column.name for column in columns}
         values = [
             f"{one.value} AS {identifier(column.name)}"
@@ -80,10 +80,12 @@ def unique_names(header: Sequence[str]) -> tuple[str, ...]:
 
 
 def places_of(header: str, names: Sequence[str], schema: Schema) -> list[int]:
-    """Return each schema column's place in the file. `header` names the line of the names. Raises InputError."""
+    """The index in the file of each of the schema's columns. `header` names the header line in errors. Raises
+    InputError.
+    """
     places = {name.lower(): index for index, name in enumerate(names)}
     declared_names = {column.name.lower() for column in schema.columns}
-    # a header without any of them may be the cells of a first row, which no message may quote
+    # if no name matches, the header may be a first row of values, which no message may quote
     if declared_names.isdisjoint(places):
         raise InputError(
             f"{header}: names none of the schema's columns",
@@ -109,7 +111,7 @@ _GONE_IN_STORED = "add it to the file, empty for NULL; `cleave alter {} --drop` 
 
 
 def _twice(name: str, places: Mapping[str, int]) -> str:
-    """Rename the second of two columns of one name: DuckDB's NAME_1 is in no schema."""
+    """Hint for the second of two columns with one name, which DuckDB renamed to NAME_1; else ""."""
     first, _, number = name.lower().rpartition("_")
     if not (number.isdecimal() and first in places and places[first] < places[name.lower()]):
         return ""

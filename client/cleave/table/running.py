@@ -1,4 +1,4 @@
-"""Statements run over a table: within a time, in a catalog of their own, without a value in an error."""
+"""Statements over a table: with a time limit, in a catalog of their own, with errors that contain no value."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
 from cleave_shared.errors import CleaveError, InputError
 
-_NUMBERS = itertools.count()  # of catalogs: one that was left to end by itself may still be there
+_NUMBERS = itertools.count()  # of catalogs: the one of an interrupted question may still exist
 _ANSWER = identifier("the answer")
-_SECONDS = 0.05  # between two looks at the time
+_SECONDS = 0.05  # between two checks of the time
 
 
 def run_select(
     table: Table, name: str, sql: str, types: Sequence[str], left: Callable[[], float], *, ordered: bool
 ) -> list[list[Any]]:
-    """The rows of `sql`, columns of `types`: Python's value of numbers and booleans, else DuckDB's text of it.
+    """The rows of `sql`, with columns of `types`. Numbers and booleans are Python values, all others DuckDB's text.
 
-    `ordered`: the answer depends on the order of rows. The statement was checked (cleave.sql.allowed).
+    `ordered`: the answer depends on the order of rows. `sql` must be checked already (cleave.sql.allowed). `left()`:
+    remaining seconds.
 
-    Raises InputError where it cannot be computed on these rows, duckdb.InterruptException once `left()`, in seconds, is
-    none.
+    Raises InputError if DuckDB cannot compute it, duckdb.InterruptException when no time remains.
     """
     with _own_catalog(table.connection, left) as cursor:
         table.prepare(cursor, ordered=ordered)
@@ -44,7 +44,7 @@ def run_select(
                 cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
         except duckdb.InterruptException:
             raise
-        except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+        except duckdb.Error as error:  # its message may quote values, so it is not chained
             failure = error.__class__
         if failure is not None:
             raise _failed(table, failure)
@@ -61,8 +61,8 @@ def run_select(
 def _own_catalog(
     connection: duckdb.DuckDBPyConnection, left: Callable[[], float]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Another connection, for one question: `connection` itself may be busy with one that was left to end by itself."""
-    catalog = identifier(f"the question {next(_NUMBERS)}")  # no table's name: a qualified one would be ambiguous
+    """A second connection for one question: the statement of an interrupted question may still run in `connection`."""
+    catalog = identifier(f"the question {next(_NUMBERS)}")  # not a table's name: qualified names would be ambiguous
     with closing(connection.cursor()) as outside:
         outside.execute(f"ATTACH ':memory:' AS {catalog}")
         try:
@@ -79,9 +79,10 @@ def fetched(
     refusal: Callable[[str], Exception],
     fetch: Callable[[duckdb.DuckDBPyConnection], Any] = duckdb.DuckDBPyConnection.fetchall,
 ) -> Any:
-    """Return the rows of `sql`. Raises `refusal` of the class of DuckDB's error, whose message may quote values.
+    """Return what `fetch` gives for `sql`. Raises `refusal`, called with the class of DuckDB's error; its message may
+    quote values.
 
-    `fetch` is called as well: DuckDB may compute rows only when they are fetched.
+    `fetch` is within this guard because DuckDB may compute rows only when they are fetched.
     """
     try:
         return fetch(connection.execute(sql))
@@ -94,11 +95,11 @@ def fetched(
 
 @contextmanager
 def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) -> Iterator[None]:
-    """Once `left()` is none, whatever `connection` is at within the block raises duckdb.InterruptException."""
+    """Interrupt the connection's statement once `left()` is 0 or less; it raises duckdb.InterruptException."""
 
     def look() -> None:
         if not left():
-            with suppress(duckdb.Error):  # closed meanwhile
+            with suppress(duckdb.Error):  # already closed
                 connection.interrupt()
 
     with watched(look, lambda: min(_SECONDS, left()) or _SECONDS):

@@ -1,19 +1,19 @@
-"""The schema: what each column of a CSV is, how sensitive it is, and how to read the file the same way again.
+"""The schema: what each column is, how sensitive it is, and how the file is read.
 
-    table = "patients"          what queries call it, if not like its file
-    [csv]                       how the file is written
-    [columns.age]               one table per column, in the order of the file
-    kind = "encrypted"          plain | encrypted | sealed | local
-    type = "BIGINT"
-    nullable = false            whether an empty field is allowed; true where nothing is said
-    lower = 0                   stated bounds of a number, optional
-    upper = 128
-    reason = "name says: age"   why it was proposed so
-    unsure = true               the kind is the safe one: to be settled by a person, then deleted
-    [derived.NAME]              an expression that questions name like a column: see cleave.table.derived
-    [privacy]                   whom rows are about, and what answers may tell of them: see cleave.table.privacy
+  table = "patients"          name in queries; without it, the file's name
+  [csv]                       how the file is written
+  [columns.age]               one table per column, in the order of the file
+  kind = "encrypted"          plain | encrypted | sealed | local
+  type = "BIGINT"
+  nullable = false            whether an empty field is allowed; default true
+  lower = 0                   bounds of a number, optional
+  upper = 128
+  reason = "name says: age"   why this kind was proposed
+  unsure = true               the kind is the safe one; a person must confirm it and delete this line
+  [derived.NAME]              an expression that questions use like a column: see cleave.table.derived
+  [privacy]                   whom rows are about, and what answers may show: see cleave.table.privacy
 
-A column that the schema does not name is refused.
+A file with a column that the schema does not name is refused.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
-_MOST_BYTES = 16 << 20  # 1 MB for 2,000 columns with their reasons
-# Written between groups of three digits, somewhere: the last three are U+00A0, U+202F and U+2019.
+_MOST_BYTES = 16 << 20  # 2,000 columns with reasons take 1 MB
+# Separators of groups of three digits. The last three are U+00A0, U+202F and U+2019.
 THOUSANDS = (".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}")
 
 _PREAMBLE = """\
@@ -62,7 +62,7 @@ all of them as they are; --plain, --encrypted, --sealed and --local settle some;
 """
 
 
-_RARE = ("skip_footer", "censored", "sheet", "flatten")  # keys of [csv] that are written only where they say something
+_RARE = ("skip_footer", "censored", "sheet", "flatten")  # keys of [csv] that are written only if they are set
 _COLUMN_KEYS = (
     "kind",
     "type",
@@ -98,12 +98,11 @@ def unfit(kind: Kind, type_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Declaration of a column.
+    """A column's declaration.
 
-    `type` is DuckDB's name. `lower` and `upper` (of numbers, both included; None: not stated) and `nullable` hold for
-    every row, or the table is refused. `unsure`: the kind is the safe one, and no one has settled it yet. `unit`: a
-    currency or the like that every number of the column carries. `format`: how dates are written, where not as in ISO
-    8601.
+    `type` is DuckDB's name. A table is refused unless all rows fit `lower` and `upper` (inclusive bounds of numbers,
+    None if not stated) and `nullable`. `unsure`: the kind is the safe one, and nobody has confirmed it. `unit`: a
+    currency or other text beside every number of the column. `format`: how dates are written, if not in ISO 8601.
     """
 
     name: str
@@ -119,16 +118,17 @@ class Column:
 
     @property
     def decimals(self) -> int | None:
-        """Digits after the point of exact types (integers 0), None for the others."""
+        """Digits after the point of exact types (integers 0), None for other types."""
         return decimals_of(self.type)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """Format of a CSV file. An empty field is NULL everywhere.
+    """Format of a CSV file. An empty field is always NULL.
 
-    `null_tokens` are further spellings of NULL in columns that are not text, in any case and with blanks around;
-    `text_null_tokens` those in text columns, where they could as well be a name or a code, to the letter.
+    `null_tokens`: other spellings of NULL in columns that are not text; case and surrounding blanks do not matter.
+    `text_null_tokens`: spellings of NULL in text columns, compared exactly, because such a text could be a name or
+    code.
     """
 
     delimiter: str = ","
@@ -142,14 +142,16 @@ class CsvDialect:
     date_format: str | None = None
     skip: int = 0  # lines before the header, or before the first record
     skip_footer: int = 0  # lines after the last record
-    censored: str = ""  # how numbers like <5 are read: "limit" as 5, "null" as NULL; else they are refused
+    censored: str = ""  # numbers like <5: "limit" reads 5, "null" reads NULL, "" refuses them
     sheet: str = ""  # of an Excel file; "" is the first
-    flatten: bool = False  # nested JSON objects are columns `a.b`
+    flatten: bool = False  # nested JSON objects become columns "a.b"
 
 
 @dataclass(frozen=True)
 class Schema:
-    """`table`: what queries call it; None: like its file. `stored`: name of the stored table that has it, or ""."""
+    """`table`: name in queries, None for the file's name. `stored`: name of the stored table with this schema,
+    or "".
+    """
 
     columns: tuple[Column, ...]
     dialect: CsvDialect
@@ -159,9 +161,9 @@ class Schema:
     stored: str = field(default="", compare=False)
 
     def column(self, name: str) -> Column:
-        """Find a column, whatever the case of its letters: DuckDB ignores that of ASCII's alone.
+        """Find a column. As in DuckDB, case is ignored for ASCII letters only.
 
-        Raises InputError for one the schema does not name.
+        Raises InputError if there is no such column.
         """
         if (column := self.find(name)) is not None:
             return column
@@ -170,25 +172,24 @@ class Schema:
         raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or fallback)
 
     def find(self, name: str) -> Column | None:
-        """Find a column as `column` does; None where there is none."""
+        """Find a column like `column`, or return None."""
         return self._by_name.get(name.lower())
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
-        return {each.name.lower(): each for each in reversed(self.columns)}  # the first of equal ones
+        return {each.name.lower(): each for each in reversed(self.columns)}  # of equal names, the first
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names that a query may use."""
+        """All names that a query may use."""
         return (*(column.name for column in self.columns), *(each.name for each in self.derived))
 
     @property
     def plain(self) -> list[str]:
-        """Names of the plain columns."""
         return [column.name for column in self.columns if column.kind is Kind.PLAIN]
 
     def read_as(self, sheet: str | None, flatten: bool) -> Schema:
-        """Return the schema for another sheet of an Excel file, or for nested JSON objects."""
+        """Return the schema with another sheet of an Excel file, or with nested JSON objects flattened."""
         if not (sheet or flatten):
             return self
         dialect = self.dialect
@@ -196,14 +197,14 @@ class Schema:
         return replace(self, dialect=read)
 
     def only(self, names: Collection[str]) -> Schema:
-        """Return the schema of the columns `names` alone, and of what is derived from nothing else, without privacy."""
+        """Return the schema of the columns `names` only, and of derived columns that use no others; without privacy."""
         wanted = set(names)
         columns = tuple(column for column in self.columns if column.name in wanted)
         derived = tuple(each for each in self.derived if wanted.issuperset(each.columns))
         return Schema(columns, self.dialect, self.table, derived, stored=self.stored)
 
     def about(self, entity: Sequence[str]) -> Schema:
-        """Return the schema with the columns that name whom a row is about, settled. Raises InputError."""
+        """Return the schema with `entity` as its confirmed entity. Raises InputError."""
         try:
             names = entity_of(list(entity), self.find) if entity else ()
         except ValueError as error:
@@ -211,7 +212,9 @@ class Schema:
         return replace(self, privacy=replace(self.privacy, entity=names, unsure=False))
 
     def hash(self) -> str:
-        """32 hex digits over names (in lower case), kinds, types and decimals, whatever the order of the columns."""
+        """32 hex digits of SHA-256 over names (in lower case), kinds, types and decimals. The columns' order does not
+        matter.
+        """
         facts = sorted([c.name.lower(), c.kind.value, c.type, c.decimals] for c in self.columns)
         return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:32]
 
@@ -230,15 +233,15 @@ def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
 
 
 def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None:
-    """Raises InputError if the file is there and `overwrite` is not set."""
+    """Raises InputError if the file exists, unless `overwrite`."""
     write_atomically(path, dump_schema(schema), mode=PUBLIC, error=InputError, overwrite=overwrite)
 
 
 def edit_schema(path: Path, columns: Sequence[Column], privacy: Privacy | None = None) -> None:
-    """State `columns` in a schema file that has columns of their names, and `privacy` if given; all else in it stays,
-    comments too.
+    """Replace `columns` in a schema file that has columns of those names, and `privacy` if given. Everything else
+    stays, also comments.
 
-    Raises InputError for a file that is no schema or cannot be written.
+    Raises InputError if the file is not a schema or cannot be written.
     """
     import tomlkit  # noqa: PLC0415 - see schema_head
 
@@ -346,7 +349,7 @@ def _dump_column(column: Column) -> TomlTable:
         result.add("nullable", False)
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
         if bound is not None:
-            result.add(key, value(f"{bound:f}"))  # a float would lose digits
+            result.add(key, value(f"{bound:f}"))  # a float would change digits
     if column.reason:
         result.add("reason", column.reason)
     if column.unsure:
@@ -357,7 +360,7 @@ def _dump_column(column: Column) -> TomlTable:
 
 
 def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
-    """Read the TOML of a schema. Raises InputError naming `shown` and the key of the first mistake."""
+    """Read a schema's TOML. Raises InputError naming `shown` and the key of the first mistake."""
     try:
         return _parse(document)
     except ValueError as error:
@@ -365,7 +368,7 @@ def read_schema(document: Mapping[str, Any], shown: str) -> Schema:
 
 
 def read_column(name: str, table: Mapping[str, Any], shown: str) -> Column:
-    """Read the TOML of one column. Raises InputError as `read_schema` does."""
+    """Read one column's TOML. Raises InputError as `read_schema` does."""
     try:
         return _parse_column(name, table)
     except ValueError as error:

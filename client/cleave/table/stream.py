@@ -1,7 +1,7 @@
-"""Rows of files or frames under a schema: loaded as one table, or read in order a batch at a time.
+"""Rows of files or frames under a schema: loaded as one table, or read in order, batch by batch.
 
-A file that is read a batch at a time is read twice or more. The first time checks all of it (`survey`): what does not
-fit the schema is refused before anything is done with the rows.
+A file read in batches is read twice or more. The first pass (`survey`) checks all of it: a value that does not fit the
+schema is refused before any row is used.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.table.batches import RowBatch
 
-# Of a file's text under way in DuckDB, two threads at work on it. What groups or samples take comes on top.
+# DuckDB's memory for a file's text while two threads read it. Grouping and sampling need more.
 _MEMORY = "512MB"
-_THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one, DuckDB holds 131,072 rows of a CSV at once
+_THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one thread DuckDB buffers 131,072 rows of a CSV
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
-_FIXED_BYTES = 16  # of a value that is not text, at most
+_FIXED_BYTES = 16  # per value that is not text, at most
 
-_BATCH = 50  # columns examined in one query: DuckDB plans hundreds of aggregates slowly
+_BATCH = 50  # columns per query: DuckDB is slow to plan hundreds of aggregates
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Extent of a column of floats: its least, largest and about its median value. None: it has no value."""
+    """Minimum, approximate median and maximum of a column of floats. A column without values has none."""
 
     least: float
     middle: float
@@ -56,8 +56,10 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Figures of all rows. `bytes`: of their columns that are not local, in memory; `floats` has each encrypted
-    column of floats. `text_bytes`: of texts that are not local.
+    """Figures over all rows. `bytes`: size in memory of all columns that are not local. `text_bytes`: the part of
+    texts.
+
+    `floats`: the extent of each encrypted column of floats.
     """
 
     rows: int
@@ -67,7 +69,7 @@ class Survey:
 
 
 class Stream:
-    """The rows of one or more sources, called `name`. A context manager; one thread at a time may use it."""
+    """The rows of one or more sources, named `name`. A context manager; use it in one thread at a time."""
 
     def __init__(
         self,
@@ -82,8 +84,8 @@ class Stream:
         self._readings = readings
 
     def survey(self, progress: Progress | None = None) -> Survey:
-        """Look at every row. Raises InputError naming file, line and column of what does not fit the schema, never a
-        value.
+        """Read and check every row. Raises InputError naming file, line and column of a value that does not fit, but
+        not the value.
         """
         stated = constrained(self.schema)
         floats = [each for each in self.schema.columns if each.kind is Kind.ENCRYPTED and each.type in FLOATS]
@@ -95,7 +97,7 @@ class Stream:
             *map(figures_of, stated),
             *("min({0}), approx_quantile({0}, 0.5), max({0})".format(identifier(each.name)) for each in floats),
         ]
-        # DuckDB does not read, and so does not check, a column that no query names
+        # DuckDB does not read, so does not check, a column that no query names
         looked_at = {each.name for each in stated}
         figures += [f"count({identifier(each.name)})" for each in self.schema.columns if each.name not in looked_at]
         rows = size = 0
@@ -120,7 +122,9 @@ class Stream:
         return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents, int(size))
 
     def load(self, progress: Progress | None) -> int:
-        """Make the relation of a table of all rows. Returns how many. Raises as `survey` does, and for too many."""
+        """Create the table's relation from all rows, and return their number. Raises as `survey` does, and for too many
+        rows.
+        """
         connection, counts = self.connection, list[int]()
         for reading in self._readings:
             into = f"INSERT INTO {Table.relation}" if counts else f"CREATE TABLE {Table.relation} AS"
@@ -143,9 +147,9 @@ class Stream:
         return rows
 
     def gather(self, columns: Sequence[str], sql: str, relation: str) -> None:
-        """Make `relation` of what `sql`, over the rows of one source as `rows`, gives for every source.
+        """Create `relation` from `sql`, which reads each source's rows as "rows".
 
-        In the stream's own connection, `query` asks it. Raises InputError.
+        The relation is in the stream's own connection; `query` reads it. Raises InputError.
         """
         wanted = [self.schema.column(name) for name in columns]
         for number, reading in enumerate(self._readings):
@@ -157,12 +161,12 @@ class Stream:
             )
 
     def query(self, sql: str) -> list[Any]:
-        """Over relations that `load` or `gather` made."""
+        """Run SQL over relations of `load` or `gather`."""
         return self.connection.execute(sql).fetchall()
 
     def batches(self, columns: Sequence[Column]) -> Iterator[RowBatch]:
-        """The rows, in order; intervals as their text. Raises InputError, also for a file that changed since the first
-        look.
+        """The rows in order, with intervals as text. Raises InputError, also if the file changed since the
+        first pass.
         """
         from cleave.table.batches import batches  # noqa: PLC0415 - what a query over a file does without
 
@@ -172,7 +176,7 @@ class Stream:
             with reading.select(columns) as sql:
                 try:
                     yield from batches(self.connection, f"SELECT {selected} FROM ({sql})")
-                except (duckdb.Error, RuntimeError) as error:  # nanoarrow's is a RuntimeError; either may quote a line
+                except (duckdb.Error, RuntimeError) as error:  # nanoarrow raises RuntimeError; both may quote a line
                     problem = type(error)
             if reading.is_changed:
                 raise faults.changed(reading.source)
@@ -180,7 +184,9 @@ class Stream:
                 raise _fault(reading, problem)
 
     def place(self, row: int) -> str:
-        """Words for row `row` (from 0) of all: its source, and the line or row there. Raises InputError."""
+        """The position in words of row `row` (from 0 over all sources): its source and its line or row. Raises
+        InputError.
+        """
         for reading in self._readings[:-1]:
             count = self._run(
                 reading, [], lambda sql: self.connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
@@ -191,7 +197,7 @@ class Stream:
         return self._readings[-1].place(row)
 
     def interrupt(self) -> None:
-        """End what another thread reads of it."""
+        """Interrupt a read in another thread."""
         with suppress(duckdb.Error):
             self.connection.interrupt()
 
@@ -213,19 +219,19 @@ class Stream:
         progress: Progress | None = None,
         what: str = "check",
     ) -> T:
-        """`run` SQL of the columns of one source; what DuckDB cannot read is raised as InputError."""
+        """Call `run` with SQL of the columns of one source. DuckDB's errors become InputError."""
         with shown(progress, self.connection, f"{what} {reading.source}"), reading.select(columns) as sql:
             try:
                 return run(sql)
             except duckdb.InterruptException:
                 raise
-            except duckdb.Error as error:  # its message quotes the line: it is neither kept nor chained
+            except duckdb.Error as error:  # its message quotes the line, so it is not chained
                 problem = type(error)
         raise _fault(reading, problem)
 
 
 def _check_count(reading: SourceReading, rows: int) -> None:
-    """Raises InputError where a second count of the source's rows is not `rows`."""
+    """Raises InputError if a second count does not find `rows` rows."""
     try:
         error = reading.miscounted(rows)
     except (EOFError, OSError, UnicodeError, csv.Error, zlib.error):
@@ -245,7 +251,7 @@ def open_table(
 ) -> Table:
     """Load files, one after the other, or a frame as one table.
 
-    Raises InputError naming file, line or row, and column of what does not fit the schema, never a value.
+    Raises InputError naming file, line or row, and column of a value that does not fit, but not the value.
     """
     with ExitStack() as undone:
         if isinstance(source, Frame):
@@ -255,21 +261,21 @@ def open_table(
         else:
             stream = undone.enter_context(_opened(source, schema, name))
             rows = stream.load(progress)
-            # from now on its DuckDB reads no file
+            # this DuckDB reads no more files
             table = Table(stream.name, schema, stream.connection, rows, Engine(stream.connection))
         undone.pop_all()
     return table
 
 
 def open_stream(source: Names | Frame, schema: Schema, name: str | None = None) -> Stream:
-    """The same as a stream. Raises InputError for a file that cannot be opened."""
+    """Open files or a frame as a stream. Raises InputError for a file that cannot be opened."""
     stream = _opened(source, schema, name, _STDIN_BYTES)
     stream.query(
         f"SET memory_limit = '{_MEMORY}'; SET threads = {_THREADS};"
         f"SET allocator_bulk_deallocation_flush_threshold = '{FLUSHED}';"
-        "SET disabled_optimizers = 'statistics_propagation';"  # a file's own word for its values is none
+        "SET disabled_optimizers = 'statistics_propagation';"  # a file's statistics are not trusted
         "SET arrow_large_buffer_size = true;"  # a batch may hold more than 2 GB of text
-        "SET arrow_output_version = '1.5'"  # decimals of 4 or 8 bytes where their digits allow
+        "SET arrow_output_version = '1.5'"  # decimals in 4 or 8 bytes if their digits fit
     )
     return stream
 
@@ -292,7 +298,7 @@ def stream_of(table: Table) -> Stream:
 
 
 class _TableReading(SourceReading):
-    """Reading of a loaded table, whose rows are the schema's."""
+    """Reading of a loaded table, which already has the schema's types."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table.name, table.schema)

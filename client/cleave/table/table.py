@@ -1,4 +1,4 @@
-"""Tables in DuckDB, in memory: nothing is written to disk."""
+"""Tables in an in-memory DuckDB. Nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cleave.table.progress import watched
 from cleave.table.schema import Column, Schema
 from cleave_shared.errors import InputError, QueryRefused
 
-FLUSHED = "16MB"  # DuckDB returns memory once so much is free; its default of 512 MB keeps more
+FLUSHED = "16MB"  # DuckDB returns memory to the system once this much is free; its default is 512 MB
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
 _CHANGED = (
     "arrow_large_buffer_size",
@@ -30,50 +30,53 @@ _CHANGED = (
     "allocator_bulk_deallocation_flush_threshold",
 )
 _DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
-_FIRST_HELD, _MOST_HELD = 512, 64  # numbers of files that hold Parquet for an engine: it may read no others but two
-_SECONDS = 0.02  # between two looks at the size of a file that is written
-_MOST_IDLE = 3  # engines, as many as one change uses at once: opening and closing one takes 17 ms
-_idle: dict[int, list[Engine]] = {}  # by process: one that is forked opens its own
-_ranges: set[int] = set()  # of those numbers, in use by engines: 0 is the first
-_dividing = threading.RLock()  # the collector may close an engine while another begins
+# File descriptors that hold Parquet for an engine. An engine may read these and two others only
+_FIRST_HELD, _MOST_HELD = 512, 64
+_SECONDS = 0.02  # between two checks of the size of a growing file
+_MOST_IDLE = 3  # pooled engines (one change uses 3): opening and closing one takes 17 ms
+_idle: dict[int, list[Engine]] = {}  # by process id: a forked process opens its own
+_ranges: set[int] = set()  # of those descriptors, in use by engines; 0 is the first range
+_dividing = threading.RLock()  # reentrant: the garbage collector may close an engine while another opens
 
 
 class ArrowRows:
-    """Rows that DuckDB reads as Arrow. Of those that are there already nothing fails, and any scan is free."""
+    """Rows that DuckDB reads as Arrow. This base class is for rows in memory: they never fail, and scans cost
+    nothing.
+    """
 
     failure: BaseException | None = None
-    named = 0  # how often a statement, or a view, named it
+    named = 0  # how often a statement or a view names it
 
-    def hold(self, most: int | None) -> int | None:  # noqa: ARG002 - they are held
-        """Have them ready for several scans. Return their bytes, None where these are over `most`."""
+    def hold(self, most: int | None) -> int | None:  # noqa: ARG002 - rows are already in memory
+        """Load the rows for repeated scans. Returns their size in bytes, or None if that is over `most`."""
         return 0
 
     def close(self) -> None:
-        """End scans that are under way."""
+        """End running scans."""
 
 
 class MemoryFile:
-    """A Parquet file in memory that no engine may read, unless it is held for one."""
+    """A Parquet file in memory. An engine can read it only as a HeldFile."""
 
     def __init__(self, number: int) -> None:
-        """`number`: an open file, which this one closes."""
+        """`number`: an open file descriptor. This object closes it."""
         self.number = number
         self.bytes = os.fstat(number).st_size
         self.close = weakref.finalize(self, os.close, number)
 
 
 class HeldFile:
-    """A Parquet file in memory that one engine may read until it is closed. Nobody else can change it."""
+    """A Parquet file in memory that one engine may read until it is closed. No one else can change it."""
 
     def __init__(self, engine: Engine, content: MemoryFile | None = None) -> None:
-        """`content`: the file; None: a new, empty one.
+        """`content`: the file; None makes a new, empty one.
 
-        Raises OSError (EMFILE) where too many are held, or the process may not have so many files.
+        Raises OSError (EMFILE) if the engine holds too many files, or the process has too many open.
         """
         number = os.memfd_create("parquet") if content is None else content.number
         try:
             self._number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, engine.held.start)
-        except OSError:  # EINVAL, if the limit is below
+        except OSError:  # EINVAL: the process's limit is lower
             raise _too_many_files() from None
         finally:
             if content is None:
@@ -98,10 +101,10 @@ def _too_many_files() -> OSError:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """SQL over `streams`, by name. `ordered`: the same rows, read in their order.
+    """SQL over `streams`, which have names. `ordered`: SQL that reads the same rows in order.
 
-    `none`: SQL of no rows, of which DuckDB expects as many as a stream has. Of a stream itself it expects one row, and
-    would order joins by that.
+    `none`: SQL without rows that DuckDB estimates at the stream's real size. Otherwise DuckDB expects one row, and
+    orders joins badly.
     """
 
     streams: Mapping[str, ArrowRows]
@@ -111,9 +114,9 @@ class View:
 
 
 class Engine:
-    """A DuckDB of its own in memory, for one table after another, that reads and writes no file but some in memory."""
+    """An in-memory DuckDB for one table after another. The only files it can read or write are its memory files."""
 
-    memory: int | None = None  # bytes that DuckDB may take, up to half of them for rows that are held for it
+    memory: int | None = None  # bytes for DuckDB, up to half of them for rows that are loaded for it
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         self.connection = connection or connect_reading()
@@ -124,25 +127,25 @@ class Engine:
         self.held = range(_FIRST_HELD + place * _MOST_HELD, _FIRST_HELD + (place + 1) * _MOST_HELD)
         self.close = weakref.finalize(self, _close, self.connection, place, self.taken, self.written)
         self.close.atexit = False
-        self.taking = threading.Lock()  # one Parquet file at a time
+        self.taking = threading.Lock()  # one Parquet file is read at a time
         self._numbers = itertools.count()
         self._ordering = threading.Lock()
-        self._limit: int | None = None  # bytes; None: DuckDB's own limit
-        self._in_order = 0  # blocks of `in_order` under way
+        self._limit: int | None = None  # bytes; None: DuckDB's default
+        self._in_order = 0  # nesting depth of `in_order`
         paths = [_path(each) for each in (self.taken, self.written, *self.held)]
         self.connection.execute("SET allowed_paths = $paths", {"paths": paths})
-        self.connection.execute("SET enable_external_file_cache = false")  # a number is of one file after another
+        self.connection.execute("SET enable_external_file_cache = false")  # a descriptor is reused for other files
         self.connection.execute("SET enable_external_access = false")
 
     def limit(self, memory: int) -> None:
-        """Let DuckDB take at most `memory` bytes, what it has included."""
-        if memory != self._limit:  # else DuckDB would return memory that it has free, in up to 10 ms
+        """Limit DuckDB to `memory` bytes, including what it uses now."""
+        if memory != self._limit:  # otherwise DuckDB would return free memory to the system, in up to 10 ms
             self.connection.execute(f"SET memory_limit = '{memory} bytes'")
             self._limit = memory
 
     @contextmanager
     def in_order(self) -> Iterator[None]:
-        """Have one thread do all work of DuckDB within the block: it reads rows in their order."""
+        """Let DuckDB use one thread within the block, so that it reads rows in order."""
         with self._ordering:
             self._in_order += 1
             if self._in_order == 1:
@@ -152,15 +155,15 @@ class Engine:
         finally:
             with self._ordering:
                 self._in_order -= 1
-                if not self._in_order:  # a question that was left to end by itself may end after the next began
-                    with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+                if not self._in_order:  # an interrupted question may end after the next began
+                    with suppress(duckdb.Error):  # an internal error may have shut down the whole instance
                         self.connection.execute("RESET threads; RESET async_threads")
 
     @classmethod
     def idle(cls, memory: int | None = None) -> Engine:
-        """Return an idle engine, or a new one. `memory`: bytes that it may take; None: as DuckDB decides.
+        """Return an idle engine, or a new one. `memory`: maximum bytes; None: DuckDB's default.
 
-        Raises InputError for too little.
+        Raises InputError if `memory` is too small.
         """
         if memory is not None and memory < LEAST_MEMORY:
             raise InputError(f"a query cannot be answered in less than {LEAST_MEMORY // 10**6} MB of memory")
@@ -179,9 +182,9 @@ class Engine:
         return engine
 
     def end(self) -> None:
-        """Keep it for the next that needs one, without anything of its tables, where all are closed; else close it."""
+        """Return the engine to the pool, without its tables' data, if all of them are closed; else close it."""
         others = _idle.setdefault(os.getpid(), [])
-        with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+        with suppress(duckdb.Error):  # an internal error may have shut down the whole instance
             ((databases,),) = self.connection.execute(_DATABASES).fetchall()
             if databases == 1 and len(others) < _MOST_IDLE:
                 for setting in _CHANGED:
@@ -193,7 +196,9 @@ class Engine:
         self.close()
 
     def table(self, name: str, schema: Schema, rows: int = 0, *, alone: bool = False) -> Table:
-        """A table whose relation is still to be made, in a database of its own. `alone`: the engine ends with it."""
+        """A table in a database of its own. Its relation does not exist yet. `alone`: the engine ends with the
+        table.
+        """
         home = identifier(f"rows {next(self._numbers)}")
         if self.memory is not None:
             self.limit(self.memory)
@@ -202,9 +207,9 @@ class Engine:
         return Table(name, schema, connection, rows, self, home, alone=alone)
 
     def take_written(self) -> MemoryFile:
-        """Return the file that was written last, and write the next one elsewhere.
+        """Return the last written file. The next one is written elsewhere.
 
-        Raises OSError (EMFILE) where its number would be one that engines may read.
+        Raises OSError (EMFILE) if its descriptor would be in the range that engines can read.
         """
         file = MemoryFile(fcntl.fcntl(self.written, fcntl.F_DUPFD_CLOEXEC, 0))
         empty = os.memfd_create("parquet")
@@ -216,7 +221,7 @@ class Engine:
         return file
 
     def refusal(self) -> InputError | QueryRefused:
-        """The error for a question that needs more memory than it may take."""
+        """The error for a question that exceeds the memory limit."""
         if self.memory is None:
             return InputError("the answer does not fit in memory", hint="select fewer rows, or aggregates")
         return QueryRefused(
@@ -226,7 +231,7 @@ class Engine:
 
 
 def _close(connection: duckdb.DuckDBPyConnection, place: int, *files: int) -> None:
-    with suppress(duckdb.Error):  # something left to end by itself is still at work
+    with suppress(duckdb.Error):  # an interrupted statement still runs
         connection.close()
     with _dividing:
         _ranges.discard(place)
@@ -235,7 +240,7 @@ def _close(connection: duckdb.DuckDBPyConnection, place: int, *files: int) -> No
 
 
 class Table:
-    """`relation` in `connection` holds the rows in the order of the files, columns named and typed by the schema."""
+    """`relation` in `connection` has the rows in the order of the files, with the schema's names and types."""
 
     relation = "source"
 
@@ -250,7 +255,7 @@ class Table:
         *,
         alone: bool = False,
     ) -> None:
-        """`home`: the database with all relations but views; where it is not `memory`, it is detached.
+        """`home`: the database of all relations except views. It is detached at the end unless it is "memory".
 
         `alone`: the engine has no other table.
         """
@@ -261,14 +266,14 @@ class Table:
         self.engine = engine
         self.home = home
         self._alone = alone
-        self.others: dict[str, str] = {}  # of further tables: name -> relation
+        self.others: dict[str, str] = {}  # further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
-        self._streams: dict[str, ArrowRows] = {}  # by name, of joined tables too
-        self._views: dict[str, View] = {}  # by relation, likewise
-        self._closing = ExitStack()  # likewise
+        self._streams: dict[str, ArrowRows] = {}  # by name, including those of joined tables
+        self._views: dict[str, View] = {}  # by relation, including those of joined tables
+        self._closing = ExitStack()  # shared with joined tables
 
     def add(self, name: str, other: Table) -> None:
-        """Keep a copy of `other` beside this table, for questions that name both. Raises QueryRefused."""
+        """Copy `other` into this table's database, for questions over both. Raises QueryRefused."""
         relation = f"other{len(self.others)}"
         try:
             self.take(relation, other.parquet_of([column.name for column in other.schema.columns]))
@@ -281,36 +286,36 @@ class Table:
         self.derived_of_others[name] = other.schema.derived
 
     def add_texts(self, name: str, columns: Sequence[tuple[str, str, Sequence[str | None]]]) -> None:
-        """Make a further table of columns (name, type, values), whose values are DuckDB's text of them."""
+        """Add a further table from columns of (name, type, values as DuckDB's text)."""
         relation = f"other{len(self.others)}"
         create_of_texts(self.connection, relation, columns)
         self.others[name] = relation
         self.derived_of_others[name] = ()
 
     def take(self, relation: str, content: bytes) -> None:
-        """Make `relation` of a Parquet file that is on no disk."""
+        """Create `relation` from a Parquet file in memory."""
         self.connection.execute(f"CREATE TABLE {relation} AS FROM {self.source_of(content)}")
 
     def source_of(self, content: bytes) -> str:
-        """SQL that reads a Parquet file which is on no disk. It is valid until another file is taken."""
-        os.pwrite(self.engine.taken, content, 0)  # over the last one, whose memory it takes: new memory is zeroed first
+        """SQL that reads a Parquet file in memory. It is valid until the next file."""
+        os.pwrite(self.engine.taken, content, 0)  # over the last file: new memory would first be zeroed
         os.ftruncate(self.engine.taken, len(content))
         return f"read_parquet('{_path(self.engine.taken)}')"
 
     def expose(self, view: View) -> None:
-        """Make the relation a view, which reads streams when it is read: in order unless `prepare` says otherwise."""
+        """Make the relation a view over streams. Rows come in order unless `prepare` says otherwise."""
         self._streams |= view.streams
         self._views[self.relation] = view
         self._prepare(self.connection, self.relation, ordered=True)
 
     def at_end(self, work: Callable[[], object]) -> None:
-        """Call `work` when the table is closed."""
+        """Call `work` when the table closes."""
         self._closing.callback(work)
 
     def select(self, file: MemoryFile) -> None:
-        """Make the relation a view of the schema's columns of a file, which holds intervals as their text.
+        """Make the relation a view of the schema's columns in `file`, which stores intervals as text.
 
-        Raises OSError (EMFILE) as holding it does.
+        Raises OSError (EMFILE) like HeldFile.
         """
         held = HeldFile(self.engine, file)
         self.at_end(held.close)
@@ -319,12 +324,12 @@ class Table:
         self.connection.execute(f"CREATE VIEW {self.relation} AS SELECT {columns} FROM {read_parquet([held])}")
 
     def fill(self, streams: Mapping[str, ArrowRows], select: str) -> None:
-        """Make the relation of what `select` reads of streams, by name. Raises QueryRefused."""
+        """Create the relation from `select`, which names the streams. Raises QueryRefused."""
         with self._registered(streams):
             self.connection.execute(f"CREATE TABLE {self.relation} AS {select}")
 
     def write(self, streams: Mapping[str, ArrowRows], select: str, most: int) -> MemoryFile:
-        """Return a file of what `select` reads of streams, by name, in its order, of at most `most` bytes.
+        """Return a memory file with the rows of `select`, which names the streams, in its order.
 
         Raises QueryRefused where it has more, or DuckDB needs more memory; OSError (EMFILE); duckdb.InterruptException
         where someone else interrupts it.
@@ -339,7 +344,7 @@ class Table:
 
         with self._registered(streams), watched(look, lambda: _SECONDS):
             try:
-                # plain pages: DuckDB reads them in less time than compressed ones
+                # DuckDB reads uncompressed pages faster
                 self._copy(select, "FORMAT parquet, COMPRESSION uncompressed")
             except duckdb.InterruptException:
                 if not is_larger:
@@ -366,20 +371,21 @@ class Table:
 
     @property
     def streamed(self) -> bool:
-        """Check whether a scan reads and opens rows."""
+        """True if a scan reads and decrypts rows when it runs."""
         return bool(self._views)
 
     def hold_repeated(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-        """Open now the rows that `sql` would have DuckDB read more than once, in up to half of the memory.
+        """Load the rows that DuckDB would read more than once for `sql`, up to half of the memory.
 
-        Raises QueryRefused; duckdb.Error for SQL that cannot be planned.
+        Raises QueryRefused, and duckdb.Error for SQL that cannot be planned.
         """
         streams = [stream for view in self._views.values() for stream in view.streams.values()]
         before = [each.named for each in streams]
         (plan,) = (str(text) for _, text in connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall())
         named = [each.named - earlier for each, earlier in zip(streams, before, strict=True)]
         scanned = plan.count('"name": "PYTHON_ARROW_SCAN"')
-        every = scanned > sum(named) or '"name": "REC_CTE"' in plan  # a scan for each of several uses or steps
+        # one scan for each of several uses or recursion steps
+        every = scanned > sum(named) or '"name": "REC_CTE"' in plan
         repeated = [each for each, times in zip(streams, named, strict=True) if times > 1 or every]
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
@@ -392,7 +398,7 @@ class Table:
             self.engine.limit(half)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, *, ordered: bool = True) -> None:
-        """Let another connection to the same database see the relations. `ordered` False: rows come in any order."""
+        """Create the views in another connection to the same database. `ordered` False: rows come in any order."""
         for relation in self._views:
             self._prepare(connection, relation, ordered=ordered)
 
@@ -402,16 +408,17 @@ class Table:
             connection.register(name, stream)
         sql = view.ordered if ordered else view.sql
         if view.none and self.others and not ordered:
-            sql = f"{view.none} UNION ALL {sql}"  # in this order: DuckDB takes the numbers of values from the first
+            # in this order: DuckDB takes its estimate of distinct values from the first
+            sql = f"{view.none} UNION ALL {sql}"
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {sql}")
 
     def qualified(self, relation: str) -> str:
-        """Return a relation's name with that of its catalog."""
+        """Return the relation's name, qualified with its catalog."""
         return f"{'temp' if relation in self._views else self.home}.main.{identifier(relation)}"
 
     def join(self, name: str, schema: Schema) -> Table:
-        """A further table, for questions that name both, whose relation is still to be made in this database. It is
-        closed with this one.
+        """Add a further table in this database, for questions over both. Its relation does not exist yet. It is closed
+        with this table.
         """
         table = Table(name, schema, self.connection, 0, self.engine, self.home)
         table.relation = self.others[name] = f"other{len(self.others)}"
@@ -420,31 +427,31 @@ class Table:
         return table
 
     def parquet_of(self, names: Sequence[str]) -> bytes:
-        """Return columns of it as `parquet` does.
+        """Return these columns as a Parquet file, see `parquet`.
 
-        Intervals go as their text: Parquet has no sign and no microseconds.
+        Intervals become text: Parquet's have no sign and no microseconds.
         """
         selected = ", ".join(portable(self.schema.column(name)) for name in names)
         return self.parquet(f"SELECT {selected} FROM {self.relation}")
 
     @contextmanager
     def beside(self) -> Iterator[Table]:
-        """The same rows by another connection, for another thread. One at a time may make files."""
+        """The same rows over another connection, for another thread. Only one of them may write files at a time."""
         with closing(self.connection.cursor()) as connection:
             connection.execute(f"USE {self.home}")
             self.prepare(connection)
             yield Table(self.name, self.schema, connection, self.rows, self.engine)
 
     def parquet(self, select: str) -> bytes:
-        """Return the rows of `select`, in its order, as a Parquet file that never was on a disk.
+        """Return the rows of `select`, in order, as a Parquet file made in memory.
 
-        Of some rows of a table by their rowid: DuckDB takes ten times as long for LIMIT and OFFSET.
+        Select a part of a table by rowid: LIMIT with OFFSET takes DuckDB ten times as long.
         """
         self._copy(select, "FORMAT parquet, COMPRESSION zstd")
         return os.pread(self.engine.written, os.fstat(self.engine.written).st_size, 0)
 
     def append_csv(self, file: BinaryIO, *, header: bool) -> None:
-        """Append all rows as CSV to `file`: NULL as an empty field and an empty text as two quotes."""
+        """Append all rows to `file` as CSV: NULL is an empty field, an empty text is ""."""
         self._copy(f"SELECT * FROM {self.relation}", f"FORMAT csv, HEADER {str(header).lower()}")
         os.lseek(self.engine.written, 0, os.SEEK_SET)
         with open(self.engine.written, "rb", closefd=False) as written:
@@ -459,7 +466,7 @@ class Table:
     def __exit__(self, *_: object) -> None:
         for each in self._streams.values():
             each.close()
-        with suppress(duckdb.Error):  # something left to end by itself is still at work
+        with suppress(duckdb.Error):  # an interrupted statement still runs
             if self.home == "memory":
                 self.engine.close()
             else:
@@ -470,31 +477,31 @@ class Table:
             self._alone = False
             self.engine.end()
         failures = [each.failure for each in self._streams.values() if each.failure is not None]
-        if failures:  # whatever DuckDB made of it
+        if failures:  # whatever error DuckDB raised for it
             raise failures[0] from None
 
 
 def read_parquet(files: Sequence[HeldFile]) -> str:
-    """SQL that reads files of the same columns, one after the other, until they are closed."""
+    """SQL that reads files with the same columns one after the other. It is valid while they are open."""
     paths = ", ".join(f"'{each.path}'" for each in files)
     return f"read_parquet([{paths}], hive_partitioning = false)"
 
 
 def no_rows(columns: Sequence[Column], expected: int) -> str:
-    """SELECT of no rows of `columns`, of which DuckDB expects that many."""
+    """SELECT without rows. DuckDB estimates it at `expected` rows."""
     nulls = ", ".join(f"CASE WHEN rows < 0 THEN NULL::{each.type} END AS {identifier(each.name)}" for each in columns)
-    one = "(SELECT range FROM range(5) WHERE range < 0)"  # DuckDB expects a fifth of five, and finds none first
+    one = "(SELECT range FROM range(5) WHERE range < 0)"  # DuckDB estimates a fifth of five rows; it finds none
     return f"SELECT {nulls} FROM range({expected}) AS numbers(rows) CROSS JOIN {one} AS one"
 
 
 def portable(column: Column) -> str:
-    """SQL of the column for Arrow or Parquet: intervals as text, since neither holds them all."""
+    """SQL of the column for Arrow or Parquet. Intervals become text, because neither format holds all of them."""
     name = identifier(column.name)
     return f"CAST({name} AS VARCHAR) AS {name}" if column.type == "INTERVAL" else name
 
 
 def no_table(name: str, schema: Schema, rows: int = 0, memory: int | None = None) -> Table:
-    """A table whose relation is still to be made, of `rows` rows. `memory`: bytes that its engine may take."""
+    """A table of `rows` rows whose relation does not exist yet. `memory`: maximum bytes of its engine."""
     return Engine.idle(memory).table(name, schema, rows, alone=True)
 
 

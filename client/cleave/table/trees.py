@@ -1,4 +1,4 @@
-"""DuckDB's trees: what two have in common, and the one expression that a text is."""
+"""DuckDB's parse trees: comparison, copies, and reading of a single expression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import duckdb
 from cleave.table.duck import is_unicode, text_of, tree_of
 from cleave_shared import limits
 
-Tree = Mapping[str, Any]  # a node of DuckDB's, as json_serialize_sql has it
+Tree = Mapping[str, Any]  # a node of json_serialize_sql's output
 
 _OF_THE_TEXT = frozenset(
     {"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type", "named_param_map"}
@@ -20,21 +20,21 @@ _OF_THE_TEXT = frozenset(
 
 
 def mapped(tree: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
-    """A copy of `tree` in which `change` took the place of each node, of those within it first."""
+    """A copy of `tree` in which `change` replaced each node, inner nodes first."""
     if isinstance(tree, list):
         return [mapped(each, change) for each in tree]
     return change({key: mapped(value, change) for key, value in tree.items()}) if isinstance(tree, dict) else tree
 
 
 def same(one: Any, other: Any) -> bool:
-    """Check whether two trees differ only in spelling: places in the text, case of functions and types, brackets
-    around VALUES, and the order in which sets of keys name these.
+    """True if two trees differ in spelling only: positions in the text, case of functions and types, brackets around
+    VALUES, and the order of names in grouping sets.
     """
     return bool(without_spelling(one) == without_spelling(other))
 
 
 def without_spelling(node: Any, *, top: bool = False) -> Any:
-    """`node` without places in the text, the case of functions and types, and, at the `top`, the name of an output."""
+    """`node` without positions in the text, case of functions and types and, at the `top`, an output's name."""
     if isinstance(node, list):
         return [without_spelling(each) for each in node]
     if not isinstance(node, dict):
@@ -45,7 +45,7 @@ def without_spelling(node: Any, *, top: bool = False) -> Any:
     for name in ("function_name", "type_name"):
         if name in plain:
             plain[name] = plain[name].lower()
-    if plain.get("name") and (plain.get("expression") or {}).get("alias") == plain["name"]:  # of an argument
+    if plain.get("name") and (plain.get("expression") or {}).get("alias") == plain["name"]:  # an argument's alias
         plain["expression"]["alias"] = ""
     if len(plain.get("group_sets") or ()) > 1:
         keys = [json.dumps(each) for each in plain["group_expressions"]]
@@ -62,16 +62,16 @@ def without_spelling(node: Any, *, top: bool = False) -> Any:
 
 @cache
 def _everything() -> Tree:
-    """SELECT * of whatever."""
+    """The tree of SELECT *, without its table."""
     return {**without_spelling(tree_of("FROM t")["statements"][0]["node"]), "from_table": None}
 
 
 def read_expression(sql: str) -> tuple[Tree, str] | None:
-    """The tree of the one expression that `sql` is, and DuckDB's own text of it, which may stand in brackets.
+    """Parse `sql` as a single expression. Returns its tree and DuckDB's own text of it, perhaps in brackets.
 
-    That text is what runs, not `sql`. None for what is no expression, or what DuckDB reads of its text as another.
+    That text is what runs, not `sql`. Returns None for anything else, and if DuckDB parses its own text differently.
     """
-    if len(sql) > limits.MAX_SQL_CHARS or "\0" in sql or not is_unicode(sql):  # DuckDB reads no further than \0
+    if len(sql) > limits.MAX_SQL_CHARS or "\0" in sql or not is_unicode(sql):  # DuckDB stops reading at \0
         return None
     try:
         tree = tree_of(f"SELECT {sql}")
@@ -80,16 +80,16 @@ def read_expression(sql: str) -> tuple[Tree, str] | None:
                 alone = _selecting(expression)
             case _:
                 return None
-        if not same(tree, alone):  # it has a FROM or the like
+        if not same(tree, alone):  # it has a FROM or another clause
             return None
         text = text_of(alone).removeprefix("SELECT ")
         return (expression, text) if same(tree_of(f"SELECT ({text})"), alone) else None
-    except (duckdb.Error, RecursionError):  # within its parser
+    except (duckdb.Error, RecursionError):  # in DuckDB's parser
         return None
 
 
 def _selecting(expression: Tree) -> Tree:
-    """The tree of a statement that selects `expression` alone."""
+    """The tree of a SELECT of `expression` only."""
     tree = tree_of("SELECT 1")
     tree["statements"][0]["node"]["select_list"] = [expression]
     return tree

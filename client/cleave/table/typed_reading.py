@@ -17,7 +17,7 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import ZONED, canonical
 from cleave_shared.errors import InputError
 
-_WIDER = {  # types that no schema has -> the one that holds all their values
+_WIDER = {  # types that a schema cannot have -> the type that holds all their values
     "UTINYINT": "SMALLINT",
     "USMALLINT": "INTEGER",
     "UINTEGER": "BIGINT",
@@ -38,7 +38,7 @@ _VIEW = "the frame"
 
 @contextmanager
 def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> Iterator[str]:
-    """SQL of what reads the file or the frame, its columns named as there; good within the block."""
+    """SQL that reads the file or the frame, with its own column names; valid within the block."""
     if isinstance(source, Frame):
         connection.register(_VIEW, source.arrow)
         yield identifier(_VIEW)
@@ -48,7 +48,7 @@ def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> It
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dict[str, str]:
-    """Names and DuckDB types. Raises InputError for a file that is damaged."""
+    """DuckDB type by column name. Raises InputError for a damaged file."""
     try:
         with relation(connection, source) as rows_of:
             rows = connection.execute(f"DESCRIBE SELECT * FROM {rows_of}").fetchall()
@@ -62,7 +62,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> 
 
 
 def _unreadable(connection: duckdb.DuckDBPyConnection, frame: Frame) -> InputError:
-    """The error for a frame with a column of a type that DuckDB does not read."""
+    """The error for the frame's first column of a type that DuckDB cannot read."""
     for field in frame.arrow.schema:
         try:
             with relation(connection, Frame(frame.arrow.select([field.name]), frame.shown)) as rows:
@@ -73,9 +73,9 @@ def _unreadable(connection: duckdb.DuckDBPyConnection, frame: Frame) -> InputErr
 
 
 def schema_type(type_: str, source: Input | Frame, name: str) -> str:
-    """Return the schema's type for a column of DuckDB type `type_`: VARCHAR, its text, for lists and the like.
+    """The schema's type for DuckDB's `type_`. Lists and other nested types become VARCHAR, their text.
 
-    Raises InputError for a type whose values sort otherwise than their text: MAX over the text would be wrong.
+    Raises InputError for a type that sorts differently from its text: MAX over the text would be wrong.
     """
     if type_ in _SORTED_OTHERWISE:
         raise InputError(
@@ -88,7 +88,7 @@ def schema_type(type_: str, source: Input | Frame, name: str) -> str:
 
 
 def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> FieldCast:
-    """Return the cast of the file's column `name` of DuckDB type `type_` to `column`."""
+    """The cast of the file's column `name`, of DuckDB type `type_`, to `column`."""
     field = identifier(name)
     if type_ == "VARCHAR":
         return cast(field, column, dialect)
@@ -115,7 +115,7 @@ class TypedReading(SourceReading):
 
     @cached_property
     def _types(self) -> list[tuple[str, str]]:
-        """Name and DuckDB type, in the source, of each of the schema's columns."""
+        """For each of the schema's columns: (name, DuckDB type) in the source."""
         stated = list(columns_of(self._connection, self.source).items())
         return [stated[place] for place in places_of(str(self.source), [name for name, _ in stated], self.schema)]
 

@@ -1,16 +1,16 @@
-"""The DuckDB types a column may have, what each means for encryption, and formats of dates."""
+"""The DuckDB types that a column may have, their ranges and digits, and formats of dates."""
 
 from __future__ import annotations
 
 import re
 
 INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}  # bits
-_SIGNED = {**INTEGERS, "HUGEINT": 128}  # DuckDB's, as types of expressions; each has an unsigned one, U...
+_SIGNED = {**INTEGERS, "HUGEINT": 128}  # also of expressions; each has an unsigned one, U...
 FLOATS = ("FLOAT", "DOUBLE")
 ZONED = "TIMESTAMP WITH TIME ZONE"
 TIMES = ("DATE", "TIME", "TIMESTAMP", ZONED, "INTERVAL")
 OTHERS = ("BOOLEAN", "VARCHAR", *TIMES)
-INT64_DIGITS = 18  # of a DECIMAL whose unscaled value is always an int64
+INT64_DIGITS = 18  # a DECIMAL of so many digits always fits an int64
 
 _SYNONYMS = {
     "INT": "INTEGER",
@@ -28,7 +28,7 @@ _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 def canonical(text: str) -> str:
     """DuckDB's own spelling of a type.
 
-    Raises ValueError, naming the types there are.
+    Raises ValueError naming the supported types.
     """
     name = text.strip().upper()
     name = _SYNONYMS.get(name, name)
@@ -42,7 +42,7 @@ def canonical(text: str) -> str:
 
 
 def decimals_of(type_: str) -> int | None:
-    """Digits after the point of an exact type (integers and booleans 0), None for all others."""
+    """Digits after the point of an exact type (0 for integers and booleans), None for other types."""
     if is_integer(type_) or type_ == "BOOLEAN":
         return 0
     match = _DECIMAL.fullmatch(type_)
@@ -56,7 +56,7 @@ def digits_of(type_: str) -> int | None:
 
 
 def range_of(type_: str) -> tuple[int, int]:
-    """The least and the largest value of an exact type, in units of its last decimal."""
+    """Smallest and largest value of an exact type, in units of its last decimal."""
     if type_ == "BOOLEAN":
         return 0, 1
     digits = digits_of(type_)
@@ -72,24 +72,22 @@ def is_number(type_: str) -> bool:
 
 
 def is_integer(type_: str) -> bool:
-    """Check whether it is one of DuckDB's types of integers."""
+    """True for DuckDB's integer types."""
     return type_.removeprefix("U") in _SIGNED
 
 
 def is_numeric(type_: str) -> bool:
-    """Check whether an expression of the type is a number."""
+    """True if expressions of the type are numbers."""
     return is_shown_as_it_is(type_) and type_ != "BOOLEAN"
 
 
 def can_be_encrypted(type_: str) -> bool:
-    """Return whether CKKS columns hold it: numbers, booleans as 0 and 1, dates and times as days and microseconds."""
+    """True if CKKS columns can hold it: numbers, booleans as 0 and 1, dates as days, times as microseconds."""
     return type_ == "BOOLEAN" or type_ in TIMES or is_number(type_)
 
 
 def is_shown_as_it_is(type_: str) -> bool:
-    """Return whether an answer holds Python's value of it, as of numbers and booleans; everything else is DuckDB's
-    text.
-    """
+    """True if an answer contains Python values of it (numbers and booleans). Other types are DuckDB's text."""
     return decimals_of(type_) is not None or type_ in FLOATS
 
 
@@ -97,7 +95,7 @@ _PARTS = {
     "%d": "[0-9]{1,2}",
     "%m": "[0-9]{1,2}",
     "%Y": "[0-9]{4}",
-    "%y": "[0-9]{2}",  # 69 to 99 are 1969 to 1999, as POSIX has it
+    "%y": "[0-9]{2}",  # 69 to 99 mean 1969 to 1999, as in POSIX
     "%b": "[A-Za-z]{3}",
     "%B": "[A-Za-z]{3,9}",
     "%H": "[0-9]{1,2}",
@@ -111,7 +109,7 @@ _TIMES = (("%H", "%I"), ("%M",))
 
 
 def check_format(date_format: str, type_: str) -> None:
-    """Raises ValueError for a format that does not say day, month and year once each, or says a time in a DATE."""
+    """Raises ValueError unless a format has day, month and year once each, and a time only if `type_` has one."""
     parts = re.findall("%.?", date_format)
     if strange := [part for part in parts if part not in _PARTS]:
         raise ValueError(f"does not know {strange[0]}, only {', '.join(_PARTS)}")
@@ -120,7 +118,7 @@ def check_format(date_format: str, type_: str) -> None:
             raise ValueError(f'must hold one of {", ".join(choice)}, once, as in "%d.%m.%Y"')
     times = [part for part in parts if part in ("%H", "%I", "%M", "%S", "%p")]
     if times and type_ != "TIMESTAMP":
-        raise ValueError(f"holds a time, which a {type_} has none of")
+        raise ValueError(f"holds a time, but {type_} has no time")
     if times and any(sum(times.count(part) for part in choice) != 1 for choice in _TIMES):
         raise ValueError("must hold %H (or %I and %p) and %M, once each, where it holds a time")
     if len(set(times)) != len(times) or ("%I" in times) != ("%p" in times):
@@ -128,6 +126,8 @@ def check_format(date_format: str, type_: str) -> None:
 
 
 def pattern(date_format: str) -> str:
-    """Regular expression (RE2) of the fields a format describes: strptime itself would take year 24 for %Y."""
+    """Regular expression (RE2) for texts in a date format. It is stricter than strptime, which reads 24 as a year for
+    %Y.
+    """
     parts = re.split("(%.)", date_format)
     return r"\s*" + "".join(_PARTS[part] if part in _PARTS else re.escape(part) for part in parts) + r"\s*"

@@ -1,1 +1,1 @@
-"""Printable text, counts, values with bounds."""
+"""Printable text, counts, sizes, tables, and values with bounds."""

@@ -1,4 +1,4 @@
-"""Figures as text or numbers, with their bounds, and without digits that the bounds do not cover."""
+"""Figures as text or numbers, with their bounds, and without digits beyond the bounds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal, localconte
 from fractions import Fraction
 from typing import Any
 
-# Digits of the largest double over the smallest bound, and room to spare: nothing is rounded unseen.
+# More digits than the largest double over the smallest bound has, so nothing is rounded silently.
 _CONTEXT = Context(prec=2_000, Emax=9_999, Emin=-9_999)
-# Outside 10^-6 .. 10^16 a figure is written with an exponent.
+# Outside 10^-6 .. 10^16 a figure has an exponent.
 _SMALLEST, _LARGEST = -6, 15
 
 
 def plain(value: Any) -> str:
-    """A value without a bound. Whole numbers and decimals keep every digit; floats are written to be read back."""
+    """A value without a bound. Whole numbers and decimals keep every digit; floats have enough digits to be
+    read back.
+    """
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -29,11 +31,10 @@ def plain(value: Any) -> str:
 
 
 def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided: bool = False) -> str:
-    """`12 exact`, `1.4142135623730951 rounded`, or `50.31 ± 2e-9`.
+    """ "12 exact", "1.4142135623730951 rounded", or "50.31 ± 2e-9".
 
-    The bound has one digit, rounded up to cover the rounding of the figure too.
-
-    Figure and bound end at the same decimal place; trailing zeros of the figure are left out.
+    The bound has one digit, rounded up to include the rounding of the figure. Figure and bound end at the same decimal
+    digit; trailing zeros of the figure are omitted.
     """
     mark = " undecided" if undecided else ""
     if value is None:
@@ -54,16 +55,16 @@ def encrypted(value: Any, bound: float | None, exact: bool | None, *, undecided:
 
 
 def is_rounded(value: Any, bound: float | None) -> bool:
-    """Check whether `value` is the double nearest to the exact value: off by at most half a unit in the last place."""
+    """True if `value` is the double nearest to the exact value: its error is at most half a unit in the last place."""
     if not isinstance(value, float) or not math.isfinite(value) or not bound:
         return False
-    return bound <= math.ulp(value) / 2  # 0 for the least doubles, which have no half unit
+    return bound <= math.ulp(value) / 2  # 0 for the smallest doubles, which have no half unit
 
 
 def published(value: Any, bound: float | None, exact: bool | None) -> tuple[Any, float | None]:
-    """Return, for programs, the value as a Decimal without digits beyond its bound, and the bound of the rest.
+    """For programs: the value as a Decimal without digits beyond its bound, and the bound of that.
 
-    What is exact or correctly rounded, or has no bound, stays as it is.
+    A value that is exact, correctly rounded or without a bound is not changed.
     """
     if is_rounded(value, bound):
         return value, bound
@@ -75,7 +76,7 @@ def published(value: Any, bound: float | None, exact: bool | None) -> tuple[Any,
 
 
 def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
-    """The figure rounded to the bound's first place, and a one-digit bound on what is then shown."""
+    """The figure rounded to the bound's first digit, and a one-digit bound that includes this rounding."""
     place = bound.adjusted()
     while True:
         unit = Decimal(1).scaleb(place)
@@ -83,7 +84,7 @@ def _rounded(value: Decimal, bound: Decimal) -> tuple[Decimal, Decimal]:
         covered = (bound + abs(shown - value)).quantize(unit, ROUND_CEILING)
         if covered.adjusted() == place:
             return shown, covered
-        place += 1  # 9.6 -> 10: the bound now starts one place further left
+        place += 1  # 9.6 -> 10: the bound's first digit moves one digit to the left
 
 
 def _is_number(value: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` most like `name`, whatever the case of either; None where none is like it."""
+    """The most similar of `names`, ignoring case; None if none is similar."""
     import difflib  # noqa: PLC0415 - few names are misspelled
 
     spelled = {each.lower(): each for each in names}
@@ -15,6 +15,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A question that suggests the nearest of `names`, or ""."""
+    """The text "did you mean ...?" with the most similar of `names`, or ""."""
     near = nearest(name, names)
     return f"did you mean {near!r}?" if near else ""

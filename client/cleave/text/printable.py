@@ -1,15 +1,15 @@
-"""Names and texts of a file may hold anything, escape sequences that rewrite a screen included: here made visible."""
+"""Names and texts of a file made visible on one line: they may contain escape sequences that rewrite a screen."""
 
 from __future__ import annotations
 
 import unicodedata
 
 _BY_NAME = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, direction overrides, line breaks of other names
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, direction overrides, other line breaks
 
 
 def printable(text: str) -> str:
-    """`text` on one line, what cannot be seen as an escape."""
+    """`text` on one line, with invisible characters as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible(char) for char in text)

@@ -16,7 +16,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def sized(number: int) -> str:
-    """A number of bytes, to three digits."""
+    """A number of bytes with three digits and a unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= size:
             return f"{number / size:.3g} {unit}"
@@ -24,7 +24,7 @@ def sized(number: int) -> str:
 
 
 def size_of(text: str | int) -> int:
-    """Return the bytes of a size: 1GB, 500 MB, 1.5GiB, or a number of bytes. Raises InputError."""
+    """Bytes from a size such as 1GB, 500 MB, 1.5GiB, or a number of bytes. Raises InputError."""
     size = _SIZE.fullmatch(str(text).strip().lower())
     if size is None or size[2] not in _UNITS:
         raise InputError("that is not a size", hint="a number of bytes, or one with a unit: 500MB, 1GB, 2GiB")

@@ -1,4 +1,4 @@
-"""A table as text, and pandas where it is installed."""
+"""A table as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Justify = Literal["left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A column of a printed table; `note` stands under its name."""
+    """A column of a printed table; `note` is printed under its name."""
 
     name: str
     note: str = ""
@@ -23,7 +23,7 @@ class Heading:
 
 
 def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
-    """A plain table, as wide as it needs to be: a figure is never cut or wrapped. Cells are made printable."""
+    """A table as text, as wide as necessary: figures are never cut or wrapped. Cells are made printable."""
     names = [printable(heading.name) for heading in headings]
     notes = [printable(heading.note) for heading in headings]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -40,13 +40,13 @@ def table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
 
 
 def widths_of(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> list[int]:
-    """Width of each column in characters of a terminal."""
+    """Width of each column, in characters of a terminal."""
     names = [max(_width(printable(heading.name)), _width(printable(heading.note))) for heading in headings]
     return [max([name, *(_width(printable(row[place])) for row in rows)]) for place, name in enumerate(names)]
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: wide letters take two, combining marks none."""
+    """Width on a terminal: wide characters take two columns, combining marks none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

@@ -1,1 +1,1 @@
-"""Requests to the services: carriers, frames, digests, limits and retries."""
+"""Requests to the services: how bytes are carried, frames, digests, limits and retries."""

@@ -1,4 +1,4 @@
-"""Hosts and ports of this machine: which addresses are its own, and listening on one."""
+"""Hosts and ports of this machine: loopback addresses, and listening."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cleave_shared.errors import InputError
 
 
 def is_loopback(host: str) -> bool:
-    """Check whether only this machine reaches an address."""
+    """True if only this machine can reach the address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -18,21 +18,21 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on a TCP port; 0: any free one. Raises InputError where that is not possible."""
+    """Listen on a TCP port; 0 means any free one. Raises InputError if that fails."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=256)
     except OSError as error:
-        reason = (error.strerror or "").partition(" (while attempting")[0]  # socket.create_server adds the address
+        reason = (error.strerror or "").partition(" (while attempting")[0]  # socket.create_server appends the address
         raise unavailable(host, port, reason) from None
 
 
 def unavailable(host: str, port: int, reason: str) -> InputError:
-    """The error for a port that cannot be listened on."""
+    """The error for a port on which listening fails."""
     why = f" ({reason})" if reason else ""
     return InputError(f"{host} port {port} cannot be listened on{why}", hint="another --port, or 0 for any free one")
 
 
 def in_url(host: str) -> str:
-    """`host` as a URL has it: IPv6 addresses in brackets."""
+    """`host` as in a URL: IPv6 addresses have brackets."""
     return f"[{host}]" if ":" in host else host

@@ -1,6 +1,6 @@
-"""AWS through boto3: its session finds profile, credentials and region, and makes clients; botocore signs requests.
+"""AWS through boto3: a session finds profile, credentials and region, and makes clients; botocore signs requests.
 
-Everything they can raise while they look for credentials leaves here as a ServiceError without their values.
+Errors while looking for credentials become a ServiceError that does not quote values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cleave.transport.foreign import (
 from cleave.transport.http import Sign
 from cleave_shared.errors import ServiceError, extra
 
-with extra("aws", "S3, Lambda and signed requests"):  # imported before all others that need boto3
+with extra("aws", "S3, Lambda and signed requests"):  # before all other imports that need boto3
     from boto3.session import Session
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from botocore.config import Config
 
 LOG_IN = "log in again (aws sso login), or renew the session's credentials"
-CREDENTIAL_SECONDS = 120.0  # for a program that makes credentials, and for the person it asks
+CREDENTIAL_SECONDS = 120.0  # for a program that provides credentials, and a person who answers it
 _SOURCES = re.compile(
     r"credential_process|credential_source|role_arn|source_profile|mfa_serial|sso_\w+|login_session|"
     r"(AWS_)?(?i:web_identity_token_file)|AWS_ROLE_ARN|AWS_CONTAINER_CREDENTIALS_\w+"
@@ -75,21 +75,21 @@ def open_session(profile: str | None, region: str | None) -> Session:
 def open_client(
     session: Session, service: str, region: str, config: Config | None = None, endpoint: str | None = None
 ) -> Any:
-    """The one place that makes clients of AWS; answers have a size limit. Raises ServiceError.
+    """An AWS client whose answers are limited in size. All clients are made here. Raises ServiceError.
 
-    `endpoint`: a service that is not AWS's.
+    `endpoint`: of a service that is not AWS's.
     """
     with opening(f"boto3's client for {service}", lambda: settings_of(session, region), aws_error):
         return bounded(session.client(service, region_name=region, endpoint_url=endpoint, config=config))
 
 
 def find_credentials(session: Session) -> Any:
-    """The session's credentials, fetched, which renew themselves. Raises ServiceError if there are none."""
+    """The session's credentials, already fetched; they renew themselves. Raises ServiceError if there are none."""
 
     def fetch() -> Any:
         credentials = session.get_credentials()
         if credentials is not None:
-            frozen = credentials.get_frozen_credentials()  # a role's or SSO's are not fetched before
+            frozen = credentials.get_frozen_credentials()  # only this fetches the credentials of a role or of SSO
             _check_sendable((frozen.access_key, frozen.secret_key, frozen.token or ""), session)
         return credentials
 
@@ -113,7 +113,7 @@ def find_credentials(session: Session) -> Any:
 
 
 def _check_sendable(credentials: Sequence[str], session: Session) -> None:
-    """Raises ServiceError for what cannot be in a header, such as the line end of a file."""
+    """Raises ServiceError for characters that cannot be in a header, such as a line end."""
     for value in credentials:
         if not (value.isascii() and value.isprintable()):
             names = names_of(each for each in settings_of(session) if each.value == value)
@@ -124,9 +124,9 @@ def _check_sendable(credentials: Sequence[str], session: Session) -> None:
 
 
 def settings_of(session: Session, region: str | None = None) -> list[Setting]:
-    """The settings that `session` reads: variables, its profile's keys, and a region that neither has."""
+    """The settings that `session` reads: variables, its profile's keys, and `region` if neither has one."""
     settings = variables(AWS)
-    core = session._session  # boto3 has no other way to the keys of its profile
+    core = session._session  # boto3 has no public way to the profile's keys
     with contextlib.suppress(BotoCoreError):
         profile = core.get_scoped_config()
         settings += flat(profile, f"profile {session.profile_name!r}")
@@ -140,19 +140,20 @@ def settings_of(session: Session, region: str | None = None) -> list[Setting]:
 
 
 def session_ends(session: Session) -> datetime | None:
-    """When the session's credentials end: `datetime.max` for access keys of a user; None if nothing tells.
+    """When the session's credentials expire: datetime.max for a user's access keys, None if unknown.
 
-    botocore knows the end of a role's or SSO's credentials, of `credential_process`, and AWS_CREDENTIAL_EXPIRATION.
+    botocore knows this for a role, SSO, "credential_process" and AWS_CREDENTIAL_EXPIRATION.
     """
-    credentials = find_credentials(session)  # which renews what is about to end
+    credentials = find_credentials(session)  # this renews credentials that expire soon
     if isinstance(credentials, RefreshableCredentials):
-        end: datetime | None = credentials._expiry_time  # botocore shows it nowhere else
+        end: datetime | None = credentials._expiry_time  # botocore has no public attribute
         return end
     return None if credentials.token else datetime.max.replace(tzinfo=UTC)
 
 
 def region_of(session: Session, url: str | None = None) -> str:
-    """The region in an API Gateway host name; boto3's (--region, AWS_DEFAULT_REGION, the profile's); else AWS_REGION.
+    """The region in an API Gateway host name; else boto3's (--region, AWS_DEFAULT_REGION, the profile's); else
+    AWS_REGION.
 
     AWS_REGION is last because boto3 does not read it. Raises ServiceError if no region is known.
     """
@@ -163,7 +164,7 @@ def region_of(session: Session, url: str | None = None) -> str:
 
 
 def sigv4_signer(session: Session, url: str, name: str = "execute-api") -> Sign:
-    """Signs requests to `url` for the AWS service `name`. Raises ServiceError at once if that is impossible."""
+    """A function that signs requests to `url` for the AWS service `name`. Raises ServiceError without credentials."""
     credentials = find_credentials(session)
     region = region_of(session, url)
 
@@ -178,7 +179,7 @@ def sigv4_signer(session: Session, url: str, name: str = "execute-api") -> Sign:
 
 
 def aws_error(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceError:
-    """Name the settings behind `error`, without boto3's own text, which may quote credentials."""
+    """Name the settings behind `error`, without boto3's text, which may quote credentials."""
     profile = [each for each in settings if "profile" in each.name.lower() and each.is_quoted(str(error))]
     if isinstance(error, ProfileNotFound):
         words = "no AWS profile of that name is configured"
@@ -195,7 +196,7 @@ def aws_error(what: str, error: Exception, settings: Sequence[Setting]) -> Servi
         return ServiceError("the AWS configuration file cannot be read", hint="check AWS_CONFIG_FILE, or ~/.aws/config")
     if isinstance(error, SSOError | LoginError | TokenRetrievalError | CredentialRetrievalError):
         return ServiceError("the AWS credentials have expired or cannot be fetched", hint=_source_hint(settings))
-    if isinstance(error, ClientError):  # of the service that gives the credentials of a role
+    if isinstance(error, ClientError):  # from the service that issues a role's credentials
         code = str(error.response.get("Error", {}).get("Code"))
         word = code if code.isalnum() else "an error"
         return ServiceError(f"AWS answered {word} to a request for credentials", hint=_source_hint(settings))

@@ -1,10 +1,10 @@
-"""Transport to the two services: one protocol, whatever carries the envelopes.
+"""Transport to the two services. One interface for all carriers.
 
-    pipeline -> Transport.sensitive(SumsRequest) -> SumsResponse
-                Transport.plain(PlainRequest)    -> PlainResponse
+  pipeline -> Transport.sensitive(SumsRequest) -> SumsResponse
+              Transport.plain(PlainRequest)    -> PlainResponse
 
-A carrier (embedded, http, lambda) only moves bytes to a service and brings a `Response` back. Everything they share is
-here: frames, size limits, the deadline, counting, retries, and what an answer means.
+A carrier (embedded, http, lambda) only moves bytes to a service and returns a `Response`. What they share is here:
+frames, size limits, the deadline, counting, retries, and the meaning of an answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOO_MANY = 429
 
 
 class Service(Enum):
-    """The services by name; the value is the path of the endpoint that a query over files asks."""
+    """The two services. The value is the path of the endpoint for queries over files."""
 
     SENSITIVE = "/v1/sensitive/moments"
     PLAIN = "/v1/plain/aggregate"
@@ -44,10 +44,10 @@ class Service(Enum):
 
 
 class Carrier(Protocol):
-    """Moves one body to a service and back: bytes, or whatever body there is where the services are in this process.
+    """Moves one body to a service and back: bytes, or an object if the services run in this process.
 
-    `exchange` raises retry.Interrupted where another attempt may help, ServiceError where it cannot, and does not wait
-    longer than `deadline`.
+    `exchange` raises retry.Interrupted if another attempt may help, ServiceError if not. It waits until `deadline` at
+    most.
     """
 
     def exchange(self, service: Service, path: str, body: Any, deadline: Deadline) -> Response: ...
@@ -56,11 +56,11 @@ class Carrier(Protocol):
 
 
 class Transport:
-    """Both services by a Carrier. `in_process`: the services are in this process.
+    """Calls of both services over a Carrier. `in_process`: the services run in this process.
 
-    Thread-safe: several calls may be under way at once. Calls raise ServiceError and nothing else. `requests` counts
-    requests, `sent` and `received` the bytes of bodies, repeated attempts included. After a call that failed
-    nothing more is sent: every other call, also one under way, fails with the same error.
+    Thread-safe: calls can run at once. They raise ServiceError only. `requests` counts requests, `sent` and `received`
+    count bytes of bodies, including repeated attempts. After a failed call nothing more is sent: all other calls, also
+    running ones, fail with the same error.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Transport:
         self.received = 0
 
     def begin(self, deadline: Deadline | None = None) -> Transport:
-        """Return a transport for one query, with counts of its own and one deadline for all its calls."""
+        """A transport for one query, with its own counts and one deadline for all calls."""
         return Transport(self._carrier, self._policy, deadline, in_process=self._in_process)
 
     def sensitive(self, request: SumsRequest) -> SumsResponse:
@@ -93,14 +93,14 @@ class Transport:
         return self.ask(Service.PLAIN, Service.PLAIN.value, request, PlainResponse)[0]
 
     def stop(self, reason: Exception | None = None) -> None:
-        """End every call under way, at once, with `reason`. To be said before threads are joined that wait in one."""
+        """End every running call with `reason`, at once. Call it before joining threads that may wait in one."""
         self._deadline.stop(reason)
 
     def close(self) -> None:
         self._carrier.close()
 
     def ask(self, service: Service, path: str, request: Envelope, model: type[Answer]) -> tuple[Answer, bytes]:
-        """Send a request to a path of a service; return the answer, and the mark of the request."""
+        """Send a request to a path of a service. Returns the answer, and the mark of the request."""
         body = wire.InProcessRequest(request) if self._in_process else wire.dump_frames(request)
         try:
             if len(body) > limits.MAX_BODY_BYTES:
@@ -111,7 +111,7 @@ class Transport:
             marked = wire.mark(body, wire.FRAMES_TYPE)
             try:
                 return self._answer(service, path, body, model), marked
-            except _Damaged:  # once: what keeps damaging bodies is not to be fed with them
+            except _Damaged:  # once only: do not feed more requests to what damages them
                 if self._policy.attempts == 1 or not self._budget.take():
                     raise
                 return self._answer(service, path, body, model), marked
@@ -176,7 +176,7 @@ class Transport:
 
 
 class _Damaged(ServiceError):  # noqa: N818 - named for what happened
-    """A digest did not fit, of a request or of an answer."""
+    """The digest of a request or answer did not match."""
 
 
 Call = Callable[[str, Body, str], Response]
@@ -184,7 +184,7 @@ Call = Callable[[str, Body, str], Response]
 
 
 def connect_embedded(services: Mapping[Service, Call]) -> Transport:
-    """Services inside this process: the same requests, but in no frames; limits and answers are as over HTTP."""
+    """Services in this process. Requests are the same but without frames; limits and answers are as over HTTP."""
     return Transport(_Embedded(services), in_process=True)
 
 
@@ -193,8 +193,8 @@ class _Embedded:
         self._services = services
 
     def exchange(self, service: Service, path: str, body: Body, deadline: Deadline) -> Response:
-        # a thread per call: a service's work cannot be cancelled, only left alone; it bounds its own time
+        # one thread per call: a service's work cannot be cancelled, but it limits its own time
         return deadline.call(lambda: self._services[service](path, body, wire.FRAMES_TYPE))
 
     def close(self) -> None:
-        """Do nothing: no connection is open between calls."""
+        """Nothing to do: no connection is open between calls."""

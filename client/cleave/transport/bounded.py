@@ -1,4 +1,4 @@
-"""Answers of botocore's clients, read up to a limit: botocore reads any answer but an object whole, whatever its size.
+"""Limits on answers to botocore's clients: botocore reads most answers whole, whatever their size.
 
 botocore sends with URLLib3Session. Here that session does not read an answer; the caller reads its content up to a
 limit. Objects are streamed, and their reader counts the bytes.
@@ -20,7 +20,7 @@ _FIRST_ERROR = 300
 
 
 class WrongAnswerError(ValueError):
-    """An answer that the service would not give. Its text says why, and has nothing of the answer."""
+    """An answer that the service would not give. The text says why, and quotes nothing."""
 
 
 class _Answer(AWSResponse):  # type: ignore[misc]
@@ -28,7 +28,7 @@ class _Answer(AWSResponse):  # type: ignore[misc]
 
     @property
     def content(self) -> bytes:
-        """The answer's body. Raises WrongAnswerError, and urllib3's errors where it breaks off."""
+        """The answer's body. Raises WrongAnswerError, and urllib3's errors if the connection breaks."""
         if self._whole is None:
             is_error = self.status_code >= _FIRST_ERROR
             most = limits.MAX_STORE_ERROR_BYTES if is_error else limits.MAX_STORE_ANSWER_BYTES
@@ -44,7 +44,7 @@ class _Answer(AWSResponse):  # type: ignore[misc]
 
 
 class _Session:
-    """HTTP session of a botocore client; see URLLib3Session."""
+    """HTTP session of a botocore client; replaces URLLib3Session."""
 
     def __init__(self, inside: Any) -> None:
         self._inside = inside
@@ -55,7 +55,7 @@ class _Session:
         answer = _Answer(sent.url, sent.status_code, sent.headers, sent.raw)
         if not is_object:
             try:
-                answer.content  # noqa: B018 - here, where botocore sends a request that breaks off again
+                answer.content  # noqa: B018 - read here, where botocore repeats a request whose answer breaks off
             except (HTTPError, OSError) as error:
                 raise ConnectionClosedError(error=error, request=request, endpoint_url=request.url) from None
         return answer
@@ -65,7 +65,7 @@ class _Session:
 
 
 def bounded(client: Client) -> Client:
-    """Make a client's answers bounded. Return it."""
+    """Limit the answers of a client, and return it."""
     endpoint: Any = client._endpoint  # type: ignore[attr-defined]
     if not isinstance(endpoint.http_session, _Session):
         endpoint.http_session = _Session(endpoint.http_session)

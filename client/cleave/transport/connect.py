@@ -1,4 +1,4 @@
-"""Transport for the options of a command."""
+"""A transport from a command's options."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Location of the services; in this process where there is neither `endpoint` nor `functions`."""
+    """Where the services are: in this process if neither `endpoint` nor `functions` is set."""
 
-    endpoint: str | None = None  # BASE or SENSITIVE_BASE,PLAIN_BASE
+    endpoint: str | None = None  # URL or SENSITIVE_URL,PLAIN_URL
     functions: str | None = None  # SENSITIVE,PLAIN
     profile: str | None = None
     region: str | None = None
     sign: bool = False
     insecure_http: bool = False
-    usual_profile: str | None = None  # without being a wish to sign
+    usual_profile: str | None = None  # does not request signing
 
     @property
     def aws(self) -> tuple[str | None, str | None]:
-        """Profile and region of an AWS session."""
         return self.profile or self.usual_profile, self.region
 
     @property
@@ -35,7 +34,7 @@ class Target:
 
 
 def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transport:
-    """Raises UsageError for options that contradict each other, ServiceError where AWS credentials are missing."""
+    """Raises UsageError for contradicting options, ServiceError without AWS credentials."""
     if target.endpoint is not None and target.functions is not None:
         raise UsageError("--endpoint and --lambda exclude each other")
     if target.functions is not None:

@@ -1,4 +1,4 @@
-"""Base URLs of services: what is accepted, and what each is for."""
+"""Base URLs of the services: which are accepted."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
 
 
 def execute_api_region(url: str) -> str | None:
-    """The region in the host name of an API Gateway endpoint, None for any other host."""
+    """The region in the host name of an API Gateway endpoint; None for other hosts."""
     match = _EXECUTE_API.search(urlsplit(url).hostname or "")
     return match[1] if match else None
 
 
 def is_local_url(url: str) -> bool:
-    """Check whether a URL names this machine's loopback."""
+    """True if the URL's host is this machine's loopback."""
     return is_loopback(urlsplit(url).hostname or "")
 
 

@@ -1,6 +1,6 @@
-"""Settings that are not Cleave's: variables and profiles that boto3 reads, proxies, certificates.
+"""Settings of other programs: variables and profiles that boto3 reads, proxies, certificates.
 
-Whatever reads them is opened in a block of `opening`, so each of its failures names settings, and never their values.
+Code that reads them runs in a block of `opening`. So each failure names the settings, never their values.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _WAYS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`name`: as its user knows it, such as AWS_CA_BUNDLE, --region, or "region of profile 'x'"."""
+    """`name`: as the user knows it, such as AWS_CA_BUNDLE, --region, or "region of profile 'x'"."""
 
     name: str
     value: str
 
     def fault(self) -> str | None:
-        """Fault of the value by itself; None if there is none."""
+        """What is wrong with the value itself; None if nothing is."""
         try:
             self.value.encode()
         except UnicodeEncodeError:
@@ -44,7 +44,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The name of a variable or option, or of a profile's key, whichever profile has it."""
+        """The name of a variable or option, or of a profile's key without the profile."""
         return self.name.split()[0].rpartition(".")[2]
 
     def is_quoted(self, text: str) -> bool:
@@ -53,12 +53,12 @@ class Setting:
 
 
 def variables(names: re.Pattern[str]) -> list[Setting]:
-    """The variables of the environment that are set and whose names match."""
+    """The environment variables with matching names that are set."""
     return [Setting(name, value) for name, value in os.environ.items() if value and names.fullmatch(name)]
 
 
 def blamed(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceError:
-    """Name the settings behind `error`: those that it quotes, else those that are wrong by themselves, else all."""
+    """An error that names the settings behind `error`: those that it quotes, else those with a fault, else all."""
     guilty = guilty_of(error, settings)
     if not guilty:
         hint = f"its settings are {names_of(settings)}: correct or remove one" if settings else None
@@ -69,14 +69,14 @@ def blamed(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceE
 
 
 def guilty_of(error: Exception, settings: Sequence[Setting]) -> list[Setting]:
-    """The settings that `error` quotes, else those that are wrong by themselves."""
+    """The settings that `error` quotes, else those with a fault."""
     quoted = [each for each in settings if each.is_quoted(str(error))]
     longest = max((len(each.value) for each in quoted), default=0)
     return [each for each in quoted if len(each.value) == longest] or [each for each in settings if each.fault()]
 
 
 def way_hint(settings: Iterable[Setting]) -> str:
-    """Hint where a host cannot be reached: settings of the way that are wrong, else all of them."""
+    """Hint for an unreachable host: faults of network settings, else the names of all network settings."""
     ways = [each for each in settings if _WAYS.fullmatch(each.key)]
     faults = [f"{each.name}: {fault}" for each in ways if (fault := each.fault())]
     return "; ".join(faults) or " and ".join(filter(None, ["check the network", names_of(ways)]))
@@ -88,9 +88,9 @@ def opening(
     settings: Callable[[], Sequence[Setting]],
     words: Callable[[str, Exception, Sequence[Setting]], ServiceError] = blamed,
 ) -> Iterator[None]:
-    """Raise the block's errors as a ServiceError by `words`, except for Cleave's own.
+    """Turn the block's errors into a ServiceError made by `words`, except Cleave's own errors.
 
-    What this machine has too little of is raised as it is: the command line tells it.
+    Errors about exhausted resources of this machine pass unchanged: the command line explains them.
     """
     try:
         yield
@@ -142,7 +142,7 @@ def _section(_value: str) -> str:
 
 
 def file_fault(value: str) -> str | None:
-    """Why the file of that name cannot be read; None if it can."""
+    """Why the file cannot be read; None if it can."""
     try:
         Path(value).expanduser().open("rb").close()
     except (OSError, RuntimeError, ValueError) as error:

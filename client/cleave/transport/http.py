@@ -1,7 +1,7 @@
-"""Services over HTTP, signed with SigV4 where AWS checks who asks.
+"""Services over HTTP, signed with SigV4 if AWS checks callers.
 
-The other side is not trusted: no redirects, no compressed answers, a limit on bytes, and TLS 1.2 at least. No wait
-outlasts the query's deadline, however slowly bytes arrive.
+The other side is not trusted: no redirects, no compressed answers, a limit on bytes, and at least TLS 1.2. No wait
+exceeds the query's deadline, however slowly bytes arrive.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from cleave_shared.wire import FRAMES_TYPE
 Sign = Callable[[str, bytes, Mapping[str, str]], Mapping[str, str]]
 """(URL, body, headers) -> the headers to send."""
 
-# Without a byte for so long; API Gateway gives up after 29 s, a service elsewhere may take its time.
+# Seconds without a byte. API Gateway gives up after 29 s; other services may need longer.
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _CONNECTIONS = 16
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables of the environment that httpx reads
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that httpx reads
 _LONGEST_ANSWER = 2 * limits.MAX_JSON_BYTES
 
 
@@ -49,7 +49,7 @@ def connect_http(
 
 
 class _Endpoints:
-    """The carrier."""
+    """Carries requests over HTTP."""
 
     def __init__(self, urls: Mapping[Service, str], signers: Mapping[Service, Sign], timeout: httpx.Timeout) -> None:
         self._urls = urls
@@ -60,7 +60,7 @@ class _Endpoints:
         url = self._urls[service] + path
         headers: Mapping[str, str] = {"content-type": FRAMES_TYPE, "accept": FRAMES_TYPE}
         if sign := self._signers.get(service):
-            headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be fetched again
+            headers = deadline.call(partial(sign, url, body, headers))  # credentials may have to be renewed
         answer, _ = self._sender.post(service.label, url, body, headers, deadline)
         return answer
 
@@ -69,10 +69,10 @@ class _Endpoints:
 
 
 class Sender:
-    """POSTs bodies and brings back whatever answers. Thread-safe."""
+    """POSTs bodies and returns any answer. Thread-safe."""
 
     def __init__(self, timeout: httpx.Timeout = TIMEOUT, *, local: bool) -> None:
-        """`local`: to this machine only, before which no proxy stands."""
+        """`local`: send to this machine only, without a proxy."""
         self._loop = Loop()
         self._local = local
         with opening("the HTTP client", lambda: variables(HTTP)):
@@ -80,7 +80,7 @@ class Sender:
                 headers={"accept-encoding": "identity"},  # ciphertexts do not compress
                 timeout=timeout,
                 limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
-                follow_redirects=False,  # a signed request must not wander to another host
+                follow_redirects=False,  # a signed request must not reach another host
                 trust_env=not local,
                 verify=_tls(*map(os.environ.get, _CERTIFICATES)),
             )
@@ -88,10 +88,9 @@ class Sender:
     def post(
         self, label: str, url: str, body: bytes, headers: Mapping[str, str], deadline: Deadline
     ) -> tuple[Response, Mapping[str, str]]:
-        """The answer, and its headers by names in lower case.
+        """Returns the answer, and its headers by lower-case name.
 
-        Raises Interrupted where the next attempt may fare better, else ServiceError; neither shows more of `url` than
-        host and port.
+        Raises Interrupted if another attempt may help, else ServiceError. Errors show only host and port of `url`.
         """
         try:
             return self._loop.run(self._post(label, url, body, headers), deadline)
@@ -118,17 +117,17 @@ class Sender:
 
 @cache
 def _tls(*_: str | None) -> ssl.SSLContext:
-    """Read the certificates to trust, in 20 ms, once for each value of the variables that name them."""
+    """Load the trusted certificates (20 ms), once for each value of the variables that name them."""
     context = httpx.create_ssl_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's OpenSSL is configured to accept
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # even if the system's OpenSSL accepts older versions
     return context
 
 
 async def _drain(label: str, response: httpx.Response) -> bytes:
-    """The body as it was sent, counted while it arrives: 45 bytes of an encoding can unpack to gigabytes."""
+    """The body as sent, counted while it arrives: 45 compressed bytes can unpack to gigabytes."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         if response.status_code != 200:
-            return b""  # a proxy's page; its status says enough
+            return b""  # a proxy's page; its status is enough
         raise ServiceError(
             f"{label} sent a compressed answer, which is not accepted",
             hint="does a proxy on the way compress? Cleave's services never do",
@@ -148,11 +147,11 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
 
 
 def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence[Setting]) -> ServiceError:
-    """A broken exchange as an error; Interrupted where the next attempt may fare better. `settings`: of the way."""
+    """The error for a failed exchange; Interrupted if another attempt may help. `settings`: of the network."""
     place, way = f"{label} at {urlsplit(url).netloc}", f"check the URL; {way_hint(settings)}"
     cause = _root(error)
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
-        # what was too slow once would be too slow again
+        # a request that was too slow would be too slow again
         return ServiceError(f"{place} did not answer in time", hint="see in its log whether it is still at work")
     if isinstance(error, httpx.TimeoutException):
         return retry.Interrupted(f"{place} cannot be reached in time", hint=way)
@@ -169,7 +168,7 @@ def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence
         if cause.errno == socket.EAI_AGAIN:
             return retry.Interrupted(f"the name of {place} cannot be looked up now", hint=way)
         return ServiceError(f"no host has the name of {place}", hint=way)
-    if isinstance(cause, ConnectionRefusedError) and not settings:  # else it may be a proxy that refuses
+    if isinstance(cause, ConnectionRefusedError) and not settings:  # with settings it may be a proxy that refuses
         return retry.Interrupted(f"{place} refuses connections", hint="is it running? cleave serve starts one here")
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
         return retry.Interrupted(f"{place} cannot be reached", hint=way)
@@ -179,7 +178,7 @@ def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence
 
 
 def _root(error: BaseException) -> BaseException:
-    """The first cause: httpx wraps httpcore, which wraps anyio, which wraps what the system said of each address."""
+    """The innermost cause: httpx wraps httpcore, which wraps anyio, which wraps the system's error."""
     while True:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -193,7 +192,9 @@ T = TypeVar("T")
 
 
 class Loop:
-    """Starts with its first use, so that nothing runs where a process forks before it asks. Thread-safe."""
+    """An event loop in a thread. It starts at first use, so no thread exists where a process forks earlier.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -202,21 +203,23 @@ class Loop:
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T], deadline: Deadline) -> T:
-        """`work`'s result or error, or as Deadline.check raises; then it is cancelled where it stands."""
+        """Run `work` and return its result or raise its error. If the deadline's `check` raises first, `work` is
+        cancelled.
+        """
         with self._lock:
             if self._closed:
                 work.close()
                 raise Stopped("the connection to the services is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # a daemon: nothing that still waits may keep the process from ending
+                # a daemon: a waiting call must not keep the process from ending
                 self._thread = threading.Thread(target=self._serve, args=[self._loop], name="transport", daemon=True)
                 self._thread.start()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         return deadline.result(future)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel what is under way, then run `last` and end. Takes a second at most."""
+        """Cancel running work, then run `last` and end. Takes a second at most."""
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
@@ -231,11 +234,11 @@ class Loop:
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join(0.5)
         if not self._thread.is_alive():
-            last.close()  # where it did not come to it
+            last.close()  # if it never ran
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which ends what is left when the loop is stopped
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # this cancels the rest when the loop stops
             runner.get_loop().run_forever()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""AWS KMS as the keeper of the keys that wrap a key file: data keys are made and decrypted there."""
+"""AWS KMS, which makes and decrypts the data keys that wrap a key file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ARN = re.compile(
     r"arn:aws[a-z-]{0,20}:kms:(?P<region>[a-z0-9-]{1,40}):[0-9]{12}:(key/[A-Za-z0-9-]{1,128}|alias/[A-Za-z0-9/_-]{1,250})"
 )
-CONTEXT = "cleave-key-id"  # the name in the encryption context, which policies can state
+CONTEXT = "cleave-key-id"  # name in the encryption context, which policies can use
 _BYTES = 32
 _RIGHTS = "docs/key-file.md has the policy that it needs"
 _LATER = "try again; https://health.aws.amazon.com says more"
@@ -41,7 +41,7 @@ _NOT_ITS_OWN = {"InvalidCiphertextException", "IncorrectKeyException"}
 
 
 def check_arn(arn: str) -> str:
-    """`arn`, of a key or an alias. Raises UsageError."""
+    """Return `arn`, of a key or an alias. Raises UsageError if it is no ARN of KMS."""
     if not ARN.fullmatch(arn):
         raise UsageError(
             f"--kms {arn}: not the ARN of a KMS key",
@@ -51,13 +51,13 @@ def check_arn(arn: str) -> str:
 
 
 class Kms:
-    """AWS KMS, asked with a session that is opened when it is needed."""
+    """AWS KMS, over a session that is opened at first use."""
 
     def __init__(self, session: Callable[[], Session]) -> None:
         self._session = session
 
     def data_key(self, arn: str, key_id: str) -> tuple[str, bytes, bytes]:
-        """See `cleave.ckks.kms_wrapping.KeyService`. `arn`: of a key or an alias."""
+        """See cleave.ckks.kms_wrapping.KeyService."""
         answer = self._ask(arn, "generate_data_key", key_id, KeySpec="AES_256")
         own, sealed = answer.get("KeyId"), answer.get("CiphertextBlob")
         if not isinstance(own, str) or not isinstance(sealed, bytes):
@@ -93,7 +93,7 @@ class Kms:
 
 
 def _problem(arn: str, region: str, operation: str, error: Any) -> ServiceError | KeyFileError:
-    """The error for an answer by its code: its text may quote a request."""
+    """The error for an answer, from its code: its text may quote a request."""
     code = str(error.response.get("Error", {}).get("Code"))
     if code in _NOT_ITS_OWN:
         return KeyFileError(

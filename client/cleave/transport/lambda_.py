@@ -1,8 +1,8 @@
-"""Services invoked as Lambda functions, without an API before them.
+"""Services invoked as Lambda functions, without an API.
 
 The event is the one that API Gateway's REST proxy integration would send, so a function needs no second entry point.
-boto3 finds credentials, region and endpoint; botocore signs. The exchange uses `http`, so its limits, deadline and TLS
-settings hold here too.
+boto3 finds credentials, region and endpoint; botocore signs. The exchange uses `http`, with its limits, deadline and
+TLS settings.
 
 Source of the event: Amazon API Gateway, Developer Guide, "Input format of a Lambda function for proxy integration".
 """
@@ -40,7 +40,7 @@ _HINTS = {
 
 
 def read_functions(text: str) -> Mapping[Service, str]:
-    """Function names or ARNs from `SENSITIVE,PLAIN`. Raises UsageError."""
+    """Function names or ARNs from "SENSITIVE,PLAIN". Raises UsageError."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
         raise UsageError("--lambda takes two function names or ARNs with a comma between: SENSITIVE,PLAIN")
@@ -53,7 +53,7 @@ def connect_lambda(
     """Raises ServiceError if there are no credentials or no region."""
     find_credentials(session)
     region = region_of(session)
-    client = open_client(session, "lambda", region)  # for nothing but where Lambda is
+    client = open_client(session, "lambda", region)  # only used to find Lambda's endpoint
     endpoint = client.meta.endpoint_url.rstrip("/")
     client.close()
     # AWS_ENDPOINT_URL_LAMBDA may name one on this machine: sam local start-lambda
@@ -62,7 +62,7 @@ def connect_lambda(
 
 
 class Functions:
-    """The carrier: the operation Invoke (Lambda API reference, 2015-03-31) at `endpoint`."""
+    """Carries requests by the operation Invoke (Lambda API reference, 2015-03-31) at `endpoint`."""
 
     def __init__(self, sender: Sender, endpoint: str, sign: Sign, functions: Mapping[Service, str]) -> None:
         self._sender = sender
@@ -88,7 +88,7 @@ class Functions:
 
 
 def _answer(service: Service, reply: Response) -> Response:
-    """The HTTP answer inside a proxy integration's reply. Raises ServiceError if it is none."""
+    """The HTTP answer inside a proxy integration's reply. Raises ServiceError if there is none."""
     try:
         content = json.loads(reply.body)
         status = content["statusCode"]
@@ -101,7 +101,7 @@ def _answer(service: Service, reply: Response) -> Response:
         body = base64.b64decode(text, validate=True) if content.get("isBase64Encoded") else text.encode()
         wait = retry.retry_after(str(headers.get("retry-after", "")))
         return Response(status, str(headers.get("content-type", "")), body, reply.request_id, wait)
-    # RecursionError: JSON as deep as the reply is long
+    # RecursionError: deeply nested JSON
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise ServiceError(
             reply.named(f"the function behind {service.label} gave no HTTP answer"),
@@ -110,7 +110,9 @@ def _answer(service: Service, reply: Response) -> Response:
 
 
 def _failure(service: Service, reply: Response) -> ServiceError:
-    """The function itself failed: out of memory, out of time, or could not start. Only the error's type is shown."""
+    """The error of a function that failed: out of memory, out of time, or it could not start. It shows the error's type
+    only.
+    """
     content = parsed(reply.body)
     kind = content.get("errorType") if isinstance(content, dict) else None
     shown = f" ({excerpt(kind)})" if isinstance(kind, str) else ""
@@ -121,7 +123,7 @@ def _failure(service: Service, reply: Response) -> ServiceError:
 
 
 def _refusal(service: Service, reply: Response, kind: str) -> ServiceError:
-    """Lambda's own error. `kind`: its name, perhaps with the URL of an explanation after a colon."""
+    """Lambda's own error. `kind`: its name, perhaps followed by a colon and the URL of an explanation."""
     code = excerpt(kind.split(":", maxsplit=1)[0]) or f"status {reply.status}"
     error = retry.Interrupted if retry.worth_repeating(reply.status) else ServiceError
     refusal = error(
@@ -133,7 +135,7 @@ def _refusal(service: Service, reply: Response, kind: str) -> ServiceError:
 
 
 def proxy_event(path: str, body: bytes, content_type: str) -> dict[str, Any]:
-    """A POST of `body`, without what an API adds on the way."""
+    """The event for a POST of `body`, without fields that an API would add."""
     binary = content_type == FRAMES_TYPE  # the template's BinaryMediaTypes
     sent = {"Accept": content_type if binary else JSON_TYPE, "Content-Type": content_type}
     return {

@@ -1,4 +1,6 @@
-"""Meaning of an answer that is no envelope: our own Problem, API Gateway's message, a proxy's page, anything else."""
+"""Meaning of an answer that is no envelope: our own Problem, API Gateway's message, a proxy's page, or
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ from cleave_shared.errors import ServiceError
 _LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request
 _TITLE = re.compile(r"<title[^>]*>([^<]{1,200})</title>", re.IGNORECASE)
 
-# in the order of their worth: the function's own line of log, API Gateway's access log, Lambda's own answers
+# most useful first: the function's log, API Gateway's access log, Lambda's own answers
 _REQUEST_IDS = ("x-request-id", "x-amzn-requestid", "x-amz-apigw-id")
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}", re.ASCII)
 
-_OTHER_VERSION = re.compile(r"wire version is not (\d{1,4})")  # the whole refusal of services up to release 1.0.0
+# the text with which services up to release 1.0.0 refuse other versions
+_OTHER_VERSION = re.compile(r"wire version is not (\d{1,4})")
 _BY_STATUS = {
     401: "the endpoint requires authentication; add --profile or --sign for an AWS one",
     403: "the caller may not invoke this API: check the credentials' policy, the region and the path of the endpoint",
@@ -34,7 +37,7 @@ _BY_STATUS = {
     504: "the service took longer than 29 s; give the function more memory",
 }
 
-# What AWS says in its message (API Gateway, "InvalidSignatureException" and relatives), and what to do.
+# What AWS says in its message (API Gateway, "InvalidSignatureException" and related), and what to do.
 _BY_MESSAGE = (
     ("signature expired", "check this machine's clock"),
     ("signature not yet current", "check this machine's clock"),
@@ -52,23 +55,23 @@ _BY_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Response of a service or of a proxy before it."""
+    """Response of a service, or of a proxy in front of it."""
 
     status: int
     content_type: str
-    body: bytes = field(repr=False)  # asyncio makes the repr of a task's result even where it is not logged
-    request_id: str = ""  # by which its log knows it
+    body: bytes = field(repr=False)  # asyncio makes the repr of a task's result even if it is not logged
+    request_id: str = ""  # identifies the request in the service's log
     retry_after: float | None = None  # seconds
 
     def named(self, message: str) -> str:
-        """`message` with the id that finds the request in the service's log."""
+        """`message` with the id of the request in the service's log."""
         return f"{message} [request id {self.request_id}]" if self.request_id else message
 
 
 def request_id(headers: Mapping[str, str]) -> str:
-    """Request id of the service, API Gateway or Lambda; "" where none is fit to be shown.
+    """The request's id at the service, API Gateway or Lambda; "" if none can be shown.
 
-    `headers`: by names in lower case.
+    `headers`: by lower-case name.
     """
     for name in _REQUEST_IDS:
         value = headers.get(name, "")
@@ -78,7 +81,7 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 
 def problem(service: str, answer: Response) -> ServiceError:
-    """The error to raise for an answer with a status other than 200."""
+    """The error for an answer with a status other than 200."""
     status = answer.status
     said, hint = _read(answer.body)
     version = _OTHER_VERSION.fullmatch(said)
@@ -96,12 +99,12 @@ def problem(service: str, answer: Response) -> ServiceError:
 
 
 def damaged_on_the_way(answer: Response) -> bool:
-    """Return whether the service says that the request did not arrive as it was sent."""
+    """True if the service says that the request was damaged in transit."""
     return answer.status == 422 and _read(answer.body)[0] == excerpt(wire.DAMAGED)
 
 
 def refuse_stray_error(service: str, answer: Response) -> None:
-    """Raise ServiceError for an error that came with status 200, as HTTP APIs and Lambda itself send them."""
+    """Raise ServiceError for an error with status 200, as HTTP APIs and Lambda send them."""
     body = answer.body
     if not body.startswith((b"{", b"<")) or len(body) > 100_000:
         return
@@ -118,14 +121,16 @@ def refuse_stray_error(service: str, answer: Response) -> None:
 
 
 def excerpt(text: str) -> str:
-    """Reduce a text of others to one line without control characters, fit for a terminal or a log."""
+    """A foreign text as one line without control characters, safe for a terminal or a log."""
     flat = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     flat = " ".join(flat.split())
     return flat if len(flat) <= _LONGEST_MESSAGE else flat[:_LONGEST_MESSAGE] + "..."
 
 
 def _read(body: bytes) -> tuple[str, str | None]:
-    """Message and hint of an error body: {"error", "hint"}, {"message"}, {"errorMessage"}, a page's title, or none."""
+    """(Message, hint) of an error body: {"error", "hint"}, {"message"}, {"errorMessage"}, a page's title, or
+    nothing.
+    """
     content = parsed(body)
     if isinstance(content, dict):
         hint = content.get("hint")
@@ -138,7 +143,7 @@ def _read(body: bytes) -> tuple[str, str | None]:
 
 
 def parsed(body: bytes) -> Any:
-    """Parse JSON; None for anything else."""
+    """Parse JSON; None if it is none."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

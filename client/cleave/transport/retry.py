@@ -1,11 +1,12 @@
-"""Another attempt where one may help: throttling, a failing service, a broken connection; and fewer requests at once.
+"""Repeats requests after throttling, service failures and broken connections, and reduces the number of requests at
+once.
 
-A `Gate` lets one service have fewer requests each time it says that these are too many.
+A `Gate` allows a service fewer requests each time it answers that there are too many.
 
-Every request of Cleave is a pure question, so repeating one is harmless. Another 4xx is the caller's own fault and is
-never repeated, nor is a 504: what took too long once would again. Delays grow exponentially with full jitter (AWS
-Architecture Blog, "Exponential Backoff And Jitter"), or follow the service's Retry-After (RFC 9110 section 10.2.3). All
-requests of a query share one budget of repetitions (as the AWS SDKs' retry quota).
+Every request of Cleave only asks, so repeating it is harmless. Other 4xx answers are the caller's fault and never
+repeated. A 504 is not repeated either: what was too slow would be too slow again. Delays grow exponentially with full
+jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"), or follow the service's Retry-After (RFC 9110 section
+10.2.3). All requests of a query share one budget of repetitions (like the AWS SDKs' retry quota).
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _PASSING = frozenset({429, 500, 502, 503})
 
 
 class Interrupted(ServiceError):  # noqa: N818 - named for what happened
-    """No answer arrived, and the next attempt may fare better."""
+    """No answer arrived. Another attempt may help."""
 
     retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`attempts` in all; attempt i waits up to min(longest, first * 2^i) seconds before the next.
+    """Up to `attempts` per request. After attempt i the wait is up to min(longest, first * 2^i) seconds.
 
-    `budget` repetitions for all requests of a query together, and one more for each answer.
+    `budget`: repetitions for all requests of a query together; each answer adds one.
     """
 
     attempts: int
@@ -52,7 +53,7 @@ REMOTE = Policy(attempts=5)
 
 
 class Budget:
-    """Repetitions that a query has left. Thread-safe."""
+    """Remaining repetitions of a query. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
@@ -73,9 +74,9 @@ def worth_repeating(status: int) -> bool:
 
 
 def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadline: Deadline) -> Response:
-    """The first answer that is not worth repeating, else the last one. Raises the last Interrupted.
+    """The first answer that need not be repeated, else the last one. Raises the last Interrupted.
 
-    A wait that would outlast the deadline is not begun: the last outcome is returned or raised at once.
+    If a wait would exceed the deadline, the last outcome is returned or raised at once.
     """
     for number in range(policy.attempts):
         answer: Response | Interrupted
@@ -88,7 +89,7 @@ def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadli
                 budget.earn()
                 return answer
         ceiling = min(policy.longest, policy.first * 2**number)
-        wait = random.uniform(0, ceiling)  # noqa: S311 - spreads load, guards nothing
+        wait = random.uniform(0, ceiling)  # noqa: S311 - spreads load; no security depends on it
         wait = max(wait, answer.retry_after or 0.0)
         if number + 1 < policy.attempts and wait < deadline.left() and budget.take():
             _log.info("waits %.3f s for attempt %d", wait, number + 2)
@@ -101,7 +102,7 @@ def call(attempt: Callable[[], Response], policy: Policy, budget: Budget, deadli
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks to wait: a number of them, or a date. None where it is neither."""
+    """Seconds from a Retry-After header, which has a number or a date; None for anything else."""
     if not value or len(value) > 100:
         return None
     if value.strip().isascii() and value.strip().isdecimal():
@@ -114,14 +115,15 @@ def retry_after(value: str | None) -> float | None:
         return None
 
 
-WIDEST = 8  # more than the pipeline has under way for either half
+WIDEST = 8  # more than the pipeline sends to either service at once
 
 
 class Gate:
-    """Thread-safe. A turn is taken with `enter` and given back with `leave`; waiting ones are let in in their order.
+    """Limits the requests to one service at once. Take a turn with `enter` and return it with `leave`; turns are first
+    come, first served. Thread-safe.
 
-    Multiplicative decrease on 429, additive increase on answers (AIMD, RFC 5681 section 3.1). What several requests
-    that were under way together say halves the width once.
+    The width is halved on 429 and grows slowly on answers (AIMD, RFC 5681 section 3.1). Several 429 to requests that
+    ran at once halve it only once.
     """
 
     def __init__(self, deadline: Deadline) -> None:
@@ -129,11 +131,11 @@ class Gate:
         self._lock = threading.Lock()
         self._waiting: deque[Future[None]] = deque()
         self._inside = 0
-        self._age = 0  # number of the last halving
+        self._age = 0  # number of halvings so far
         self.width = float(WIDEST)
 
     def enter(self) -> int:
-        """Wait for a turn; gives what `throttled` wants to know. Raises as Deadline.check does."""
+        """Wait for a turn. Pass the result to `throttled`. Raises as Deadline.check does."""
         self._deadline.check()
         turn: Future[None] = Future()
         with self._lock:
@@ -152,7 +154,7 @@ class Gate:
             self.width = min(WIDEST, self.width + 1 / self.width)
 
     def throttled(self, age: int) -> None:
-        """The request that entered at `age` came back with 429."""
+        """The request that entered at `age` was answered with 429."""
         with self._lock:
             if age == self._age:
                 self._age += 1
@@ -161,6 +163,6 @@ class Gate:
     def _admit(self) -> None:
         while self._waiting and self._inside < int(self.width):
             turn = self._waiting.popleft()
-            if turn.set_running_or_notify_cancel():  # else the waiting thread has given up
+            if turn.set_running_or_notify_cancel():  # otherwise the waiting thread has given up
                 self._inside += 1
                 turn.set_result(None)
