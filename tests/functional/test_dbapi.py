@@ -253,8 +253,8 @@ SECRET = 735_146_820_193
         ("SELECT struct_extract({'a': age}, ?) FROM patients", f"x\n\n{SECRET}", "DuckDB refuses the query"),
         ("SELECT list_aggregate([age], ?) FROM patients", f"f{SECRET}", "names an aggregate that cannot be called"),
         ("SELECT SUM(age) FROM patients WHERE list_aggr([ward], ?) = 1", f"f{SECRET}", "names an aggregate"),
-        ("SELECT SUM(age) FROM patients ORDER BY ?", SECRET, "that place is none of the 1 select items"),
-        ("SELECT SUM(age) FROM patients GROUP BY ?", SECRET, "that place is none of the 1 select items"),
+        ("SELECT SUM(age) FROM patients ORDER BY ?", SECRET, "must be the number of a select item, 1 to 1"),
+        ("SELECT SUM(age) FROM patients GROUP BY ?", SECRET, "must be the number of a select item, 1 to 1"),
     ],
 )
 def test_no_error_quotes_a_parameter(connection: cleave.Connection, sql: str, value: object, said: str) -> None:

@@ -141,8 +141,8 @@ REFUSED = {
     "SELECT ward FROM patients": ("single rows", "GROUP BY ALL"),
     "SELECT sum(sum(age)) FROM patients": ("inside another", None),
     "SELECT sum(age) FROM patients WHERE sum(age) > 1": ("WHERE cannot hold an aggregate", "HAVING"),
-    "SELECT sum(age) FROM patients GROUP BY 2": ("GROUP BY: that place is none of the 1 select items", None),
-    "SELECT sum(age) FROM patients ORDER BY 0": ("ORDER BY: that place is none of the 1 select items", None),
+    "SELECT sum(age) FROM patients GROUP BY 2": ("GROUP BY: must be the number of a select item, 1 to 1", None),
+    "SELECT sum(age) FROM patients ORDER BY 0": ("ORDER BY: must be the number of a select item, 1 to 1", None),
     # the rest of SQL
     "SELECT * FROM patients": ("single rows", "name the aggregates"),
     "SELECT COLUMNS('a.*') FROM patients": ("COLUMNS()", None),

@@ -1,1 +1,1 @@
-"""SQL of a query: its text, its tree and its plan."""
+"""SQL of a question: its text, its tree and its plan."""

@@ -1,7 +1,8 @@
-"""Names allowed in a query that DuckDB answers as a whole: the tables it was given, and functions of their rows.
+"""Which names a statement may use if DuckDB on this machine answers it: its tables, and functions of their rows.
 
-A walk over DuckDB's own tree of the statement. Anything not listed is refused, so that a newer DuckDB's grammar
-opens nothing; the connection the question runs in holds those tables alone and reaches no file (cleave.table.running).
+This walks over DuckDB's tree of the statement. Everything that is not listed is refused, so a newer DuckDB's grammar
+opens nothing. The question runs in a connection that has only those tables and cannot reach files
+(cleave.table.running).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ONLY = "only SELECT is supported"
 
 @dataclass
 class Mentioned:
-    """Names in a statement: tables in lower case, columns likewise; all columns are read of the tables `whole`."""
+    """Names in a statement, in lower case: tables and columns. All columns are read of the tables `whole`."""
 
     tables: set[str] = field(default_factory=set)
     columns: set[str] = field(default_factory=set)
@@ -43,11 +44,11 @@ class Mentioned:
 def mentioned_in(
     tree: Mapping[str, Any], tables: Mapping[str, tuple[str, ...]], more: Set[str] = frozenset()
 ) -> Mentioned:
-    """Return the names in the statement of `tree` (of json_serialize_sql); `tables`: those there are, and their
-    columns. `more`: further functions that it may call, in lower case.
+    """The names in a statement. `tree`: from json_serialize_sql. `tables`: existing tables and their columns. `more`:
+    additional functions that it may call, in lower case.
 
-    Raises QueryRefused for other tables, for functions that read files, describe this machine or differ from call to
-    call, for parameters, and for what is not one SELECT.
+    Raises QueryRefused for other tables, for functions that read files, describe this machine or differ between calls,
+    for parameters, and for anything but one SELECT.
     """
     statements = tree["statements"]
     if len(statements) != 1:
@@ -56,14 +57,14 @@ def mentioned_in(
     names |= {word.lower() for word in _given(statements)}
     walk = _Walk(tables, names, more)
     walk.node(statements[0]["node"], frozenset())
-    for name in walk.alone & walk.relations.keys():  # a table in place of a column is all of a row
+    for name in walk.alone & walk.relations.keys():  # a table name used as a column means all columns of its row
         walk.mentioned.whole |= walk.relations[name]
     return walk.mentioned
 
 
 def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
-    """The tables that statements name, as they spell them, and columns, in lower case. Raises QueryRefused as
-    `mentioned_in` does, but for their names.
+    """The tables that statements name, as spelled there, and the columns, in lower case. Raises QueryRefused as
+    `mentioned_in` does, except for unknown tables and columns.
     """
     walk = _Walk(None, {word.lower() for word in _given(tree["statements"])})
     walk.node([each["node"] for each in tree["statements"]], frozenset())
@@ -71,7 +72,7 @@ def names_of(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], Set[str]]:
 
 
 def _given(statements: Any) -> Iterator[str]:
-    """Return the names that statements define themselves."""
+    """Names that the statements define themselves."""
     for node in parts_of(statements):
         if isinstance(alias := node.get("alias"), str):
             yield alias
@@ -83,17 +84,17 @@ class _Walk:
     def __init__(self, tables: Iterable[str] | None, names: set[str], more: Set[str] = frozenset()) -> None:
         """`tables`: names a statement may use; None allows every name."""
         self.mentioned = Mentioned()
-        self.spelled: dict[str, str] = {}  # tables that are named, by name in lower case
+        self.spelled: dict[str, str] = {}  # named tables: lower case -> as spelled
         self._tables = {name.lower() for name in tables} if tables is not None else None
         self._there_are = list(tables or ())
         self._more = more
-        self._names = names  # of columns, or given in the statement
-        self.relations: dict[str, set[str]] = {}  # names of tables and their aliases -> tables
-        self.alone: set[str] = set()  # columns that are named without a table, and tables that a star names
-        self._from: set[str] = set()  # the tables in FROM of the innermost SELECT
+        self._names = names  # of columns, or defined in the statement
+        self.relations: dict[str, set[str]] = {}  # names and aliases of tables -> tables
+        self.alone: set[str] = set()  # columns without a table name, and tables named by a star
+        self._from: set[str] = set()  # tables in the FROM of the innermost SELECT
 
     def node(self, node: Any, scope: frozenset[str]) -> None:
-        """`scope`: the common table expressions in its scope, in lower case."""
+        """`scope`: common table expressions in scope, in lower case."""
         if isinstance(node, list):
             for each in node:
                 self.node(each, scope)
@@ -112,7 +113,7 @@ class _Walk:
                 self.node(value, scope)
 
     def _relation(self, node: Mapping[str, Any], scope: frozenset[str]) -> bool:
-        """Return whether its children have been seen to."""
+        """Handle a relation. True if its children have been visited."""
         kind = node["type"]
         if kind in _QUERIES:
             self._query(node, scope)
@@ -121,10 +122,11 @@ class _Walk:
             self._table([str(part) for part in node["qualified_name"]["path"]], scope)
             name = str(node["qualified_name"]["path"][-1]).lower()
             self.relations.setdefault(str(node["alias"]).lower() or name, set()).add(name)
-            if node.get("column_name_alias"):  # columns are named by their places
+            if node.get("column_name_alias"):  # columns are named by position
                 self.mentioned.whole.add(name)
         elif kind == "PIVOT":
-            self.mentioned.whole |= _tables_of_from(node["source"])  # columns that it does not name make its groups
+            # all columns that it does not name are grouping keys
+            self.mentioned.whole |= _tables_of_from(node["source"])
         elif kind == "JOIN":
             self.mentioned.columns.update(str(name).lower() for name in node["using_columns"])
             if node["ref_type"] == "NATURAL":
@@ -199,7 +201,7 @@ class _Walk:
         elif kind == "COLUMN_REF":
             words = [str(word).lower() for word in node["column_names"]]
             self.mentioned.columns.update(words)
-            if self._tables is None:  # nor are columns known
+            if self._tables is None:  # then columns are unknown too
                 return
             if words[-1] == "rowid" and words[-1] not in self._names:
                 raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
@@ -210,7 +212,7 @@ class _Walk:
 
 
 def _tables_of_from(node: Any) -> set[str]:
-    """Return the tables, in lower case, whose columns a star over this FROM selects; subqueries have their own."""
+    """The tables, in lower case, that a star over this FROM selects columns of. Subqueries have their own FROM."""
     if not isinstance(node, dict):
         return set()
     if node["type"] == "BASE_TABLE":
@@ -219,7 +221,7 @@ def _tables_of_from(node: Any) -> set[str]:
 
 
 def _without_star(exists: Mapping[str, Any]) -> Mapping[str, Any]:
-    """EXISTS whose subquery selects no bare star: it reads no column for it."""
+    """EXISTS without a bare star in its subquery, because such a star reads no column."""
     query = exists["subquery"]["node"]
     selected = [each for each in query.get("select_list", ()) if not _is_bare_star(each)]
     return {**exists, "subquery": {**exists["subquery"], "node": {**query, "select_list": selected}}}

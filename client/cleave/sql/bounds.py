@@ -1,8 +1,8 @@
-"""Facts of an expression that follow from the schema: the range of its values, and whether it can be NULL.
+"""Facts about an expression that follow from the schema: the range of its values, and whether it can be NULL.
 
-An expression is read from the leaves up. Of what is not known the type's own range holds, and NULL may occur:
-saying too little costs width in a ciphertext, saying too much would be an overflow. The values are checked against what
-is said before they are encrypted.
+Expressions are read from the leaves up. If a part is unknown, the whole range of its type is used, and NULL may occur.
+A range that is too wide costs space in a ciphertext; one that is too narrow would overflow. So values are checked
+against the range before they are encrypted.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
 from cleave_shared.errors import QueryRefused
 
-_MAX_NODES = 300  # of an expression: each one's type is asked of DuckDB, in one statement as long as all of them
+_MAX_NODES = 300  # per expression: DuckDB states the type of each node, in one statement for all
 _MAX_EXPONENT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Facts of an expression's values except NULL: `range` None is unknown, and `is_null` where there are none."""
+    """Facts about an expression's values. `range`: None if unknown; it ignores NULL. `is_null`: there are no values but
+    NULL.
+    """
 
     range: Range | None
     nullable: bool
     is_null: bool = False
 
 
-_DAYS = Range(-Fraction(2**32), Fraction(2**32))  # between any two dates: each is a number of days in 32 bits
+_DAYS = Range(-Fraction(2**32), Fraction(2**32))  # a date is a number of days in 32 bits
 _MICROSECONDS_OF_A_DAY = Range(Fraction(0), Fraction(86_400_000_000))
 
 UNKNOWN = Bounds(None, nullable=True)
 _NULL = Bounds(None, nullable=True, is_null=True)
 
-Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
+Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of SQL expressions
 
 
 def bounds_of(node: Node, type_: str, schema: Schema, types: Types) -> Bounds:
-    """Return the facts of a resolved expression of DuckDB's type `type_`."""
+    """The facts about a resolved expression with DuckDB's type `type_`."""
     reader = _Reader(schema)
     nodes = reader.nodes(node)
     if len(nodes) > _MAX_NODES:
@@ -48,7 +50,7 @@ def bounds_of(node: Node, type_: str, schema: Schema, types: Types) -> Bounds:
     try:
         texts = [write(each) for each in nodes]
         reader.types = dict(zip(map(id, nodes), types(texts), strict=True))
-    except QueryRefused:  # a part that has no type by itself
+    except QueryRefused:  # a part has no type by itself
         return Bounds(range_of_type(type_), nullable=True)
     return reader.read(node)
 
@@ -68,7 +70,7 @@ class _Reader:
         self.types: dict[int, str] = {}  # by id of the node
 
     def nodes(self, node: Node) -> list[Node]:
-        """`node` and all below it that `read` comes to."""
+        """`node` and all nodes below it that `read` visits."""
         nodes = [node]
         for each in nodes:
             nodes += _operands(each)
@@ -83,7 +85,7 @@ class _Reader:
         if bounds.range is None or whole is None:
             return Bounds(bounds.range if type_ in FLOATS else whole, bounds.nullable)
         if bounds.range.lower > whole.upper or bounds.range.upper < whole.lower:
-            return Bounds(whole, bounds.nullable)  # DuckDB fails on every value
+            return Bounds(whole, bounds.nullable)  # DuckDB fails for every value
         held = Range(max(bounds.range.lower, whole.lower), min(bounds.range.upper, whole.upper))
         return Bounds(held, bounds.nullable)
 
@@ -122,7 +124,7 @@ class _Reader:
         return UNKNOWN
 
     def _first(self, node: Call | Operation) -> Bounds:
-        """Return the facts of COALESCE, GREATEST and LEAST, which are NULL where all of their operands are."""
+        """Facts about COALESCE, GREATEST and LEAST, which are NULL if all operands are."""
         bounds = [self._as_type(each, node) for each in node.operands]
         never_null = not all(each.nullable for each in bounds)
         return Bounds(_hull(bounds), not never_null, all(each.is_null for each in bounds))
@@ -136,7 +138,7 @@ class _Reader:
             lower = bounds.lower if column.lower is None else max(bounds.lower, Fraction(column.lower))
             upper = bounds.upper if column.upper is None else min(bounds.upper, Fraction(column.upper))
             bounds = Range(lower, max(lower, upper))
-        if bounds is not None and column.type in FLOATS:  # compared with the bound as a number of the type
+        if bounds is not None and column.type in FLOATS:  # DuckDB compares it as a number of the column's type
             bounds = round_outwards(bounds, column.type)
         return Bounds(bounds, column.nullable)
 
@@ -149,7 +151,7 @@ class _Reader:
         return self._rounded(Range(exact, exact), node)
 
     def _as_type(self, operand: Node, whole: Node) -> Bounds:
-        """Return the facts of `operand` once it is cast to the type of `whole`."""
+        """Facts about `operand` after a cast to the type of `whole`."""
         bounds = self.read(operand)
         source, target = self.types[id(operand)], self.types[id(whole)]
         return Bounds(cast(bounds.range, source, target) if bounds.range else None, bounds.nullable, bounds.is_null)
@@ -165,7 +167,7 @@ class _Reader:
     def _arithmetic(self, node: Call) -> Bounds:
         type_ = self.types[id(node)]
         one, two = node.arguments
-        if node.name == "*" and type_ not in FLOATS:  # of decimals, each keeps its own digits
+        if node.name == "*" and type_ not in FLOATS:  # each decimal operand keeps its own digits
             left, right = self.read(one), self.read(two)
         else:
             left, right = self._as_type(one, node), self._as_type(two, node)
@@ -176,14 +178,14 @@ class _Reader:
         if node.name == "-" and all(self.types[id(each)] == "DATE" for each in node.arguments):
             return Bounds(_DAYS, nullable)
         if range_of_type(type_) is None and type_ not in FLOATS:
-            return Bounds(None, nullable=True)  # dates and the like
+            return Bounds(None, nullable=True)  # dates and other types
         value = _computed(node.name, left.range, right.range) if left.range and right.range else None
         if by_zero and type_ in FLOATS:
-            value = None  # infinite or not a number
+            value = None  # infinite or NaN
         return Bounds(self._rounded(value, node), nullable)
 
     def _chosen(self, node: Node, choices: Sequence[Node]) -> Bounds:
-        """One of the choices, cast to the type they have in common."""
+        """Facts about one of `choices`, cast to their common type."""
         bounds = [self._as_type(each, node) for each in choices]
         nullable = any(each.nullable for each in bounds)
         return Bounds(_hull(bounds), nullable, all(each.is_null for each in bounds))
@@ -220,7 +222,7 @@ def _is_arithmetic(node: Call) -> bool:
 
 
 def _operands(node: Node) -> list[Node]:
-    """The parts of `node` whose values `_Reader` asks for."""
+    """The parts of `node` whose facts `_Reader` needs."""
     match node:
         case Operation(name):
             return list(node.operands) if name in _PREDICATES or name == "COALESCE" else []
@@ -265,5 +267,5 @@ def _computed(operator: str, one: Range, two: Range) -> Range | None:
             exponent = two.lower
             if two.lower != two.upper or exponent.denominator != 1 or not 0 <= exponent <= _MAX_EXPONENT:
                 return None
-            return one.power(int(exponent)).widened()  # pow() may be off by more than a rounding
+            return one.power(int(exponent)).widened()  # pow() may be off by more than one rounding
     return None

@@ -24,7 +24,7 @@ from cleave_shared.plain_functions import called
 _NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"
 MOST_PARAMETERS = 10_000
 _LIMITS = ("limit", "offset")
-_MARK = "8192300"  # what stands for a parameter begins with it
+_MARK = "8192300"  # prefix of the placeholder of a parameter
 _PLAN = "SELECT system.main.json_serialize_plan($1::VARCHAR, optimize := false)"
 Described = list[tuple[str, str]]  # (name, type) of each result column
 
@@ -37,8 +37,8 @@ class Catalog:
         self._connection = self._open.enter_context(private())
         self._table = table
         self._settled: dict[str, Node] = {}
-        self._types: dict[tuple[str, str], str] = {}  # by expression and GROUP BY
-        # DuckDB has no table without columns; rows can be counted though all of theirs are sealed
+        self._types: dict[tuple[str, str], str] = {}  # by (expression, GROUP BY)
+        # DuckDB has no table without columns; but rows can be counted even if all columns are sealed
         names = {column.name for column in columns}
         usable = [each for each in derived if names.issuperset(each.columns)]
         self.create(table, [(column.name, column.type) for column in columns] or [(" ", "BOOLEAN")], usable)
@@ -52,30 +52,30 @@ class Catalog:
         self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
     def describe(self, select: str) -> Described:
-        """`select`: DuckDB's own text of a statement, or text of `cleave.sql.nodes`.
+        """Names and types of the columns of `select`: DuckDB's text of a statement, or text from cleave.sql.nodes.
 
-        Raises QueryRefused with DuckDB's own reason, without the values of the query's literals.
+        Raises QueryRefused with DuckDB's reason, without the literals of the query.
         """
         try:
             rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
             return [(str(row[0]), str(row[1])) for row in rows]
-        except duckdb.Error as error:  # its message quotes literals: it is neither kept nor chained
+        except duckdb.Error as error:  # its message quotes literals, so it is not chained
             reason = reason_of(error, select)
         raise QueryRefused(f"DuckDB refuses the query: {reason}")
 
     def parameters(self, statement: Statement) -> list[str]:
-        """The types of a statement's parameters: see `parameters_of`."""
+        """The types of a statement's parameters, see `parameters_of`."""
         return parameters_of(self._connection, statement)
 
     def functions(self, expression: str) -> set[str]:
-        """The names of the functions an expression calls, as the plain service's DuckDB reads them."""
+        """The names of the functions that an expression calls."""
         selected = f"SELECT {expression}"
         return {
             name for node in parts_of(tree_of(selected)) if node.get("class") == "FUNCTION" for name in called(node)
         }
 
     def settle(self, name: str) -> Node:
-        """Return the value of current_date or the like, the same on each call."""
+        """The value of current_date and similar names: the same on each call."""
         if name not in self._settled:
             row = self._connection.execute(f"SELECT CAST({name} AS VARCHAR), typeof({name})").fetchone()
             text, type_ = row or ("", "")
@@ -83,15 +83,15 @@ class Catalog:
         return self._settled[name]
 
     def look_up(self, expressions: Sequence[str]) -> None:
-        """Describe expressions, all scalar or all aggregates, at once for later calls of `types`.
+        """Describe expressions (all scalar or all aggregates) together, for later calls of `types`.
 
-        DuckDB binds all columns of the table for every statement. What it refuses is left to these calls.
+        It saves time: DuckDB binds all columns of the table for every statement. Errors are left to the later calls.
         """
         with suppress(QueryRefused):
             self.types(expressions)
 
     def types(self, expressions: Sequence[str], grouped: str = "") -> tuple[str, ...]:
-        """The types of expressions, all scalar or all aggregates, over the table; `grouped`: its GROUP BY."""
+        """The types of expressions (all scalar or all aggregates) over the table. `grouped`: its GROUP BY."""
         untyped = [sql for sql in dict.fromkeys(expressions) if (sql, grouped) not in self._types]
         if untyped:
             selected = ", ".join(f"({sql})" for sql in untyped)
@@ -101,10 +101,10 @@ class Catalog:
 
 
 def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -> list[str]:
-    """The type that DuckDB gives each parameter of a statement with parameters $1, $2, ...; "" where any would do.
+    """DuckDB's type of each parameter of a statement with parameters $1, $2, ...; "" if any type would fit.
 
-    A cast of the parameter tells; else DuckDB's plan of the statement in which each is a text: what that is cast to.
-    Nothing is run. `connection` has the tables.
+    The type comes from a cast of the parameter. Without one, each parameter is planned as a text, and the plan shows
+    what DuckDB casts it to. Nothing is run. `connection` has the tables.
     """
     lists: set[str] = set()
     tree, count = _scalar(statement.tree, lists), 0
@@ -133,7 +133,7 @@ def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -
 
 
 def _cast_to(connection: duckdb.DuckDBPyConnection, type_: Tree) -> str:
-    """DuckDB's name of a type that a statement casts to; "" if there is none."""
+    """DuckDB's name of a type that a statement casts to; "" if there is no such type."""
     null = tree_of("SELECT CAST(NULL AS INTEGER)")
     null["statements"][0]["node"]["select_list"][0]["type_expr"] = type_
     with suppress(duckdb.Error):
@@ -142,7 +142,7 @@ def _cast_to(connection: duckdb.DuckDBPyConnection, type_: Tree) -> str:
 
 
 def _scalar(tree: Tree, lists: set[str]) -> Any:
-    """`tree` with `x = $1` in place of `x = ANY ($1)`, whose names are added to `lists`."""
+    """`tree` with `x = $1` instead of `x = ANY ($1)`. The names of such parameters are added to `lists`."""
 
     def put(node: dict[str, Any]) -> dict[str, Any]:
         if node.get("subquery_type") == "ANY" and (called := node["subquery"]["node"].get("select_list")):
@@ -157,7 +157,7 @@ def _scalar(tree: Tree, lists: set[str]) -> Any:
 
 
 def _type_of(planned: Tree) -> str:
-    """A type of DuckDB's plan as SQL; "" for one that takes more to write than its name."""
+    """A type in DuckDB's plan, as SQL; "" for types that need more than a name."""
     of = planned["type_info"] or {}
     if planned["id"] == "DECIMAL":
         return f"DECIMAL({of['width']},{of['scale']})"
@@ -165,7 +165,7 @@ def _type_of(planned: Tree) -> str:
 
 
 def selects_of(statement: Statement) -> Tree:
-    """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason for what is no SQL."""
+    """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason if it is no SQL."""
     tree = statement.tree
     if not tree.get("error"):
         return tree
@@ -178,12 +178,12 @@ def selects_of(statement: Statement) -> Tree:
 
 
 def reason_of(error: duckdb.Error, statement: str) -> str:
-    """Why DuckDB refuses `statement`: the first lines of a binder's message; of others, which may quote values, the
-    class only.
+    """Why DuckDB refuses `statement`. For binder, catalog and parser errors: the first lines of the message. For other
+    errors, whose message may quote values: the class only.
     """
     if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
         return type(error).__name__
-    text = _without_literals(str(error), statement)  # first: they may hold line breaks
+    text = _without_literals(str(error), statement)  # first: literals may contain line breaks
     return re.split(r"\n\s*(?:\n|LINE |Candidate)", text)[0].replace("\n", " ").strip()
 
 
@@ -191,7 +191,8 @@ def _without_literals(text: str, statement: str) -> str:
     literals = sorted({*_literals(statement)} - {""}, key=len, reverse=True)
     if not literals:
         return text
-    return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, literals))})(?!\w)", "...", text)  # once: "." is a literal too
+    # all at once: "." can be a literal too
+    return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, literals))})(?!\w)", "...", text)
 
 
 def _literals(statement: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Cut a resolved query into the parts of a QueryPlan, by what a source can sum.
+"""Cuts a resolved query into the parts of a QueryPlan.
 
-Each output, HAVING and ORDER BY term is answered from the services' aggregates, or as a whole by DuckDB on this machine
-where no service can compute one of its aggregates.
+Each output, HAVING and ORDER BY term is computed from the services' aggregates. If no service can compute one of its
+aggregates, DuckDB on this machine computes the whole term.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from cleave.table.types import FLOATS, INTEGERS, digits_of, is_shown_as_it_is
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
-_MOST_DIGITS = 18  # of decimals whose sum DuckDB has in 128 bits, of any rows
-GROUPS = "the groups of an answer"  # a table name no file's stem will clash with
+_MOST_DIGITS = 18  # decimals of so many digits have an exact 128-bit sum in DuckDB
+GROUPS = "the groups of an answer"  # a table name that no file's name equals
 
 
 class Cutter:
-    """`cloud_only`: refuse what no service can compute, else this machine computes it.
+    """`cloud_only`: refuse what no service can compute, instead of computing it here.
 
-    `divided`: the plain service sees the rows of a group in several requests.
-    `apart`: this machine computes aggregates alone where it can, and expressions over them once groups are left out.
-    `sums`: of a stored table, what answers without its rows; nothing of it is sent to services.
+    `divided`: the plain service gets the rows of a group in several requests. `apart`: this machine computes single
+    aggregates if it can, and expressions over them after groups are filtered. `sums`: what a stored table can answer
+    without its rows; then nothing is sent to services.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Cutter:
         apart: bool = False,
         sums: HasSums | None = None,
     ) -> None:
-        """`select`: with its names resolved."""
+        """`select`: with resolved names."""
         self._select = select
         self._sums = sums
         self._cloud_only = cloud_only
@@ -72,20 +72,20 @@ class Cutter:
         self._catalog = catalog
         self._judge = Judge(select, schema, catalog, sums, divided=divided)
 
-        # a constant stays one, unless a set leaves it out: some functions take nothing else
+        # a constant is no key, unless some set omits it: some functions only accept constants
         def stays_key(key: Node) -> bool:
             return key.has(Column) or select.sets is not None
 
         self._keys = {write(key): f"k{i}" for i, key in enumerate(select.grouped) if stays_key(key)}
-        # what the services compute, by identity and in the order of its places
+        # what the services compute, by SQL and in order of position
         self._arguments: dict[str, Argument] = {}
         self._encrypted: dict[tuple[str, tuple[str, ...]], int] = {}  # (SQL name, arguments)
         self._plain: dict[str, Call] = {}
-        self._mixed: set[str] = set()  # plain aggregates in one expression with encrypted ones
+        self._mixed: set[str] = set()  # plain aggregates that share an expression with encrypted ones
         self._groupings: list[tuple[int, ...]] = []
-        self._computed: dict[str, tuple[Node, OnlyLocal]] = {}  # on this machine, by its SQL: of what, and why
-        self._maybe_null: dict[str, bool] = {}  # arguments by their SQL, in their order: whether they may be NULL
-        self._reads: dict[str, tuple[str, ...]] = {}  # those of each column of the table of groups
+        self._computed: dict[str, tuple[Node, OnlyLocal]] = {}  # computed on this machine, by SQL: (expression, reason)
+        self._maybe_null: dict[str, bool] = {}  # arguments by SQL, in order: whether they may be NULL
+        self._reads: dict[str, tuple[str, ...]] = {}  # by column of the group table: the arguments that it reads
         self._printing: dict[str, None] = {}
 
     def plan(self) -> QueryPlan:
@@ -104,7 +104,8 @@ class Cutter:
         described = self._catalog.describe(select.statement.sql)
         key_types = self._catalog.types([write(key) for key in select.grouped])
         keys = tuple(
-            write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"  # never the place of an output
+            # a bare number would mean an output's position
+            write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"
             for key, type_ in zip(select.grouped, key_types, strict=True)
         )
         arguments, encrypted = self._typed_arguments(), self._typed_encrypted()
@@ -165,9 +166,9 @@ class Cutter:
         return Output(name, source, reason)
 
     def _asked_over_stored(self, sent: list[Node], local: tuple[LocalAggregate, ...]) -> tuple[list[Node], Source]:
-        """Return the plain service's part of a stored table, and the source of numbers of rows.
+        """The plain service's part for a stored table, and the source of row counts.
 
-        Raises OnlyLocal where rows are needed and must not be fetched.
+        Raises OnlyLocal if rows are needed but must not be fetched.
         """
         if not self._judge.groups_from_rows:
             return (sent if self._plain else []), self._sums.counts if self._sums else "encrypted"
@@ -177,7 +178,7 @@ class Cutter:
             raise OnlyLocal(self._judge.groups_from_rows)
         return (sent if self._plain else []), "local"
 
-    # what is refused before anything else
+    # refused before anything else
 
     def _refuse_rows(self) -> None:
         select = self._select
@@ -199,9 +200,9 @@ class Cutter:
     # expressions over keys and aggregates
 
     def _final(self, node: Node, text: str = "") -> Node:
-        """`node` over the table of groups: of the services' aggregates, or as a whole one that this machine computes.
+        """`node` over the group table: from the services' aggregates, or as one expression that this machine computes.
 
-        `text`: the SQL of what is then computed, if not `node` itself.
+        `text`: the SQL for this machine, if different from `node`.
         """
         of_sums = node.replaced(self._mean_of_times)
         self._printing |= {each.name.upper(): None for each in self._aggregates(node) if each.name not in OF_ALL_ROWS}
@@ -219,27 +220,27 @@ class Cutter:
         return self._local_column(text or write(node), node, reason)
 
     def _are_numbers(self, node: Node) -> bool:
-        """Check whether this machine computes every aggregate of `node`, each of which is a number or a boolean."""
+        """True if this machine computes every aggregate of `node`, and each is a number or boolean."""
         calls = list(self._aggregates(node))
         types = self._catalog.types([write(each) for each in calls])
         here = all(each == Call("count") or self._judge.why_local(each) is not None for each in calls)
         return here and all(map(is_shown_as_it_is, types))
 
     def _place_apart(self, node: Node) -> Node | None:
-        """`_place`, where this machine computes the aggregates."""
+        """Like `_place`, if this machine computes the aggregate."""
         if isinstance(node, Call) and is_aggregate(node) and (reason := self._judge.why_local(node)) is not None:
             return self._local_column(write(node), node, reason)
         return self._place(node)
 
     def _local_column(self, sql: str, node: Node, reason: OnlyLocal) -> GroupColumn:
-        """Return the column of `sql`, which this machine computes of `node`."""
+        """The column for `sql`, with which this machine computes `node`."""
         self._computed.setdefault(sql, (node, reason))
         place = f"l{list(self._computed).index(sql)}"
         self._reads[place] = tuple(sql for each in self._aggregates(node) for sql in self._arguments_read(each))
         return GroupColumn((place,))
 
     def _arguments_read(self, call: Call) -> tuple[str, ...]:
-        """SQL of the arguments of an aggregate whose NULLs keep rows out of it."""
+        """SQL of an aggregate's arguments whose NULLs exclude rows."""
         given = [each for each in call.arguments if each.has(Column)]
         if call.filter is not None:
             given = [Case(((call.filter, each),), NULL) for each in given or [integer(1)]]
@@ -249,7 +250,9 @@ class Cutter:
         return tuple(map(write, given))
 
     def _aggregates(self, node: Node) -> Iterator[Call]:
-        """Aggregates of `node` outside of keys. Raises QueryRefused for a column that is in neither."""
+        """The aggregates of `node` outside keys. Raises QueryRefused for a column that is neither in a key nor in an
+        aggregate.
+        """
         if write(node) in self._keys or is_grouping(node):
             return
         if isinstance(node, Call) and is_aggregate(node):
@@ -266,7 +269,7 @@ class Cutter:
                 yield from self._aggregates(each)
 
     def _place(self, node: Node) -> Node | None:
-        """Return the column of a key or an aggregate in the table of groups; None for an expression over such."""
+        """The column of a key or aggregate in the group table; None for an expression over them."""
         place = self._keys.get(write(node))
         if place is None and isinstance(node, Call) and is_aggregate(node):
             place = self._service_column(node)
@@ -275,7 +278,7 @@ class Cutter:
         return GroupColumn((place,)) if place is not None else None
 
     def _service_column(self, call: Call) -> str:
-        """Return the column of an aggregate that a service computes."""
+        """The column of an aggregate that a service computes."""
         if call == Call("count"):
             return "n"
         if not self._judge.is_summed(call):
@@ -291,7 +294,7 @@ class Cutter:
         return place
 
     def _mean_of_times(self, call: Node) -> Node | None:
-        """Return the sums behind an encrypted AVG of dates or times; None for everything else."""
+        """The sums from which an encrypted AVG of dates or times is computed; None for other aggregates."""
         if not isinstance(call, Call) or call.name not in ("avg", "mean") or len(call.arguments) != 1:
             return None
         if call.distinct or call.order or (self._judge.hidden is None and self._judge.encrypted_in(call) is None):
@@ -301,7 +304,9 @@ class Cutter:
         return mean(call, *self._catalog.types([write(call.arguments[0])]))
 
     def _grouping(self, node: Node) -> str:
-        """GROUPING(a, b): which of these keys a row's set leaves out, the last as the lowest bit; none named: all."""
+        """The column of GROUPING(a, b): which of these keys a row's set omits, the last key as the lowest bit. Without
+        arguments: all keys.
+        """
         named = tuple(self._place_of_key(argument) for argument in node.operands)
         named = named or tuple(range(len(self._select.grouped)))
         if named not in self._groupings:
@@ -315,20 +320,20 @@ class Cutter:
         raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")
 
     def _orders_nothing(self, node: Node) -> bool:
-        """True for a constant, unless it is a key, which some sets leave out. A number alone would mean an output."""
+        """True for a constant, except a key that some sets omit. (A bare number would mean an output's position.)"""
         return isinstance(node, Constant) and write(node) not in self._keys
 
     def _ordering(self, ordered: Ordered) -> str:
         direction = "DESC" if ordered.direction == "DESC" else "ASC"
         nulls = "FIRST" if ordered.nulls == "NULLS FIRST" else "LAST"
-        # ranked where its values are: as text they might stand in another order
+        # ranked on this machine: their text may sort differently
         ranked = f"dense_rank() OVER (ORDER BY {write(ordered.expression)} {direction} NULLS {nulls})"
         final = self._final(ordered.expression, ranked)
         if ranked in self._computed:
             return f"{write(final)} ASC NULLS LAST"
         return f"{write(final)} {direction} NULLS {nulls}"
 
-    # types of what is asked
+    # types of arguments and aggregates
 
     def _typed_arguments(self) -> tuple[Argument, ...]:
         measured = {key for name, keys in self._encrypted for key in keys if AGGREGATES[name].moments}
@@ -367,7 +372,7 @@ class Cutter:
         )
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
-        """Add the witnesses of plain sums of doubles that encrypted figures are computed with."""
+        """Add the witnesses of plain sums of doubles that are combined with encrypted figures."""
         certificates = {}
         for place, call in enumerate(list(self._plain.values())):
             if f"p{place}" not in self._mixed or is_exact(call, *self._catalog.types([write(call)])):
@@ -382,7 +387,7 @@ class Cutter:
         return certificates
 
     def _typed_local(self, grouped: str) -> tuple[LocalAggregate, ...]:
-        """Raises QueryRefused with DuckDB's own reason, where it refuses one of them under the GROUP BY `grouped`."""
+        """Raises QueryRefused with DuckDB's reason if it refuses one of them under the GROUP BY `grouped`."""
         types = self._catalog.types(list(self._computed), grouped)
         return tuple(
             self._local(sql, type_, node, str(reason))
@@ -397,14 +402,14 @@ class Cutter:
         return LocalAggregate(sql, type_, columns, exact, ordered, reason)
 
     def _is_mean(self, call: Call) -> bool:
-        """Check whether it is a mean by one division of an exact sum, the same double for any order of rows."""
+        """True for a mean that is one division of an exact sum, so the same double in any order of rows."""
         if call.name not in ("avg", "mean") or len(call.arguments) != 1:
             return False
         (type_,) = self._catalog.types([write(call.arguments[0])])
         return type_ in INTEGERS or (digits_of(type_) or _MOST_DIGITS + 1) <= _MOST_DIGITS
 
     def _is_settled(self, call: Call) -> bool:
-        """Check whether DuckDB gives the same value for any order of rows."""
+        """True if DuckDB's value does not depend on the order of rows."""
         if call.name in FOLLOWS_ROW_ORDER:
             return bool(call.order)
         (type_,) = self._catalog.types([write(call)])
@@ -413,7 +418,7 @@ class Cutter:
     def _finals(
         self, items: list[Node], described: list[tuple[str, str]], groups: list[tuple[str, str]]
     ) -> tuple[Final, ...]:
-        """Raises QueryRefused where our reading of an item has another type than DuckDB's own."""
+        """Raises QueryRefused if the rewritten item has another type than in DuckDB's reading of the query."""
         self._catalog.create(GROUPS, groups)
         texts = [write(item) for item in items]
         ours = self._catalog.describe(f"SELECT {', '.join(texts)} FROM {identifier(GROUPS)}")
@@ -430,7 +435,7 @@ class Cutter:
 
 
 def _placed(calls: dict[str, Call], sql: str, call: Call) -> int:
-    """Return the place of `call` among `calls`, to which it is added if it is new."""
+    """The index of `call` in `calls`, which it is added to if new."""
     calls.setdefault(sql, call)
     return list(calls).index(sql)
 
@@ -445,7 +450,7 @@ def _reads(item: Node, name: str) -> bool:
 
 
 def _source(final: Final, item: Node, elsewhere: Source) -> Source:
-    """`elsewhere` is where numbers of rows come from."""
+    """Where the figures of an output come from. `elsewhere`: the source of row counts."""
     if final.local:
         return "local"
     if final.encrypted:

@@ -1,4 +1,4 @@
-"""Facts of DuckDB's functions that the planner needs, by name (a test compares with DuckDB's own catalogue)."""
+"""Facts about DuckDB's functions that planning needs, by name. A test compares them with DuckDB's catalog."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A grouped SELECT over joined tables as one over a single table of the joined rows, for a minimum group size.
+"""Turns a grouped SELECT over joined tables into one over a single table of joined rows, for a minimum group size.
 
-    SELECT w.name, SUM(bill) FROM stays s JOIN wards w USING (ward) GROUP BY w.name
-    SELECT "w.name" AS name, SUM("s.bill") AS "sum(bill)" FROM joined GROUP BY "w.name"
+  SELECT w.name, SUM(bill) FROM stays s JOIN wards w USING (ward) GROUP BY w.name
+  SELECT "w.name" AS name, SUM("s.bill") AS "sum(bill)" FROM joined GROUP BY "w.name"
 
-Inner and left joins of tables alone; whatever else a statement holds is refused where it is planned.
+Only inner and left joins of tables are supported. Everything else is refused when the statement is planned.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ODD: Final = ("schema_name", "catalog_name", "column_name_alias", "sample", "at
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """`statement` is over JOINED, whose columns `schema` names. `tables`: by alias, the joined tables. `measured`:
-    aliases of those whose columns aggregates read. `source`: DuckDB's tree of the FROM clause.
+    """`statement` reads the table JOINED, whose columns are in `schema`. `tables`: joined tables by alias. `measured`:
+    aliases of tables whose columns aggregates read. `source`: DuckDB's tree of the FROM clause.
     """
 
     statement: Statement
@@ -43,9 +43,9 @@ class Join:
     source: Mapping[str, Any]
 
     def halves(self, loaded: Table, name: str, cut: QueryPlan, reads: Mapping[str, Sequence[str]]) -> Halves:
-        """Join the rows of `loaded`, which questions call `name`, and of the tables beside it; group them by `cut`.
+        """Join the rows of `loaded`, named `name` in questions, with the tables beside it, and group them by `cut`.
 
-        `reads`: by table, the columns that there are.
+        `reads`: available columns by table.
         """
         there = {table.lower(): {*columns} for table, columns in reads.items()}
         relations = {name.lower(): loaded.relation} | {each.lower(): it for each, it in loaded.others.items()}
@@ -83,21 +83,21 @@ class Join:
         return Halves(table, cut)
 
     def drop(self, loaded: Table) -> None:
-        """Forget the joined rows."""
-        with suppress(duckdb.Error):  # an error within DuckDB may have shut the whole of it
+        """Delete the joined rows."""
+        with suppress(duckdb.Error):  # an internal error may have shut down the whole instance
             loaded.connection.execute(f"DROP TABLE IF EXISTS {JOINED}")
 
 
 @dataclass(frozen=True)
 class JoinPlan(LocalPlan):
-    """A join that is grouped here, so that a minimum group size is kept: `cut` is over the joined rows."""
+    """A join that is grouped on this machine because of a minimum group size. `cut` reads the joined rows."""
 
     join: Join = field(kw_only=True)
     cut: QueryPlan = field(kw_only=True)
 
 
 def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
-    """The alias of the table, and the name, of a column of the joined table. Raises QueryRefused."""
+    """(Alias of the table, name) of a column of the joined table. Raises QueryRefused."""
     alias = next((each for each in aliases if name.startswith(f"{each}.")), None)
     if alias is None:  # an alias of an output, or a parameter of a lambda
         raise _no_join()
@@ -105,7 +105,9 @@ def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
 
 
 def joined(statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> Join | None:
-    """`schemas`: by name in lower case. `outputs`: names of the outputs. None where it is no such join."""
+    """The join of a statement; None if it is no supported join. `schemas`: by lower-case name. `outputs`: names of the
+    outputs.
+    """
     try:
         return _Reader(statement, schemas, outputs).read()
     except QueryRefused:
@@ -117,9 +119,9 @@ class _Reader:
         self._statement = statement
         self._schemas = schemas
         self._outputs = outputs
-        self._tables: dict[str, str] = {}  # by alias in lower case
+        self._tables: dict[str, str] = {}  # by lower-case alias
         self._using: set[str] = set()
-        self._nullable: set[str] = set()  # aliases whose rows may be missing
+        self._nullable: set[str] = set()  # aliases whose rows may be missing (outer join)
 
     def read(self) -> Join:
         (whole,) = self._statement.tree["statements"]
@@ -151,7 +153,7 @@ class _Reader:
         return Join(statement, self._schema(), self._tables, frozenset(measured), node["from_table"])
 
     def _walk(self, source: Mapping[str, Any], *, outer: bool) -> None:
-        """Note the tables of a FROM clause."""
+        """Collect the tables of a FROM clause."""
         if source["type"] == "BASE_TABLE":
             alias = (source["alias"] or source["table_name"]).lower()
             if any(source.get(each) for each in _ODD) or alias in self._tables:
@@ -172,7 +174,7 @@ class _Reader:
         self._walk(source["right"], outer=outer or source["join_type"] == "LEFT")
 
     def _renamed(self, node: dict[str, Any]) -> dict[str, Any]:
-        """A reference to a column, as that of the joined table."""
+        """A column reference rewritten for the joined table."""
         if node.get("class") != "COLUMN_REF":
             return node
         *qualifier, name = node["column_names"]
@@ -183,7 +185,7 @@ class _Reader:
         if not qualifier and having and name.lower() in self._aliases:
             raise _no_join()
         if not having and not qualifier:
-            return node  # an alias, or a name that is refused where it is planned
+            return node  # an alias, or a name that is refused when planned
         if len(having) > 1 and name.lower() not in self._using:
             raise _no_join()
         column = self._schemas[self._tables[having[0]]].column(name).name

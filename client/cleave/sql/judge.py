@@ -1,4 +1,4 @@
-"""Judges which aggregates of a question services compute, and which only this machine does."""
+"""Decides which aggregates of a question services compute, and which only this machine can."""
 
 from __future__ import annotations
 
@@ -24,40 +24,42 @@ from cleave.table.types import decimals_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 
-Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of some SQL expressions
+Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of SQL expressions
 
 
 class HasSums(Protocol):
-    """Each of its answers is "" where no row has to be fetched, and else the reason why rows have to be."""
+    """What a stored table can answer without its rows. Most methods return "" if it can, or the reason why rows are
+    needed.
+    """
 
     @property
     def counts(self) -> Source:
-        """Source of row counts, if rows are not fetched."""
+        """Where row counts come from if no rows are fetched."""
         ...
 
     def groups(self, selecting: Sequence[str]) -> str:
-        """Return the source of groups and their numbers of rows, where WHERE and the keys read `selecting`."""
+        """Why groups and their row counts need rows; "" if not. `selecting`: the columns that WHERE and keys read."""
         ...
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
-        """Return the source of an aggregate over such groups. Arguments may be any columns that are not plain,
-        sealed ones too.
+        """Why an aggregate over such groups needs rows; "" if not. `arguments` may read any columns that are
+        not plain.
         """
         ...
 
     def plain(self, selecting: Sequence[str]) -> str:
-        """Return the source of an aggregate over plain columns in groups that plain columns make."""
+        """Why an aggregate of plain columns, in groups of plain columns, needs rows; "" if not."""
         ...
 
     def is_kept(self, column: str) -> bool:
-        """Return whether single values of a column are known without its rows."""
+        """True if a column's values are known without its rows."""
         ...
 
 
 class Judge:
-    """`sums`: of a stored table, what answers without its rows.
+    """`sums`: what a stored table can answer without its rows.
 
-    `divided`: the plain service sees the rows of a group in several requests.
+    `divided`: the plain service gets the rows of a group in several requests.
     """
 
     def __init__(
@@ -75,21 +77,21 @@ class Judge:
         self._divided = divided
         self._sets = select.sets
         self.selecting = [*select.grouped, *([select.where] if select.where is not None else [])]
-        # the column that tells which rows are meant and is not plain, if there is one: the plain service must not know
+        # a non-plain column in WHERE or GROUP BY, if any: the plain service must not learn which rows it selects
         read = (column for node in self.selecting for column in columns_of(node, schema))
         self.hidden = next((column for column in read if column.kind != Kind.PLAIN), None)
         names = self.names(self.selecting)
-        self.groups_from_rows = sums.groups(names) if sums else ""  # why groups are made of rows of a stored table
-        self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used over a stored table
-        self._judged: dict[str, OnlyLocal | None] = {}  # by its SQL, why no service computes an aggregate
+        self.groups_from_rows = sums.groups(names) if sums else ""  # why groups must be made from rows
+        self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used for a stored table
+        self._judged: dict[str, OnlyLocal | None] = {}  # by SQL of an aggregate, why no service computes it
 
     def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
-        """Return the columns that expressions read, in the schema's order."""
+        """The columns that expressions read, in the schema's order."""
         read = {column.name for node in nodes for column in columns_of(node, self._schema)}
         return tuple(column.name for column in self._schema.columns if column.name in read)
 
     def require_allowed(self) -> None:
-        """Raise Uncut where the plain service does not compute WHERE or a key; a stored table does not need it."""
+        """Raise Uncut if the plain service cannot compute WHERE or a key, unless it is not needed."""
         for each in self.selecting if self.hidden is None and not self.no_plain else ():
             if unknown := self._not_allowed(each):
                 if self._sums is None:
@@ -102,27 +104,27 @@ class Judge:
         return f"the plain service does not compute {min(unknown)}()" if unknown else ""
 
     def encrypted_in(self, node: Node) -> str | None:
-        """Return the name of the first encrypted column `node` reads."""
+        """Name of the first encrypted column that `node` reads."""
         return next((c.name for c in columns_of(node, self._schema) if c.kind is Kind.ENCRYPTED), None)
 
     def _unseen_in(self, node: Node) -> Column | None:
-        """Return the first encrypted column `node` reads, else the first that is not plain."""
+        """The first encrypted column that `node` reads, else the first one that is not plain."""
         unseen = [column for column in columns_of(node, self._schema) if column.kind is not Kind.PLAIN]
         return min(unseen, key=lambda column: column.kind is not Kind.ENCRYPTED, default=None)
 
     def is_summed(self, call: Call) -> bool:
-        """Check whether sums answer it, and not the plain service."""
+        """True if encrypted sums answer the aggregate, not the plain service."""
         return self.hidden is not None or self._unseen_in(call) is not None or self._counts_cells(call)
 
     def _counts_cells(self, call: Call) -> bool:
-        """Return whether it is the number of rows of some cells of a stored table, which needs no service."""
+        """True for a row count of cells of a stored table, which needs no service."""
         sums = self._sums
         if sums is None or self.groups_from_rows or call.name != "count" or call.distinct or call.order:
             return False
         return all(sums.is_kept(column.name) for column in columns_of(call, self._schema))
 
     def why_local(self, call: Call) -> OnlyLocal | None:
-        """Return the reason why no service computes an aggregate; None where one does."""
+        """Why no service computes the aggregate; None if one does."""
         sql = write(call)
         if sql not in self._judged:
             self._judged[sql] = self._judge(call)
@@ -197,16 +199,16 @@ class Judge:
 
 
 def arguments_of(call: Call) -> list[Node]:
-    """Return the arguments of an encrypted aggregate: where its FILTER does not hold, of NULL."""
+    """The arguments of an encrypted aggregate. Where its FILTER is not true they are NULL."""
     given = call.arguments or (integer(1),)  # COUNT(*)
     return [each if call.filter is None else Case(((call.filter, each),), NULL) for each in given]
 
 
 def _ends(range_: Range | None, decimals: int | None) -> tuple[int | float, int | float] | tuple[None, None]:
-    """In units of the last decimal for exact types."""
+    """The bounds of a range; for exact types in units of the last decimal."""
     if range_ is None:
         return None, None
     if decimals is None:
-        return float(range_.lower), float(range_.upper)  # doubles they are, rounded outwards
+        return float(range_.lower), float(range_.upper)  # they are doubles already, rounded outwards
     lower = math.ceil(range_.lower * 10**decimals)
     return lower, max(lower, math.floor(range_.upper * 10**decimals))

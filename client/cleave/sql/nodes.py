@@ -1,7 +1,7 @@
-"""Expressions of a question as trees: what DuckDB's own parser read (cleave.sql.read), for planning to cut and change.
+"""Expressions of a question as trees, read by DuckDB's parser (cleave.sql.read), for planning to cut and change.
 
-A node never changes: `replaced` makes another tree of it. Brackets, spaces and the case of functions are gone; `write`
-sets brackets enough that DuckDB's parser makes the same tree of its SQL again.
+Nodes are immutable; `replaced` makes a new tree. Brackets, spaces and the case of functions are lost. `write` adds
+enough brackets that DuckDB's parser reads the same tree again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T", bound="Node")
 
 
 class Node:
-    """Expression; `operands` are its parts, in the order they are written."""
+    """An expression. `operands` are its parts, in written order."""
 
     __slots__ = ()
 
@@ -28,12 +28,12 @@ class Node:
         return ()
 
     def with_operands(self, operands: Sequence[Node]) -> Node:
-        """Return the same node with as many other operands."""
+        """The same node with new operands, equally many."""
         assert not operands  # noqa: S101 - a leaf
         return self
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, from above."""
+        """This node and all nodes below it, top down."""
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
@@ -47,7 +47,9 @@ class Node:
         return any(True for _ in self.find(kind))
 
     def replaced(self, replacement: Callable[[Node], Node | None]) -> Node:
-        """Return the tree with each node replaced by its `replacement`; where that is None, its operands are tried."""
+        """Return the tree with nodes replaced by `replacement`. If that returns None for a node, its operands are
+        visited.
+        """
         if (other := replacement(self)) is not None:
             return other
         operands = self.operands
@@ -59,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Column(Node):
-    """`path`: schema and table, as far as they are written, and the name. `quoted`: in double quotes in a question."""
+    """`path`: schema and table, if written, and the name. `quoted`: it has double quotes in the question."""
 
     path: tuple[str, ...]
     quoted: bool = True
@@ -70,14 +72,14 @@ class Column(Node):
 
 
 class GroupColumn(Column):
-    """A column of the table of groups: k0, e0, n, ..."""
+    """A column of the group table: k0, e0, n, ..."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """`kind` is DuckDB's: INTEGER, NUMERIC, STRING, BOOLEAN, NULL_LITERAL or HEX; `text` as it is written."""
+    """`kind`: DuckDB's INTEGER, NUMERIC, STRING, BOOLEAN, NULL_LITERAL or HEX. `text`: as written."""
 
     kind: str
     text: str
@@ -88,7 +90,7 @@ class Constant(Node):
 
     @property
     def place(self) -> int | None:
-        """Return the number of an ordinal or a LIMIT; None for what is not a whole number."""
+        """The number of an ordinal or a LIMIT; None unless it is a whole number."""
         return int(self.text) if self.kind == "INTEGER" and self.text.isdigit() else None
 
 
@@ -101,7 +103,7 @@ def integer(value: int) -> Constant:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A term of ORDER BY. `direction` and `nulls` as they are written, "" where they are not."""
+    """A term of ORDER BY. `direction` and `nulls` are as written, "" if omitted."""
 
     expression: Node
     direction: str = ""  # ASC or DESC
@@ -110,9 +112,9 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """Call of a function or an operator: + is a call of "+". `count(*)` has no arguments.
+    """Call of a function or operator: x + y is a call of "+". `count(*)` has no arguments.
 
-    `names`: of arguments that are given by name, "" for the others; empty where none is.
+    `names`: names of named arguments, "" for the others; empty if none is named.
     """
 
     name: str  # in lower case
@@ -136,9 +138,9 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Node):
-    """Operator of DuckDB's syntax: comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, COALESCE, GROUPING.
+    """An operator of DuckDB's syntax: comparison, AND, OR, NOT, IS NULL, IN, BETWEEN, COALESCE, GROUPING.
 
-    `name` is the word or sign; AND and OR may have more than two operands.
+    `name` is the word or sign. AND and OR may have more than two operands.
     """
 
     name: str
@@ -154,7 +156,7 @@ class Operation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """`branches`: (condition, result); `default` is NULL where there is no ELSE. CASE x WHEN y is CASE WHEN x = y."""
+    """`branches`: (condition, result). `default`: NULL without ELSE. CASE x WHEN y is read as CASE WHEN x = y."""
 
     branches: tuple[tuple[Node, Node], ...]
     default: Node = NULL
@@ -184,7 +186,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Other(Node):
-    """Expression unknown to planning: DuckDB's text of it between its operands, so one piece more than operands."""
+    """An expression that planning does not know: DuckDB's text in pieces, with the operands between them."""
 
     pieces: tuple[str, ...]
     terms: tuple[Node, ...]
@@ -197,12 +199,12 @@ class Other(Node):
         return Other(self.pieces, tuple(operands))
 
 
-# names that stand without quotes; the grammar reads some of the others in its own way
+# names that need no quotes; the grammar treats the removed ones specially
 _BARE = (AGGREGATE_NAMES | ALLOWED_FUNCTIONS) - {"extract", "overlay", "position", "substring", "trim"}
 
 
 def write(node: Node) -> str:
-    """One line of SQL; operands in brackets."""
+    """SQL on one line, with operands in brackets."""
     match node:
         case Column():
             return node.name if isinstance(node, GroupColumn) else ".".join(map(identifier, node.path))
@@ -225,7 +227,7 @@ def write(node: Node) -> str:
 
 
 def shown(node: Node) -> str:
-    """Return `node` as a message may show it: without constants, which may be values of parameters."""
+    """`node` as a message may show it: without constants, which may be values of parameters."""
     return write(node.replaced(lambda each: GroupColumn(("...",)) if isinstance(each, Constant) else None))
 
 
@@ -245,7 +247,7 @@ def _constant(node: Constant) -> str:
 
 
 def _operand(node: Node) -> str:
-    """Put in brackets, unless nothing can come between its parts."""
+    """The operand's SQL, in brackets unless it is a unit anyway."""
     negative = isinstance(node, Constant) and node.text.startswith("-") and node.is_number
     closed = isinstance(node, Column | Constant | Cast) or (isinstance(node, Call) and _is_word(node.name))
     closed |= isinstance(node, Operation) and node.name in ("COALESCE", "GROUPING")
@@ -278,7 +280,7 @@ def _call(node: Call) -> str:
 
 
 def _operation(node: Operation) -> str:
-    """Writes each operand once: whoever writes one twice takes 2^n steps for n of them in each other."""
+    """Writes each operand once: writing one twice would take 2^n steps for n nested operations."""
     name, operands = node.name, node.operands
     match name:
         case "COALESCE" | "GROUPING":

@@ -1,4 +1,4 @@
-"""Statements whose answer depends on the order of rows, if only among rows that an ORDER BY leaves equal."""
+"""Whether a statement's answer depends on the order of rows, if only between rows that ORDER BY leaves equal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ among them.
 
 
 def follows_order(tree: Mapping[str, Any]) -> bool:
-    """Check whether a part of DuckDB's tree of a statement depends on the order of rows.
+    """True if a part of a statement depends on the order of rows.
 
-    Rows that are shown without an ORDER BY do not count, nor do those that one with a LIMIT leaves equal.
+    Two cases are ignored: rows shown without ORDER BY, and rows that ORDER BY with LIMIT leaves equal.
     """
     return any(map(_depends, parts_of(tree)))
 
 
 def shows_order(tree: Mapping[str, Any]) -> bool:
-    """Check whether the rows of a statement may be shown in the order in which it reads rows: it has no ORDER BY."""
+    """True if rows may be shown in the order in which they are read: the statement has no ORDER BY."""
     (statement,) = tree["statements"]
     return all(each["type"] != "ORDER_MODIFIER" for each in statement["node"].get("modifiers") or ())
 

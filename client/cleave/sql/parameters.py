@@ -1,7 +1,7 @@
 """Parameters of a statement, written as `?` (DB-API's style "qmark").
 
-Each `?` is a node of DuckDB's tree of the statement, and the value takes its place there: it is never text of SQL. To
-all that is made of the tree it is a constant as if it had been typed, so the plain service sees the values of its part.
+Each `?` is a node of DuckDB's tree, and a value replaces that node; it never becomes SQL text. All later steps treat it
+like a typed constant, so the plain service sees the values in its part.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Items(list[object]):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A parameter that is read as a type of DuckDB's from a text; None: NULL of that type."""
+    """A parameter that DuckDB reads from a text as a type. `text` None is a NULL of that type."""
 
     text: str | None
     type: str
 
 
 def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mapping[str, Any]:
-    """Return DuckDB's `tree` of a statement with a constant in the place of each parameter.
+    """DuckDB's `tree` of a statement with a constant for each parameter.
 
-    Raises QueryRefused for a number or a type that does not fit.
+    Raises QueryRefused for a wrong number of parameters or an unsupported type.
     """
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise QueryRefused("parameters are a sequence, one for each ? of the statement")
@@ -72,7 +72,7 @@ def _constant_of(value: object, number: int) -> Tree:
             return _constant("INTEGER", str(value))
         case float() if math.isfinite(value):
             text = repr(value)
-            return _constant("NUMERIC", text if "e" in text else f"{text}e0")  # 1.5 alone is a DECIMAL to DuckDB
+            return _constant("NUMERIC", text if "e" in text else f"{text}e0")  # without exponent 1.5 would be a DECIMAL
         case float():
             return _cast("DOUBLE", str(value))
         case Decimal() if value.is_finite():
@@ -114,6 +114,6 @@ def _cast(type_: str, text: str | None) -> Tree:
 
 @cache
 def _example(sql: str) -> Tree:
-    """DuckDB's tree of an expression in this file."""
+    """DuckDB's tree of an expression, which is constant in this file."""
     node: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
     return node

@@ -1,4 +1,4 @@
-"""Parse text into the clauses of one SELECT over one table; all other SQL is refused."""
+"""Reads the clauses of one SELECT over one table. All other SQL is refused."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
-MAIN = "main"  # DuckDB's schema for tables of no other
+MAIN = "main"  # DuckDB's default schema
 ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One select item; `name` is its alias, if it has one."""
+    """One select item. `name`: its alias, or None."""
 
     expression: Node
     name: str | None
@@ -35,7 +35,7 @@ class Item:
 class Select:
     """The clauses of one SELECT. `keys` None: GROUP BY ALL. `orders_all`: how ORDER BY ALL orders every item.
 
-    `sets`: by place in `keys`, those of each set of GROUPING SETS, ROLLUP and CUBE; None where there is none of them.
+    `sets`: for GROUPING SETS, ROLLUP and CUBE, the indices in `keys` of each set; else None.
     """
 
     statement: Statement
@@ -54,12 +54,11 @@ class Select:
 
     @property
     def grouped(self) -> tuple[Node, ...]:
-        """Return the keys of a resolved query."""
         return self.keys or ()
 
     @property
     def nodes(self) -> list[Node]:
-        """Every expression of it."""
+        """All expressions of the query."""
         single = [each for each in (self.where, self.having) if each is not None]
         terms = [each.expression for each in self.items] + [each.expression for each in self.orderings]
         return [*self.grouped, *single, *terms]
@@ -68,7 +67,7 @@ class Select:
 def parse(statement: Statement, table: str) -> Select:
     """Read one SELECT over `table`.
 
-    Raises QueryRefused, with the position of a syntax error, and the reason and the alternative for anything else.
+    Raises QueryRefused: with the position of a syntax error; for anything else with the reason and an alternative.
     """
     select = _one_select(statement, table)
     _refuse_clauses(select)
@@ -82,9 +81,9 @@ def parse(statement: Statement, table: str) -> Select:
 
 
 def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
-    """Return the conjuncts of WHERE that depend on columns alone, named without their table.
+    """The conjuncts of WHERE that depend on columns only, with the table's name removed from columns.
 
-    Each is the same for all rows with equal values of its columns. `qualifiers`: names of the table, in lower case.
+    Each has equal values for rows with equal columns. `qualifiers`: names of the table, in lower case.
     """
     if isinstance(where, Operation) and where.name == "AND":
         return [condition for term in where.terms for condition in conditions_of(term, qualifiers)]
@@ -99,9 +98,9 @@ _CHANGING = UNSTEADY | CLOCK
 
 
 def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
-    """Return the conditions of a statement that is one SELECT over `table` alone; none for any other.
+    """The conditions of a statement that is one SELECT over `table` only; () for any other statement.
 
-    A conjunct that no service would understand is left out.
+    Conjuncts that no service understands are omitted.
     """
     selects = [each for each in parts_of(statement.tree["statements"]) if str(each.get("type")).endswith("_NODE")]
     if len(selects) != 1 or selects[0]["type"] != "SELECT_NODE" or not selects[0]["where_clause"]:
@@ -215,7 +214,7 @@ def _no_select(statement: Statement, table: str) -> QueryRefused:
     tree = statement.tree
     if "depth" in str(tree.get("error_message")):
         return too_deep()
-    if "position" not in tree:  # another statement, or DuckDB says more where it describes it
+    if "position" not in tree:  # another statement, or DuckDB's error comes when it is described
         return Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
     if str(tree.get("error_message")).startswith("unterminated"):
         return QueryRefused("the query holds a quote or comment that does not end")
@@ -255,7 +254,7 @@ def unsteady(name: str) -> QueryRefused:
 
 
 def _alias(source: Tree, table: str) -> str | None:
-    """Return the table's name in the statement, None for its own name."""
+    """The table's alias in the statement, or None."""
     if source["type"] == "EMPTY":
         raise Uncut("the query has no FROM", hint=f"FROM {_spelled(table)}")
     if source["type"] == "SUBQUERY":
@@ -274,13 +273,13 @@ def _alias(source: Tree, table: str) -> str | None:
 
 
 def _spelled(name: str) -> str:
-    """`name` with quotes where DuckDB wants them: around all but plain words that mean nothing else."""
+    """`name`, in quotes if DuckDB needs them: for all but plain words without a special meaning."""
     tokens = duckdb.tokenize(name) if name.isidentifier() else []
     return name if [kind for _, kind in tokens] == [duckdb.token_type.identifier] else identifier(name)
 
 
 def _sets(keys: list[Tree], sets: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
-    """None for one set of all keys."""
+    """The sets as tuples of indices; None for a single set of all keys."""
     places = tuple(tuple(each) for each in sets)
     if len(places) > limits.MAX_GROUPING_SETS:
         raise QueryRefused(

@@ -1,9 +1,9 @@
-"""Aggregates computed from others: plain ones from the answers for parts of the rows, AVG of dates and times from sums.
+"""Aggregates computed from others: plain ones from answers for parts of the rows, AVG of dates and times from sums.
 
-Dates, times and intervals are encrypted as days, microseconds or months of each row. Their sums are exact,
-and the mean is DuckDB's own, to the microsecond. DuckDB does not divide them like a number: of a timestamp
-a remainder above half of n counts up, and an interval's months, days and microseconds are divided one after the other,
-30 days to a month, with a remainder of microseconds added as it is.
+Dates, times and intervals are encrypted as days, microseconds or months per row, so their sums are exact. The mean
+equals DuckDB's, to the microsecond. DuckDB does not divide them like numbers: for a timestamp, a remainder above n / 2
+rounds up. For an interval, months, days and microseconds are divided separately, with 30 days per month, and a
+remainder of microseconds is added undivided.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cleave.sql.nodes import Call, Column, Node, write
 from cleave.sql.read import expression_of
 from cleave.table.types import ZONED
 
-# Combined by the same function: f(rows) = f(f(part), f(part), ...).
+# Parts are combined by the same function: f(rows) = f(f(part), f(part), ...).
 _SELF = frozenset(
     {"sum", "fsum", "kahan_sum", "sumkahan", "product", "min", "max", "any_value", "arbitrary"}
     | {"bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"}
 )
-# Sums of squared deviations: (degrees of freedom, is a root taken).
+# Sums of squared deviations: (degrees of freedom, whether a root follows).
 _SPREADS = {
     "var_samp": (1, False),
     "variance": (1, False),
@@ -40,14 +40,14 @@ class Decomposition:
 
 
 def decompose(call: Call, type_: str) -> Decomposition:
-    """Return how `call`, a resolved aggregate of `type_` with or without a FILTER, is combined from parts."""
+    """How `call`, a resolved aggregate of `type_`, perhaps with a FILTER, is combined from parts of the rows."""
     name = call.name
     itself = write(call)
     if len(call.arguments) > 1 or call.distinct or call.order:
         return Decomposition((itself,), None)
     if name == "count":
         return Decomposition((itself,), "coalesce(sum({0}), 0)")
-    if name in ("count_if", "countif"):  # NULL over no rows, as DuckDB has it
+    if name in ("count_if", "countif"):  # as in DuckDB, NULL over no rows
         return Decomposition((itself,), "sum({0})")
     if name in _SELF:
         return Decomposition((itself,), f"{name}({{0}})")
@@ -55,7 +55,7 @@ def decompose(call: Call, type_: str) -> Decomposition:
         return Decomposition((itself, _like(call, "sum"), _like(call, "count")), "sum({1}) / sum({2})")
     if name in _SPREADS:
         freedom, is_root = _SPREADS[name]
-        # Chan, Golub and LeVeque (1983): deviations within the parts and of the parts' means
+        # Chan, Golub and LeVeque (1983): deviations within parts, and of the parts' means
         combined = f"sum({{1}} * ({{3}} + ({{2}} - {{mean}}) ^ 2)) / nullif(greatest(sum({{1}}) - {freedom}, 0), 0)"
         return Decomposition(
             (itself, _like(call, "count"), _like(call, "avg"), _like(call, "var_pop")),
@@ -66,10 +66,10 @@ def decompose(call: Call, type_: str) -> Decomposition:
 
 
 def witnesses(call: Call, argument_type: str) -> tuple[Call, Call] | None:
-    """Two more aggregates from which the distance of a SUM or AVG to its exact value follows: a total and a count.
+    """Two more aggregates (total, count) that bound the distance of a SUM or AVG from its exact value.
 
-    The total of an AVG of an exact type is the SUM; of doubles the sum of their absolute values. None for other
-    aggregates, whose rounding in DuckDB has no bound.
+    For an AVG of an exact type the total is the SUM; for doubles it is the sum of absolute values. None for other
+    aggregates: their rounding in DuckDB has no bound.
     """
     is_simple = len(call.arguments) == 1 and not call.distinct and not call.order
     if call.name not in ("sum", "avg", "mean") or not is_simple:
@@ -81,18 +81,18 @@ def witnesses(call: Call, argument_type: str) -> tuple[Call, Call] | None:
 
 
 def is_exact(call: Call, type_: str) -> bool:
-    """Check whether DuckDB gives the same value of type `type_` for any order of rows."""
+    """True if DuckDB gives the same value, of type `type_`, in any order of rows."""
     if call.name in ARBITRARY:
         return False
     return type_ not in ("FLOAT", "DOUBLE") or call.name in EXACT_OF_DOUBLES
 
 
 def _like(call: Call, function: str) -> str:
-    """Return the same call of another function."""
+    """The same call with another function."""
     return write(replace(call, name=function))
 
 
-# {x} is the argument; the sums of the first are {name} in the second, {n} counts the values
+# {x} is the argument; in the second part, {name} is a sum of the first part, and {n} counts the values
 _MEAN = "(CAST(({s}) // {n} + CASE WHEN ({s}) % {n} > {n} // 2 THEN 1 ELSE 0 END AS BIGINT))"
 _DAY = "86400000000"
 _REST = "({d} % {n} + ({m} % {n}) * 30 % {n})"
@@ -117,7 +117,7 @@ _TYPES: dict[str, tuple[Mapping[str, str], str]] = {
 
 
 def mean(call: Call, type_: str) -> Node | None:
-    """Return AVG of an argument of `type_` as sums and a count, with the same FILTER; None for other types."""
+    """AVG of an argument of `type_` as sums and a count with the same FILTER; None for other types."""
     if type_ not in _TYPES:
         return None
     parts, whole = _TYPES[type_]
@@ -129,7 +129,7 @@ def mean(call: Call, type_: str) -> Node | None:
 
 
 def _filled(template: str, values: Mapping[str, Node]) -> Node:
-    """`template` with {name} replaced."""
+    """`template` with each {name} replaced by a node."""
     holes = {name: f"hole_{name}" for name in values}
     return expression_of(template.format(**holes)).replaced(
         lambda node: values[node.name.removeprefix("hole_")] if isinstance(node, Column) else None

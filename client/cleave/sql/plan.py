@@ -1,16 +1,16 @@
-"""Query cut in three: the plain service's part, the moments of encrypted arguments, and the final SQL.
+"""A query cut in three: the plain service's part, the moments of encrypted arguments, and the final SQL.
 
-    SELECT ward, AVG(age) / 2 AS half FROM patients WHERE bed > 3 GROUP BY ward HAVING COUNT(*) > 5
-           keys  encrypted: avg of argument age             where          keys          final SQL
+  SELECT ward, AVG(age) / 2 AS half FROM patients WHERE bed > 3 GROUP BY ward HAVING COUNT(*) > 5
+         keys  encrypted: avg of argument age             where          keys          final SQL
 
-The final SQL runs in the client over a table with one row a group: keys k0.., its size n, plain aggregates p0.., and
-encrypted ones e0.. .
+The final SQL runs on the client over a table with one row per group: keys k0.., its size n, plain aggregates p0.., and
+encrypted aggregates e0.. .
 
-Where WHERE or a key reads a column that is not plain, only the client may know which rows are meant: it selects and
-groups them, the plain service gets nothing, and sums over plain columns are encrypted with the rest.
+If WHERE or a key reads a non-plain column, only the client may know which rows are selected. It selects and groups
+them; the plain service gets nothing, and sums over plain columns are encrypted too.
 
-What does not follow from sums this machine computes, in DuckDB, over the local table: single outputs, HAVING or ORDER
-BY terms (`l0..`), or the query as a whole, which then has a LocalPlan and sends nothing.
+DuckDB on this machine computes what does not follow from sums, over the local table: single outputs, HAVING or ORDER BY
+terms (`l0..`), or the whole query, which then has a LocalPlan and sends nothing.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Expression that reads an encrypted column; the client computes it row by row and encrypts the results.
+    """An expression over an encrypted column. The client computes it for each row and encrypts the results.
 
-    `decimals`: digits after the point of exact types (integers and booleans 0), None for others. `lower` and `upper`
-    (both included; integers in the last decimal for exact types; None where nothing is known) and `nullable` follow
-    from what the schema declares of the columns; rows outside them are refused before anything is encrypted. An
-    argument that is only counted may be of any type.
+    `decimals`: digits after the point of exact types (0 for integers and booleans), None for others. `lower` and
+    `upper` are inclusive; integers in the last decimal for exact types; None if unknown. They and `nullable` follow
+    from the schema. Rows that break them are refused before anything is encrypted. An argument that is only counted may
+    have any type.
     """
 
     sql: str
     type: str
     decimals: int | None
     columns: tuple[str, ...]
-    counted: bool = False  # nothing but COUNT asks for it
+    counted: bool = False  # only used by COUNT
     lower: int | float | None = None
     upper: int | float | None = None
     nullable: bool = True
 
     @property
     def domain(self) -> Domain:
-        """Return the range of its values."""
+        """The range of its values."""
         if self.counted or self.decimals is None:
             low = -math.inf if self.lower is None else float(self.lower)
             high = math.inf if self.upper is None else float(self.upper)
@@ -67,10 +67,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class PlainAggregate:
-    """`parts` are computed by the service, the aggregate itself first.
+    """`parts`: the expressions that the service computes; the first is the aggregate itself.
 
-    `combine` is SQL that merges the answers for several parts of the rows: {0}, {1}, ... are the parts' columns, and
-    {mean} is a column with the SQL `weighted_mean`, evaluated for each part. None: they cannot be merged.
+    `combine`: SQL that merges the answers for several parts of the rows. {0}, {1}, ... are columns of `parts`; {mean}
+    is a column computed by `weighted_mean` for each part of the rows. None: the answers cannot be merged.
     """
 
     sql: str
@@ -79,8 +79,8 @@ class PlainAggregate:
     part_types: tuple[str, ...]
     combine: str | None
     weighted_mean: str | None
-    exact: bool  # DuckDB gives the same value for any order of rows
-    certificate: tuple[int, int] | None = None  # see cleave.sql.plain.witnesses: places of two more aggregates
+    exact: bool  # DuckDB's value does not depend on the order of rows
+    certificate: tuple[int, int] | None = None  # indices of two more aggregates, see cleave.sql.plain.witnesses
 
     @property
     def decomposable(self) -> bool:
@@ -89,13 +89,13 @@ class PlainAggregate:
 
 @dataclass(frozen=True, slots=True)
 class LocalAggregate:
-    """An expression of aggregates and keys that DuckDB computes locally for every group of the rows WHERE selects."""
+    """An expression of aggregates and keys that DuckDB on this machine computes for each group of selected rows."""
 
     sql: str
     type: str
     columns: tuple[str, ...]
-    exact: bool  # DuckDB gives the same value for any order of rows, but for those that its ORDER BY leaves equal
-    ordered: bool  # rows are read in their order for it
+    exact: bool  # DuckDB's value does not depend on the order of rows, except those that its ORDER BY leaves equal
+    ordered: bool  # it must read rows in their order
     reason: str
 
 
@@ -105,7 +105,7 @@ Source = Literal["key", "plain", "encrypted", "local", "hidden"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`reason`: why it is computed on this machine, where that is for want of a service that could."""
+    """`reason`: why this machine computes it, if no service can."""
 
     name: str
     source: Source
@@ -113,9 +113,9 @@ class Output:
 
 
 def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences on why outputs, by name and reason, are computed on this machine: one for each reason.
+    """Sentences on why this machine computes outputs, from (name, reason): one sentence per reason.
 
-    Names are given where there are several reasons; an empty reason gives no sentence.
+    Names are only given if there are several reasons. An empty reason gives no sentence.
     """
     names: dict[str, list[str]] = {}
     for name, reason in outputs:
@@ -128,16 +128,16 @@ def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """One output over the table of groups: its SQL and the places in `QueryPlan.encrypted`, `.plain`, `.local`.
+    """One output over the group table: its SQL, and indices in the plan's `encrypted`, `plain` and `local`.
 
-    An output that reads a local aggregate reads nothing else, or none that is encrypted.
+    An output with a local aggregate reads no encrypted one.
     """
 
     sql: str
     type: str
     encrypted: tuple[int, ...]
     plain: tuple[int, ...]
-    operations: int  # nodes of the expression: each may round
+    operations: int  # nodes of the expression; each may round
     local: tuple[int, ...] = ()
 
     @property
@@ -163,15 +163,15 @@ class Counting:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """All SQL is DuckDB's, its identifiers quoted and spelled as in the schema, without the table's name.
+    """A query that services answer, at least in part. All SQL is DuckDB's, with quoted identifiers spelled as in the
+    schema, without the table's name.
 
-    `sets`: by place in `keys`, the keys of each set of groups that is answered (GROUPING SETS, ROLLUP, CUBE); None: one
-    set, of all keys. Rows are always grouped by all keys, and their groups are combined on this machine. `groupings`:
-    the keys of each GROUPING(...), column g0.. of the table of groups. `conditions`: parts of `where`, by
-    `cleave.sql.parse.conditions_of`. `maybe_null`: SQL of the arguments of aggregates that the schema lets be NULL, in
-    their order; `reads_null`: by column of the table of groups (p0, e0, l0), the places of those that it reads.
-    `printing`: aggregates that show single values of a group. `counting`: how the rows of this machine are counted for
-    a threshold; None: they are not.
+    `sets`: for GROUPING SETS, ROLLUP and CUBE, the indices in `keys` of each set; None: one set of all keys. Rows are
+    always grouped by all keys; this machine combines their groups. `groupings`: the keys of each GROUPING(...), column
+    g0.. of the group table. `conditions`: conjuncts of `where`, from cleave.sql.parse. `maybe_null`: SQL of the
+    aggregates' arguments that may be NULL, in order. `reads_null`: for each column of the group table (p0, e0, l0), the
+    indices of those that it reads. `printing`: aggregates that show single values of a group. `counting`: how a
+    threshold counts the rows on this machine; None: it does not.
     """
 
     statement: Statement
@@ -179,19 +179,19 @@ class QueryPlan:
     where: str | None
     keys: tuple[str, ...]
     key_types: tuple[str, ...]
-    selecting: tuple[str, ...]  # the columns WHERE and the keys read
-    plain_columns: tuple[str, ...]  # all that is sent in the clear, none where `selecting` holds an encrypted column
+    selecting: tuple[str, ...]  # columns that WHERE and the keys read
+    plain_columns: tuple[str, ...]  # all columns sent in the clear; none if `selecting` has an encrypted column
     arguments: tuple[Argument, ...]
     encrypted: tuple[EncryptedAggregate, ...]
     plain: tuple[PlainAggregate, ...]
     outputs: tuple[Output, ...]
-    finals: tuple[Final, ...]  # one an output
+    finals: tuple[Final, ...]  # one per output
     having: str | None
     order_by: tuple[str, ...]
     limit: int | None
     offset: int
     local: tuple[LocalAggregate, ...] = ()
-    otherwise: QueryPlan | None = None  # where the rows of a group go to the plain service in several requests
+    otherwise: QueryPlan | None = None  # the plan if the rows of a group go to the plain service in several requests
     sets: tuple[tuple[int, ...], ...] | None = None
     groupings: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[Node, ...] = ()
@@ -201,33 +201,32 @@ class QueryPlan:
     counting: Counting | None = None
 
     def counted_by(self, counting: Counting) -> QueryPlan:
-        """Return the plan with its rows counted for a threshold."""
+        """The plan with its rows counted for a threshold."""
         otherwise = self.otherwise and self.otherwise.counted_by(counting)
         return replace(self, counting=counting, otherwise=otherwise)
 
     @property
     def domains(self) -> list[Domain]:
-        """Return the domains of `arguments`."""
         return [each.domain for each in self.arguments]
 
     @property
     def asks_plain(self) -> bool:
-        """Return whether the plain service has anything to answer."""
+        """True if the plain service computes something."""
         return bool(self.plain_columns or self.plain)
 
     @property
     def sends_nothing(self) -> bool:
-        """Return whether nothing is sent: then neither key nor transport is needed."""
+        """True if nothing is sent: then neither key nor transport is needed."""
         return not self.asks_plain and not self.encrypted
 
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """Query that this machine's DuckDB answers as a whole, with its own SQL; nothing of it is sent.
+    """A query that DuckDB on this machine answers as a whole, with its own SQL. Nothing of it is sent.
 
-    `reads`: by name, the columns that the question may read of the table and of those it names besides. `reason`: why
-    it could not be cut; `hint`: what the services could answer instead. `inner`: by name, the tables that are answers
-    themselves; `over_inner`: the statement over them. `conditions`: of one SELECT over `table` alone.
+    `reads`: by table, the columns that the question may read. `reason`: why it could not be cut; `hint`: what services
+    could answer instead. `inner`: by name, the tables that are answers themselves; `over_inner`: the statement over
+    them. `conditions`: of one SELECT over `table` only.
     """
 
     statement: Statement
@@ -243,22 +242,20 @@ class LocalPlan:
 
     @property
     def runs(self) -> str:
-        """The SQL that DuckDB runs."""
         return (self.over_inner or self.statement).sql
 
     @property
     def ordered(self) -> bool:
-        """Check whether the answer depends on the order of rows."""
+        """True if the answer depends on the order of rows."""
         return follows_order(self.statement.tree)
 
     @property
     def in_file_order(self) -> bool:
-        """Check whether the answer, or the order of its rows, depends on the order of the rows it reads."""
+        """True if the answer, or the order of its rows, depends on the order in which rows are read."""
         return self.ordered or shows_order(self.statement.tree)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of `table`."""
         return self.reads[self.table]
 
     @property

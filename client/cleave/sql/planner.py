@@ -1,12 +1,12 @@
-"""Plan a query: cut it between the services and this machine, or answer it on this machine as a whole.
+"""Plans a query: cuts it between the services and this machine, or answers it on this machine as a whole.
 
-SELECTs over one table inside a larger statement may be answered by themselves and read as tables of their answers:
+A SELECT over one table inside a larger statement may be answered separately. Its answer then is a table:
 
-    WITH a AS (SELECT ward, SUM(bill) AS total FROM visits GROUP BY ward) SELECT * FROM wards JOIN a USING (ward)
-    WITH a AS (SELECT "totals 0.0" AS ward, "totals 0.1" AS total FROM "totals 0") SELECT * FROM wards JOIN ...
+  WITH a AS (SELECT ward, SUM(bill) AS total FROM visits GROUP BY ward) SELECT * FROM wards JOIN a USING (ward)
+  WITH a AS (SELECT "totals 0.0" AS ward, "totals 0.1" AS total FROM "totals 0") SELECT * FROM wards JOIN ...
 
-Columns of such a table have names that no other table's have: a name that is read says what is read of those. A SELECT
-that DuckDB reads by itself reads nothing of the statement around it: names are looked up inside first.
+Columns of such a table have names that no other table has, so a name shows what is read of it. A SELECT that DuckDB
+reads by itself depends on nothing in the statement around it: names are looked up inside first.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ def plan_query(
     others: Mapping[str, Schema] | None = None,
     sums: HasSums | None = None,
 ) -> QueryPlan | LocalPlan:
-    """Plan a query over one source; see `Planner.plan`."""
+    """Plan a query over one source; see Planner.plan."""
     with closing(Planner(read_statement(sql), schema, table, others or {})) as planner:
         return planner.plan(sums, cloud_only=cloud_only)
 
 
 class Planner:
-    """Planner of one SELECT over `table`, the file's stem, and `others`, further tables by name.
+    """Plans one SELECT over `table` and `others`, further tables by name.
 
-    Nothing is read or sent. The query is parsed and resolved once for all sources of sums. Use it through
-    `contextlib.closing`.
+    Nothing is read or sent. The query is parsed and resolved once, for all sources of sums. Close it after use.
     """
 
     def __init__(self, statement: Statement, schema: Schema, table: str, others: Mapping[str, Schema]) -> None:
@@ -65,10 +64,10 @@ class Planner:
         self._catalog.close()
 
     def plan(self, sums: HasSums | None = None, *, cloud_only: bool = False) -> QueryPlan | LocalPlan:
-        """Plan a query; what the services cannot answer is answered on this machine, unless `cloud_only`.
+        """Plan a query. This machine answers what the services cannot, unless `cloud_only`.
 
-        `sums`: of a stored table, what answers without its rows. Raises QueryRefused for what is not answered at all,
-        with the reason and what to do instead.
+        `sums`: what a stored table can answer without its rows. Raises QueryRefused for a query that cannot be
+        answered, with the reason and an alternative.
         """
         try:
             try:
@@ -82,7 +81,7 @@ class Planner:
             raise too_deep() from None
 
     def cut(self, sums: HasSums | None, *, cloud_only: bool, apart: bool = False) -> QueryPlan:
-        """`plan` where services answer a part at least. `apart`: see `Cutter`. Raises QueryRefused."""
+        """The plan if services answer at least a part. `apart`: see `Cutter`. Raises QueryRefused."""
         if isinstance(self._read, QueryRefused):
             raise self._read
         select = self._read
@@ -98,23 +97,23 @@ class Planner:
 
     @cached_property
     def _read(self) -> Select | QueryRefused:
-        """Return the clauses of the query with names resolved, or why it has none."""
+        """The query's clauses with resolved names, or the reason why it has none."""
         try:
             return resolve(parse(self._statement, self._table), self._schema, self._catalog.settle)
         except QueryRefused as error:
             return error
 
     def _require_sent(self, select: Select) -> None:
-        """Raise OnlyLocal for the first column read that is never sent."""
+        """Raise OnlyLocal for the first column that may not be sent."""
         for node in select.nodes:
             for column in columns_of(node, self._schema):
                 if column.kind in (Kind.SEALED, Kind.LOCAL):
                     raise stays_local(column)
 
     def _whole(self, refusal: QueryRefused) -> LocalPlan:
-        """Return the plan of a query that this machine's DuckDB answers as a whole. `refusal`: why it could not be cut.
+        """The plan of a query that this machine answers as a whole. `refusal`: why it could not be cut.
 
-        Raises `refusal` itself for what DuckDB would not answer either, unless it only says that no service does.
+        If DuckDB cannot answer it either, raises the more precise of the two reasons.
         """
         if isinstance(self._named, QueryRefused):
             raise self._named if isinstance(refusal, Uncut) or isinstance(self._named, Uncut) else refusal
@@ -132,7 +131,7 @@ class Planner:
         )
 
     def over_answers(self, plan: LocalPlan, answered: Callable[[str, Statement], QueryPlan | None]) -> LocalPlan:
-        """`plan` with the SELECTs over one table that `answered` plans read as tables of their answers."""
+        """`plan` in which each SELECT that `answered` can plan is replaced by a table with its answer."""
         over_inner, inner = taken_out(self._statement, answered)
         if not inner:
             return plan
@@ -154,14 +153,14 @@ class Planner:
         return {self._table: self._schema, **self._others}
 
     def _reads(self, mentioned: Mentioned) -> dict[str, tuple[str, ...]]:
-        """Return by name the columns of each table that a statement may read."""
+        """By table, the columns that a statement may read."""
         named = {name: each for name, each in self._tables.items() if name.lower() in mentioned.tables}
         read = {name: _read_of(name, each, mentioned) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
     def _named(self) -> tuple[Mentioned, Described, tuple[Node, ...]] | QueryRefused:
-        """Return the names in the query, its outputs and conditions; or why no DuckDB answers it locally."""
+        """The query's names, outputs and conditions; or the reason why DuckDB here cannot answer it."""
         try:
             for name, other in self._others.items():
                 self._catalog.create(name, [(column.name, column.type) for column in other.columns], other.derived)
@@ -174,14 +173,14 @@ class Planner:
 
 
 def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
-    """The tables that a SELECT names, as it spells them, and columns, in lower case. Raises QueryRefused for what is
-    none.
+    """The tables that a SELECT names, as spelled there, and the columns, in lower case. Raises QueryRefused for other
+    statements.
     """
     return names_of(selects_of(statement))
 
 
 def _read_of(name: str, schema: Schema, mentioned: Mentioned) -> tuple[str, ...]:
-    """Return the columns of a table that a query may read."""
+    """The columns of a table that a query may read."""
     behind = (each.columns for each in schema.derived if each.name.lower() in mentioned.columns)
     read = mentioned.columns | {name.lower() for names in behind for name in names}
     whole = name.lower() in mentioned.whole
@@ -191,12 +190,13 @@ def _read_of(name: str, schema: Schema, mentioned: Mentioned) -> tuple[str, ...]
 def taken_out(
     statement: Statement, answered: Callable[[str, Statement], QueryPlan | None]
 ) -> tuple[Statement, dict[str, QueryPlan]]:
-    """The statement in which each SELECT that `answered`, given its table and the SELECT, has a plan for is a table;
-    and those plans by the names of their tables. The outputs of a plan are named after its table.
+    """(The statement with a table for each SELECT that `answered` has a plan for, those plans by name of the table).
+
+    `answered` gets the SELECT's table and the SELECT. A plan's outputs are named after its table.
     """
     tree = statement.tree
     given = {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
-    tables: list[tuple[dict[str, Any], dict[str, Any]]] = []  # what is read in place of a SELECT
+    tables: list[tuple[dict[str, Any], dict[str, Any]]] = []  # (replaced SELECT, the table that replaces it)
     answers: dict[str, QueryPlan] = {}
 
     def table_of(node: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Ranges of numbers, rounded outwards by what DuckDB's types round.
+"""Ranges of numbers, rounded outwards as DuckDB's types round.
 
-A range is a pair of fractions, the least and the largest possible value. DuckDB's exact types compute exactly or
-fail; its floating-point operations and casts round correctly, hence monotonically, so that a result is between the
-rounded ends. What rounds more than once is widened by `SLACK`.
+A range is a pair of fractions: the smallest and largest possible value. DuckDB's exact types compute exactly or fail.
+Its floating-point operations and casts round correctly, so monotonically: a result is between the rounded ends.
+Functions that round more than once are widened by `SLACK`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from cleave.table.types import decimals_of, range_of
 
-SLACK = Fraction(8, 2**53)  # relative: eight roundings of a double to nearest
+SLACK = Fraction(8, 2**53)  # relative: eight roundings of a double
 _MANTISSA = {"FLOAT": 24, "DOUBLE": 53}  # bits
-_EXACT_POWER = {"FLOAT": 10, "DOUBLE": 22}  # the largest power of ten that is one of the type's numbers
+_EXACT_POWER = {"FLOAT": 10, "DOUBLE": 22}  # the largest power of ten that the type holds exactly
 _WORDS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "BOOLEAN")
 
 
@@ -52,13 +52,15 @@ class Range:
         return Range(min(ends), max(ends))
 
     def over(self, divisor: Range) -> Range | None:
-        """None where the divisor may be 0."""
+        """None if the divisor may be 0."""
         if divisor.least_magnitude == 0:
             return None
         return self * Range(1 / divisor.upper, 1 / divisor.lower)
 
     def remainder(self, divisor: Range) -> Range:
-        """Return the remainder of division rounded towards zero: no larger than either, with the sign of this one."""
+        """The remainder of a division rounded towards zero. It is no larger than either operand, and has the sign of
+        this one.
+        """
         most = min(self.magnitude, divisor.magnitude)
         return Range(-most if self.lower < 0 else Fraction(0), most if self.upper > 0 else Fraction(0))
 
@@ -72,7 +74,7 @@ class Range:
         return Range(self.lower**exponent, self.upper**exponent)
 
     def whole(self) -> Range:
-        """Return the range widened to integers."""
+        """The range widened to integers."""
         return Range(Fraction(math.floor(self.lower)), Fraction(math.ceil(self.upper)))
 
     def hull(self, other: Range) -> Range:
@@ -86,7 +88,7 @@ BOOLEAN = Range(Fraction(0), Fraction(1))
 
 
 def range_of_type(type_: str) -> Range | None:
-    """All values of an exact type; None for the others."""
+    """All values of an exact type; None for other types."""
     decimals = decimals_of(type_)
     if decimals is None:
         return None
@@ -95,9 +97,9 @@ def range_of_type(type_: str) -> Range | None:
 
 
 def cast(range_: Range, source: str, target: str) -> Range | None:
-    """Return the range of values of `range_`, of type `source`, after a cast to `target`. None: unknown.
+    """The range of a value in `range_`, of type `source`, after a cast to `target`; None if unknown.
 
-    Values that do not fit the target make DuckDB fail, so what its type cannot hold is cut off.
+    DuckDB fails for a value that does not fit `target`, so the range is cut to its limits.
     """
     if source == target:
         return range_
@@ -110,7 +112,7 @@ def cast(range_: Range, source: str, target: str) -> Range | None:
         return None
     unit = 10 ** (decimals_of(target) or 0)
     lower, upper = range_.lower * unit, range_.upper * unit
-    if source in _MANTISSA and unit > 1:  # multiplied as a double before it is rounded
+    if source in _MANTISSA and unit > 1:  # DuckDB multiplies it as a double before rounding
         exact = unit <= 10 ** _EXACT_POWER[source]
         product = round_outwards(Range(lower, upper), source) if exact else None
         if product is None:
@@ -125,13 +127,13 @@ def cast(range_: Range, source: str, target: str) -> Range | None:
 def _as_double(range_: Range, source: str, target: str) -> Range | None:
     decimals = decimals_of(source) or 0
     is_short = range_.magnitude * 10**decimals <= 1 << _MANTISSA[target] and decimals <= _EXACT_POWER[target]
-    if source not in (*_MANTISSA, *_WORDS) and not is_short:  # put together from parts
+    if source not in (*_MANTISSA, *_WORDS) and not is_short:  # computed from parts
         range_ = range_.widened(SLACK * 2 ** (53 - _MANTISSA[target]))
     return round_outwards(range_, target)
 
 
 def round_outwards(range_: Range, type_: str) -> Range | None:
-    """To the next numbers of a floating-point type; None beyond its finite ones."""
+    """Widen to numbers of a floating-point type; None if they would be infinite."""
     lower, upper = _next(range_.lower, type_, -math.inf), _next(range_.upper, type_, math.inf)
     if lower is None or upper is None:
         return None

@@ -1,7 +1,7 @@
-"""DuckDB's own tree of a statement, the expressions in it as nodes, and one spelling for those it computes alike.
+"""DuckDB's tree of a statement, its expressions as nodes, and one canonical spelling for equal expressions.
 
-Each expression that is written again (cleave.sql.nodes) is compared with the tree it was read from, so that nothing
-with another meaning is sent or computed.
+Every expression that is written again (cleave.sql.nodes) is compared with the tree that it was read from. So nothing
+with a different meaning is sent or computed.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ _ELEMENT = no_service("an element by its place", "write list_extract(x, 1) inste
 
 @dataclass(frozen=True)
 class Statement:
-    """A query as DuckDB's tree, which may hold an error in place of statements.
+    """A query as DuckDB's tree, which may contain an error instead of statements.
 
-    It is parsed once: the tree that was checked is what is planned and run. `text`: as it was typed. Places in the tree
-    are places in it.
+    It is parsed once: the checked tree is planned and run. `text`: as typed. Positions in the tree refer to it.
     """
 
     text: str
@@ -67,7 +66,9 @@ class Statement:
 
     @cached_property
     def sql(self) -> str:
-        """The text that DuckDB runs: its own of the tree, which it reads as the same tree. Raises QueryRefused."""
+        """The text that DuckDB runs: made from the tree, and parsed back to the same tree as a check. Raises
+        QueryRefused.
+        """
         if (count := len(self.tree.get("statements", ()))) != 1:
             raise QueryRefused(f"{count} statements, one at a time", hint="run them one by one")
         try:
@@ -80,22 +81,22 @@ class Statement:
         return text
 
     def with_parameters(self, parameters: Sequence[object]) -> Statement:
-        """Return the statement with a value for each `?`. Raises QueryRefused for parameters that do not fit."""
+        """The statement with a value for each `?`. Raises QueryRefused for parameters that do not fit."""
         try:
             return Statement(self.text, with_values(self.tree, parameters))
         except RecursionError:
             raise too_deep() from None
 
     def with_select(self, node: Tree) -> Statement:
-        """Return the statement of one SELECT inside this one."""
+        """A statement of one SELECT from inside this one."""
         return Statement(self.text, {**self.tree, "statements": [{**self.tree["statements"][0], "node": node}]})
 
 
 def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Statement:
-    """Parse a question, once for all that is made of it. `parameters`: a value for each `?`; None: it may have none.
+    """Parse a question, once for everything. `parameters`: a value for each `?`; None: it must have none.
 
-    Raises QueryRefused for one that is too long or too deep or no Unicode, and for parameters that do not fit;
-    InputError for what is no text.
+    Raises QueryRefused for text that is too long, too deeply nested or not Unicode, and for parameters that do not fit;
+    InputError for anything but text.
     """
     if not isinstance(sql, str):
         raise InputError(f"a query is text, not {type(sql).__name__}", hint="one SELECT over the table")
@@ -108,13 +109,13 @@ def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Stat
         return statement if parameters is None else statement.with_parameters(parameters)
     except RecursionError:
         raise too_deep() from None
-    except duckdb.Error as error:  # within its parser; its message may quote the statement
+    except duckdb.Error as error:  # in its parser; its message may quote the statement
         failure = type(error).__name__
     raise QueryRefused(f"DuckDB cannot read the query ({failure})")
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:
-    """Parse SQL that `write` made, or that is in the source."""
+    """Parse SQL written by `write`, or constant in the source code."""
     statement = f"SELECT {', '.join(texts)}"
     select = tree_of(statement)["statements"][0]["node"]["select_list"] if texts else []
     return [Reader(statement).node(each) for each in select]
@@ -134,7 +135,7 @@ def orderings_of(terms: Sequence[str]) -> list[Ordered]:
 
 
 def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
-    """Raises QueryRefused unless DuckDB reads the nodes, once they are written, as the trees they come from."""
+    """Raises QueryRefused unless DuckDB parses the written nodes to the trees that they come from."""
     again = tree_of(f"SELECT {', '.join(map(write, nodes))}") if nodes else {"statements": []}
     selects = again.get("statements") or [{"node": {"select_list": []}}]
     read = [without_spelling(each) for each in selects[0]["node"]["select_list"]]
@@ -146,13 +147,13 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
 
 
 class Reader:
-    """Reader of the statement `sql`; it looks up whether names are in quotes."""
+    """Reads expressions of the statement `sql`, which it needs to see whether names are quoted."""
 
     def __init__(self, sql: str) -> None:
         self._text = sql.encode()
 
     def node(self, tree: Tree) -> Node:
-        """Raises Uncut for what no service answers."""
+        """Read an expression. Raises Uncut for what no service answers."""
         kind = tree["class"]
         if kind in _NO_SERVICE:
             raise no_service(*_NO_SERVICE[kind])
@@ -214,7 +215,7 @@ class Reader:
         return Operation(_OPERATIONS[kind], tuple(map(self.node, tree["children"])))
 
     def _other(self, tree: Tree) -> Other:
-        """Let DuckDB write the node, with a placeholder for each operand."""
+        """An expression written by DuckDB, with a placeholder for each operand."""
         operands: list[Node] = []
         holed = self._holed(tree, operands, frozenset())
         statement = tree_of("SELECT 1")
@@ -229,7 +230,9 @@ class Reader:
         return Other((*pieces, rest), tuple(operands))
 
     def _holed(self, tree: Any, operands: list[Node], bound: frozenset[str], *, root: bool = True) -> Any:
-        """`bound`: the parameters of the lambdas around it. An operand is what depends on none of them."""
+        """`tree` with a placeholder for each operand: a part that uses no parameter of the lambdas around it
+        (`bound`).
+        """
         if isinstance(tree, list):
             return [self._holed(each, operands, bound, root=False) for each in tree]
         if not isinstance(tree, dict):
@@ -245,14 +248,14 @@ class Reader:
                 "column_names": [_hole(len(operands) - 1)],
             }
         if tree.get("class") in _NO_SERVICE or tree.get("class") == "STAR":
-            return self.node(tree)  # which raises
+            return self.node(tree)  # it raises
         if tree.get("class") == "FUNCTION":
             self._call({**tree, "arguments": [], "order_bys": {"orders": []}, "filter": None})
         return {key: self._holed(value, operands, bound, root=False) for key, value in tree.items()}
 
 
 def _names_in(tree: Any) -> frozenset[str]:
-    """Return the first names of what look like columns."""
+    """The first part of each column-like name."""
     return frozenset(str(each["column_names"][0]) for each in parts_of(tree) if each.get("class") == "COLUMN_REF")
 
 
@@ -261,7 +264,7 @@ def _hole(place: int) -> str:
 
 
 def type_of(tree: Tree) -> str:
-    """Write a type in SQL."""
+    """The SQL of a type."""
     if tree["class"] != "TYPE":
         return write(Reader("").node(tree))
     name, children = tree["type_name"], tree["children"]
@@ -281,12 +284,12 @@ _DECIMAL = re.compile(r"(-?)(\d*)\.(\d*)")
 
 @lru_cache(64)
 def spellings(texts: tuple[str, ...]) -> Mapping[str, int]:
-    """Return the places of expressions in SQL by their canonical spelling: parsed once for several questions."""
+    """Indices of expressions by canonical spelling. Cached, so several questions parse them once."""
     return {canonical(node): place for place, node in enumerate(expressions_of(texts))}
 
 
 def canonical(node: Node) -> str:
-    """Return the canonical spelling of an expression whose names are resolved."""
+    """The canonical spelling of an expression with resolved names."""
     return write(_canonical(node))
 
 
@@ -300,10 +303,10 @@ def _canonical(node: Node) -> Node:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """Return the statements that end in a semicolon, without it, and the text after the last one.
+    """Split text into statements that end with a semicolon (removed), and the text after the last one.
 
-    A semicolon within quotes, dollar quotes or a comment ends nothing; where one of these is still open, all of the
-    text follows. Empty statements are left out, and comments that nothing follows.
+    Semicolons in quotes, dollar quotes and comments do not count. If a quote or comment is still open, all text is in
+    the rest. Empty statements are omitted, and comments without a statement after them.
     """
     content = text.encode()
     tokens = duckdb.tokenize(text)

@@ -1,4 +1,4 @@
-"""Refusals of a query, or of a part of it, that no service can answer but DuckDB on this machine may."""
+"""Refusals of a query, or a part of it, by the services. DuckDB on this machine may still answer it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUPPORTED = "aggregates over encrypted columns: " + ", ".join(name for each in D
 
 
 class Uncut(QueryRefused):
-    """Refusal by the services. Its message is the reason, its hint the nearest query that a service can answer."""
+    """The services cannot answer. The message is the reason; the hint is the nearest query that they can answer."""
 
 
 class OnlyLocal(Uncut):
-    """Refusal of an aggregate: the output, HAVING or ORDER BY term that reads it is computed on this machine."""
+    """No service can compute an aggregate: this machine computes the output, HAVING or ORDER BY term that reads it."""
 
 
 def no_service(what: str, hint: str | None = None) -> Uncut:
@@ -31,14 +31,14 @@ def too_deep() -> QueryRefused:
 
 
 def no_function(name: str) -> QueryRefused:
-    """Return the refusal of a function that DuckDB does not have, or may not call."""
+    """The refusal of a function that does not exist in DuckDB or may not be called."""
     near = difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
     hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
     return QueryRefused(f"there is no function {name.upper()}", hint=hint)
 
 
 def require_by_text(name: str) -> None:
-    """Refuse the name of an aggregate that a text states. It may be a parameter's value, so no message has it."""
+    """Refuse an aggregate named by a text. The text may be a parameter's value, so no message quotes it."""
     if not name:
         raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY or name not in FUNCTIONS:
@@ -64,7 +64,7 @@ def selected_by(column: Column) -> str:
 
 
 def stays_local(column: Column) -> OnlyLocal:
-    """Return the refusal to send anything of a sealed or local column."""
+    """The refusal to send anything of a sealed or local column."""
     reason = "no service computes on it" if column.kind is Kind.SEALED else "it never leaves this machine"
     return OnlyLocal(
         f"column {column.name!r} is {column.kind}: {reason}",
@@ -73,7 +73,7 @@ def stays_local(column: Column) -> OnlyLocal:
 
 
 def not_declared(name: str, why: str) -> OnlyLocal:
-    """Return the refusal of an aggregate. `why` it needs encryption: see `over` and `selected_by`."""
+    """The refusal of an aggregate. `why` it needs encryption: see `over` and `selected_by`."""
     if name.lower() in COMPARES_VALUES:
         reason = "values cannot be compared under encryption"
     elif name.lower() in COUNTS_EQUAL_VALUES:
@@ -84,7 +84,7 @@ def not_declared(name: str, why: str) -> OnlyLocal:
 
 
 def encodable(type_: str) -> OnlyLocal | None:
-    """Return the refusal of a type whose values cannot be encrypted; None where they can."""
+    """The refusal of a type whose values cannot be encrypted; None if they can."""
     if decimals_of(type_) is not None or type_ in FLOATS:
         return None
     if type_ == "BIGNUM":

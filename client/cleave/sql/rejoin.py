@@ -1,9 +1,8 @@
-"""Merge the plain service's answers for consecutive parts of the rows into one answer for all of them.
+"""Merges the plain service's answers for consecutive parts of the rows into one answer.
 
-This machine knows groups and their sizes: the service's must be the same. The groups of GROUPING SETS, ROLLUP and
-CUBE are combined from the finest ones, those of all keys, without another request. DuckDB finds the finest groups of a
-coarser one, because it knows which keys are equal. A key that is NULL in the data and one that a set leaves out differ
-by the set.
+This machine knows the groups and their sizes; the service's must be equal. Groups of GROUPING SETS, ROLLUP and CUBE are
+combined from the finest groups, those by all keys, without another request. DuckDB decides which keys are equal. A NULL
+key in the data and a key that a set omits are distinguished by the set.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _ANOTHER = "is it Cleave's plain service, of the same release?"
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One entry per group in `keys`, `counts`, `plain` and `local`, whose values are DuckDB's text of them.
+    """One entry per group in `keys`, `counts`, `plain` and `local`. Values are DuckDB's text.
 
-    `sets`: of each group, the place of its set in `QueryPlan.sets`, none where that is None. `local` is empty where
+    `sets`: for each group, the index of its set in the plan's `sets`; empty if that is None. `local` is empty if
     nothing is computed.
     """
 
@@ -45,12 +44,12 @@ class Groups:
 
 
 def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts], counts: list[int]) -> Groups:
-    """Return the groups of `keys` and `counts`, in their order, with the plain service's figures of each.
+    """The groups of `keys` and `counts`, in this order, with the plain service's figures.
 
-    Raises CheckFailed where the service returned other groups, and the errors of `merge`.
+    Raises CheckFailed if the service returned different groups, and the errors of `merge`.
     """
     plain_types = tuple(aggregate.type for aggregate in plan.plain)
-    if not responses:  # it was not asked
+    if not responses:  # it was not queried
         return Groups(plan.key_types, keys, counts, [()] * len(keys), plain_types)
     merged = merge(plan, responses)
     if merged.keys == keys and merged.counts == counts:
@@ -64,9 +63,9 @@ def rejoin(plan: QueryPlan, responses: Sequence[PlainResponse], keys: list[Texts
 
 
 def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) -> list[int]:
-    """Return the place of each of `keys` among `others`, else -1: compared as text and, failing that, by value.
+    """The index in `others` of each of `keys`, or -1. They are compared as text and, if that fails, by value.
 
-    Equal values can differ as text: 0.0 and -0.0, an interval of 30 days and one of a month.
+    Equal values can have different text: 0.0 and -0.0, an interval of 30 days and one of a month.
     """
     by_text = {each: place for place, each in enumerate(others)}
     places = [by_text.get(each, -1) for each in keys]
@@ -90,10 +89,10 @@ def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) ->
 
 
 def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
-    """Merge answers into groups, in the order they are first seen; without keys there is always one.
+    """Merge answers into groups, in order of first appearance. Without keys there is always one group.
 
-    Raises QueryRefused where a group is in several parts and one of its aggregates cannot be combined from them,
-    ServiceError for an answer that does not fit the plan.
+    Raises QueryRefused if a group is in several parts and one of its aggregates cannot be combined; ServiceError for an
+    answer that does not fit the plan.
     """
     part_types = part_types_of(plan)
     for response in responses:
@@ -133,7 +132,7 @@ def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: Pl
 
 
 def keys_of(response: PlainResponse) -> list[Texts]:
-    """Keys of its groups, in their order."""
+    """The keys of each group, in order."""
     return _rows(response.keys, len(response.counts))
 
 
@@ -156,9 +155,9 @@ def _rows(columns: Sequence[TypedColumn], rows: int) -> list[Texts]:
 
 
 class Merger:
-    """Does it in DuckDB, so that decimals and 128-bit integers stay exact and keys are compared by value.
+    """Merges in DuckDB: decimals and 128-bit integers stay exact, and keys are compared by value.
 
-    Table `partials` has a row for each group of each response: response, number, n, k0.., a0..
+    The table "partials" has a row for each group of each response: response, number, n, k0.., a0..
     """
 
     def __init__(self, plan: QueryPlan, part_types: tuple[str, ...], connection: duckdb.DuckDBPyConnection) -> None:
@@ -232,7 +231,7 @@ class Merger:
             first += len(parts)
             if aggregate.weighted_mean is not None:
                 means.append(f", {aggregate.weighted_mean.format(*parts)} AS m{i}")
-            # what one part says of a group is the answer; NULL there is NULL
+            # an aggregate that cannot be combined has one part, whose answer may be NULL
             whole = f"max({parts[0]})" if aggregate.combine is None else aggregate.combine.format(*parts, mean=f"m{i}")
             selected.append(
                 f"CAST(CASE WHEN count(response) = 1 THEN any_value({parts[0]}) "
@@ -248,10 +247,10 @@ Members = tuple[int, ...]
 
 
 def regroup(plan: QueryPlan, finest: Groups, responses: Sequence[PlainResponse]) -> tuple[Groups, list[Members]]:
-    """Every group of every set, set by set, and the places of the finest groups each is made of.
+    """All groups of all sets, set by set, and the indices of the finest groups that each combines.
 
-    `finest` has been checked against what the plain service answered; a group of no rows is made of none. Raises
-    ServiceError for plain answers that cannot be put together.
+    `finest` must be checked against the plain service's groups already. A group of no rows combines none. Raises
+    ServiceError for plain answers that cannot be combined.
     """
     if plan.sets is None:
         return finest, [(place,) for place in range(len(finest.keys))]
@@ -260,7 +259,7 @@ def regroup(plan: QueryPlan, finest: Groups, responses: Sequence[PlainResponse])
             return _Regrouping(plan, finest, connection).regrouped(responses)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
-                f"the plain service's answers cannot be put together ({type(error).__name__})",
+                f"the plain service's answers cannot be combined ({type(error).__name__})",
                 hint="is it Cleave's plain service, of the same release?",
             ) from None
 

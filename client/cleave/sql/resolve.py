@@ -1,7 +1,7 @@
-"""Resolve names: columns to the schema's spelling, aliases to their expressions, ordinals to their select items.
+"""Resolves names: columns to the schema's spelling, aliases to their expressions, ordinals to select items.
 
-The order is DuckDB's, found by experiment: a column comes before an alias, except as a whole ORDER BY term; in HAVING
-a group key comes before an alias, and an alias before other columns.
+The order of precedence is DuckDB's, found by experiment. A column comes before an alias, except as a whole ORDER BY
+term. In HAVING a group key comes before an alias, and an alias before other columns.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cleave.table import schema as of_schema
 from cleave.table.schema import Schema
 from cleave_shared.errors import QueryRefused
 
-_NAMED = 20  # columns a hint names at most
+_NAMED = 20  # columns that a hint names
 
 
 def resolve(select: Select, schema: Schema, settle: Callable[[str], Node]) -> Select:
-    """Return the query with every name a column of the schema, quoted and spelled as there, and with all keys and
-    ORDER BY terms written out.
+    """The query with every name replaced by the schema's quoted spelling, and with all keys and ORDER BY terms
+    expanded.
 
-    `settle` gives the literal for a name such as current_date. A derived column is replaced by its expression.
-    Raises QueryRefused for unknown names.
+    `settle` returns the literal for a name such as current_date. A derived column is replaced by its expression. Raises
+    QueryRefused for unknown names.
     """
     return _Resolver(select, schema, settle).resolve()
 
 
 def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
-    """Return the columns a resolved expression reads, once each."""
+    """The columns that a resolved expression reads, without repetitions."""
     return [schema.column(name) for name in dict.fromkeys(column.name for column in node.find(Column))]
 
 
@@ -57,7 +57,8 @@ class _Resolver:
         self._settle = settle
         self._derived = {each.name.lower(): each for each in reversed(schema.derived)}
         table = (select.alias or select.table).lower()
-        self._qualifiers = ([], [table]) if select.alias else ([], [table], [MAIN, table])  # before a column's name
+        # what may precede a column's name
+        self._qualifiers = ([], [table]) if select.alias else ([], [table], [MAIN, table])
         self._items: list[Item] = []
         self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
@@ -107,7 +108,7 @@ class _Resolver:
         if not isinstance(node, Constant) or (number := node.place) is None:
             return None
         if not 1 <= number <= len(self._items):
-            raise QueryRefused(f"{clause}: that place is none of the {len(self._items)} select items, counted from 1")
+            raise QueryRefused(f"{clause}: must be the number of a select item, 1 to {len(self._items)}")
         return self._items[number - 1].expression
 
     def _alias(self, node: Node) -> Node | None:
@@ -135,7 +136,7 @@ class _Resolver:
         return self._column(column) or self._alias(column)
 
     def _key_first(self, column: Column) -> Node | None:
-        """Resolve a name in HAVING, outside of aggregates."""
+        """Resolve a name in HAVING, outside aggregates."""
         resolved = self._column(column)
         if resolved is not None and write(resolved) in self._keys:
             return resolved
@@ -153,7 +154,7 @@ class _Resolver:
         return Column((declared.name,))
 
     def _expression(self, name: str) -> Node | None:
-        """Return the expression of a derived column, None where there is none of that name. Raises QueryRefused."""
+        """The expression of a derived column; None if there is none of that name. Raises QueryRefused."""
         derived = self._derived.get(name.lower())
         if derived is None:
             return None
@@ -190,6 +191,6 @@ class _Resolver:
 
 
 def _weighted_mean(value: Node, weight: Node) -> Node:
-    """Expand DuckDB's macro, so that each of its sums goes where its columns are."""
+    """DuckDB's macro for weighted means, expanded: each sum goes to the service of its columns."""
     weights = Case(((Operation("IS NOT NULL", (value,)), weight),), integer(0))
     return Call("/", (Call("sum", (Call("*", (value, weight)),)), Call("sum", (weights,))))

@@ -1,7 +1,7 @@
-"""Cut a table into its two halves: the plain columns a query reads, and the arguments of its encrypted aggregates.
+"""Splits a table into two halves: the plain columns that a query reads, and the arguments of its encrypted aggregates.
 
-Rows are always selected and grouped on this machine, by DuckDB: the encrypted half must be placed by group
-before it is sent, and the plain service's groups are checked against ours.
+DuckDB on this machine always selects and groups the rows: the encrypted half is arranged by group before it is sent,
+and the plain service's groups are checked against these.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
-_MOST_ROWS = 1 << 20  # of one request: the service has the time for any query over so many
-_TRIED_ROWS = 1 << 14  # of a Parquet file that tells what rows take
-# Of a plain answer, in JSON: a count, and a value with its quotes and comma, where it is not text of unknown length.
+_MOST_ROWS = 1 << 20  # per request: the service can answer any query over this many in time
+_TRIED_ROWS = 1 << 14  # of a trial Parquet file, to estimate bytes per row
+# Size of a plain answer in JSON: a count, and a value with quotes and comma (texts are longer).
 _COUNT_BYTES, _VALUE_BYTES = 12, 28
 
 
 @dataclass(frozen=True, slots=True)
 class PlainPart:
-    """Consecutive rows of the plain half: a Parquet file, or only their number where no plain column is read."""
+    """Consecutive rows of the plain half: a Parquet file, or only their number if no plain column is read."""
 
     rows: int
     parquet: bytes | None
 
 
 def split(table: Table, plan: QueryPlan) -> tuple[QueryPlan, Halves]:
-    """The halves of `table`, by `plan` or, where that cannot be kept, by the other one it holds."""
+    """The halves of `table` by `plan`, or by its alternative `otherwise` if a group's rows need several requests.
+    Returns the plan used.
+    """
     halves = Halves(table, plan)
     if plan.otherwise is None or not plan.asks_plain or not halves.divides_groups:
         return plan, halves
@@ -52,10 +54,10 @@ def split(table: Table, plan: QueryPlan) -> tuple[QueryPlan, Halves]:
 
 
 class Halves:
-    """The rows a query selects and their groups, numbered from 0 in the order of their keys; and the plain half.
+    """The selected rows and their groups, numbered from 0 in the order of their keys; and the plain half.
 
-    `keys` has DuckDB's text of each group's keys, `counts` its rows. Without keys there is one group, even of no rows.
-    `tally`: the rows as a threshold counts them, where the plan does.
+    `keys`: DuckDB's text of each group's keys. `counts`: its number of rows. Without keys there is one group, even of
+    no rows. `tally`: the rows as a threshold counts them, if the plan asks for it.
     """
 
     def __init__(self, table: Table, plan: QueryPlan) -> None:
@@ -74,7 +76,7 @@ class Halves:
         ]
         relation = self._selected = table.relation + (f" WHERE ({plan.where})" if plan.where else "")
         select = f"SELECT {', '.join(selected or ['1 AS one'])} FROM {relation}"
-        self._whole: dict[str, NDArray[np.generic]] = {}  # without keys: what was selected
+        self._whole: dict[str, NDArray[np.generic]] = {}  # without keys: the selected values
         table.prepare(table.connection, ordered=any(each.ordered for each in plan.local))
         self._compute()
         if not self._keys:
@@ -91,7 +93,7 @@ class Halves:
             return
         named = ", ".join(self._keys)
         source = f"(SELECT {named}, count(*) AS size FROM ({select}) GROUP BY {named})"
-        if self._arguments:  # their values are taken from it
+        if self._arguments:  # it contains their values
             self._run(f"CREATE OR REPLACE TABLE selected AS {select}")
             source = f"(SELECT {named}, count(*) AS size FROM selected GROUP BY {named})"
         elif plan.local:
@@ -107,12 +109,12 @@ class Halves:
         self.tally = self._tally()
 
     def _tally(self) -> Tally | None:
-        """The rows counted for a threshold, by another scan; None where the plan does not count them."""
+        """The rows counted for a threshold, by another scan; None if the plan does not count them."""
         counting = self._plan.counting
         return tallied(self._plan, counting, self._selected, self._run, self._fetch) if counting else None
 
     def _compute(self) -> None:
-        """Compute the local aggregates of the groups of every set, and of the finest, in one scan of the rows."""
+        """Compute the local aggregates for the groups of every set, and of the finest groups, in one scan."""
         plan = self._plan
         if not plan.local:
             return
@@ -129,7 +131,7 @@ class Halves:
             )
 
     def _local(self) -> list[Texts]:
-        """DuckDB's text of the local aggregates of each group, of set after set; nothing where there are none."""
+        """DuckDB's text of the local aggregates of each group, set after set; empty if there are none."""
         plan = self._plan
         if not plan.local:
             return []
@@ -158,19 +160,21 @@ class Halves:
         return columns
 
     def _run(self, statement: str, then: Callable[[duckdb.DuckDBPyConnection], Any] = lambda _: None) -> Any:
-        """`then` fetches, inside of this: DuckDB may compute rows only when they are."""
+        """Run a statement and fetch with `then` under the same guard, since DuckDB may compute rows only when they are
+        fetched.
+        """
         try:
             return then(self._table.connection.execute(statement))
         except duckdb.InterruptException:
             raise
         except duckdb.OutOfMemoryException:
             failure = ""
-        except duckdb.Error as error:  # its message may quote values: it is neither kept nor chained
+        except duckdb.Error as error:  # its message may quote values, so it is not chained
             failure = type(error).__name__
         raise self._blame(failure) if failure else self._table.engine.refusal()
 
     def _blame(self, kind: str) -> InputError:
-        """Which expression DuckDB could not compute in some row, or over the rows of some group."""
+        """The error that names the expression DuckDB could not compute in some row, or for some group."""
         expressions = {argument.sql: _fetchable(argument)[0] for argument in self._plan.arguments}
         expressions |= {
             sql: f"({sql})" for sql in (*self._plan.keys, *([self._plan.where] if self._plan.where else []))
@@ -181,35 +185,36 @@ class Halves:
         statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        failed = None if self._table.streamed else blame(self._table.connection, statements)  # which reads all again
+        # it reads everything again
+        failed = None if self._table.streamed else blame(self._table.connection, statements)
         return failed or InputError(f"the query cannot be computed on this table ({kind})")
 
     @cached_property
     def plain_parts(self) -> list[PlainPart]:
-        """All of the plain half. Raises QueryRefused if a single row does not fit a request."""
+        """The plain half in parts. Raises QueryRefused if a single row does not fit a request."""
         return list(self._parts())
 
     @property
     def divides_groups(self) -> bool:
-        """Return whether rows of one group are in several parts of the plain half."""
+        """True if rows of one group are in several parts of the plain half."""
         ends = np.cumsum([part.rows for part in self.plain_parts])[:-1]  # of all parts but the last
         return bool(np.any((ends < self.counts.sum()) & ~np.isin(ends, np.cumsum(self.counts))))
 
     @property
     def names(self) -> list[str]:
-        """The arguments of encrypted aggregates as messages show them."""
+        """The arguments of encrypted aggregates, as messages show them."""
         return list(map(shown, expressions_of([each.sql for each in self._plan.arguments])))
 
     def _parts(self) -> Iterator[PlainPart]:
-        """Split the plain half into files that each fit a request, and whose groups each fit an answer.
+        """Yield the plain half as files that fit a request, and whose groups fit an answer.
 
-        Rows come by group, unselected ones last, in random order within a group.
+        Rows come by group, unselected rows last, in random order within a group.
         """
         if not self._plan.plain_columns:
             yield PlainPart(self.rows, None)
             return
         self._make_plain_half()
-        ends = np.cumsum(self.counts)  # of the groups, in rows
+        ends = np.cumsum(self.counts)  # last row of each group
         most = self._groups_of_an_answer()
         columns = self._plan.plain_columns
         start, size = 0, self.rows
@@ -231,9 +236,9 @@ class Halves:
             size = _fitting(size, parquet)
 
     def _make_plain_half(self) -> None:
-        """The table of it, its columns named by their place: among names of the file there may be a rowid.
+        """Create the table of the plain half. Its columns are numbered, because a file's column may be called rowid.
 
-        Ordered by one number each, a group's in the upper bits and a random one in the lower: twice as fast as by keys.
+        The order is by one number: the group in the upper bits, random lower bits. That is twice as fast as by keys.
         """
         where = f"(({self._plan.where}) IS TRUE)" if self._plan.where else "true"
         columns = [f"c{place}" for place in range(len(self._plan.plain_columns))]
@@ -256,24 +261,24 @@ class Halves:
         )
 
     def _plain_parquet(self, columns: Sequence[str], which: str = "true") -> bytes:
-        """Columns of the plain half, in the rows where `which` holds."""
+        """Columns of the plain half as Parquet, in rows where `which` holds."""
         places = {column: place for place, column in enumerate(self._plan.plain_columns)}
         named = ", ".join(f"c{places[column]} AS {identifier(column)}" for column in columns)
         return self._table.parquet(f"SELECT {named} FROM plain_half WHERE {which}")
 
     def _groups_of_an_answer(self) -> int:
-        """So many groups of the plain half fit one answer."""
+        """The number of groups that fit one answer of the plain service."""
         longest = max((sum(len(text or "") for text in keys) for keys in self.keys), default=0)
         aggregates = sum(len(each.parts) for each in self._plan.plain)
         size = _COUNT_BYTES + 4 * len(self._keys) + 2 * longest + _VALUE_BYTES * aggregates
         return max(1, min(limits.MAX_PLAIN_GROUPS, (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // size))
 
     def plain_bytes(self, column: str) -> int:
-        """Return the size of one plain column's Parquet file, in bytes."""
+        """Bytes of one plain column's Parquet file."""
         return len(self._plain_parquet((column,)))
 
     def values(self) -> list[Values]:
-        """The arguments' values in the selected rows, sorted by group: once, since nothing of them is kept."""
+        """The arguments' values in the selected rows, sorted by group. It can be called once: nothing is kept."""
         if not self._arguments:
             return []
         if not self._keys:
@@ -282,13 +287,14 @@ class Halves:
         same = " AND ".join(f"selected.{key} IS NOT DISTINCT FROM grouped.{key}" for key in self._keys)
         columns = self._fetch(f"SELECT number, {self._with_nulls_beside()} FROM selected JOIN grouped ON {same}")
         numbers = columns["number"].astype(np.uint16 if len(self.counts) <= 1 << 16 else np.uint32)
-        order = np.argsort(numbers, kind="stable")  # a radix sort up to 16 bits
+        order = np.argsort(numbers, kind="stable")  # a radix sort for up to 16 bits
         return [_values(columns, words, order) for words in self._arguments]
 
     def _with_nulls_beside(self) -> str:
-        """Return the arguments' words; of one that may be NULL, NULLs as zeros, marked in a column of their own.
+        """SQL of the arguments' words. For an argument that may be NULL, NULLs become zeros and a flag column marks
+        them.
 
-        DuckDB would make masked arrays of them, and numpy.ma takes 10 ms to import.
+        Otherwise DuckDB would make masked arrays; importing numpy.ma takes 10 ms.
         """
         return ", ".join(
             f"selected.{words[0]} IS NOT NULL AS {words[0]}_valid, "
@@ -305,7 +311,7 @@ class Halves:
 
 
 def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str:
-    """Return the GROUP BY of `keys`, or of every one of `sets` of places in `keys`."""
+    """The GROUP BY clause for `keys`, or for `sets`, which have indices in `keys`."""
     if sets is None:
         return f" GROUP BY {', '.join(keys)}" if keys else ""
     different = ", ".join(f"({', '.join(keys[place] for place in each)})" for each in dict.fromkeys(map(tuple, sets)))
@@ -313,15 +319,15 @@ def grouped_by(keys: Sequence[str], sets: Sequence[Sequence[int]] | None) -> str
 
 
 def _fitting(rows: int, parquet: bytes) -> int:
-    """Return the number of rows that fit a request, where `rows` make this file."""
+    """The number of rows that fit a request, if `rows` rows make this file."""
     return int(rows * 0.9 * _PARQUET_BYTES / max(1, len(parquet)))
 
 
 def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], order: NDArray[np.intp] | None) -> Values:
-    """Return an argument's values from its words, in the order of the groups."""
+    """An argument's values from its words, in the order of the groups."""
     plain: list[Any] = [columns[word] for word in words]
     present = columns.get(f"{words[0]}_valid")
-    if present is None and hasattr(plain[0], "mask"):  # NULL where the schema says it never is: its reader refuses it
+    if present is None and hasattr(plain[0], "mask"):  # a NULL in a column declared NOT NULL; the reader refuses it
         present, plain = ~plain[0].mask, [word.filled(0) for word in plain]
     valid = None if present is None or np.all(present) else present.astype(bool, copy=False)
     if order is not None:
@@ -330,12 +336,14 @@ def _values(columns: Mapping[str, NDArray[np.generic]], words: Sequence[str], or
 
 
 def computing(expression: str, relation: str) -> str:
-    """SQL that computes `expression` in every row. DuckDB counts what cannot be NULL without computing it."""
+    """SQL that computes `expression` in every row. (DuckDB would count a column that cannot be NULL without computing
+    it.)
+    """
     return f"SELECT max(hash({expression})) FROM {relation}"
 
 
 def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> InputError | None:
-    """The error that names the first expression whose statement DuckDB cannot compute; None where it computes all."""
+    """The error that names the first expression whose statement fails in DuckDB; None if all succeed."""
     for sql, statement in statements.items():
         try:
             connection.execute(statement).fetchall()
@@ -350,14 +358,15 @@ def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) 
 
 
 _INT64, _UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
-_IN_DOUBLES = range(-(1 << 50), (1 << 50) + 1)  # a quotient and a product of these are off by less than a half together
-_MOST_DECIMALS = 22  # of which 10^n is a double
+# for these, a quotient and a product together are off by less than a half
+_IN_DOUBLES = range(-(1 << 50), (1 << 50) + 1)
+_MOST_DECIMALS = 22  # 10^22 is exact in a double
 
 
 def _fetchable(argument: Argument) -> tuple[str, ...]:
-    """SQL whose values numpy holds without loss: float64, 1 for any value, or integers in the last decimal.
+    """SQL whose values numpy can hold exactly: float64, 1 for any value, or integers in the last decimal.
 
-    Integers are 64 bits wide where the argument's bounds are, else two words of two's complement, the lower first.
+    Integers have 64 bits if the argument's bounds fit, else two words of two's complement, the lower one first.
     """
     if argument.counted:
         return (f"CASE WHEN ({argument.sql}) IS NOT NULL THEN 1::TINYINT END",)
@@ -373,13 +382,13 @@ def _fetchable(argument: Argument) -> tuple[str, ...]:
 def units(argument: Argument) -> tuple[str, str]:
     """SQL of an exact argument in units of its last decimal, and its type: BIGINT, UBIGINT, HUGEINT or UHUGEINT.
 
-    A value within the argument's bounds is exact. One beyond them stays beyond them, or cannot be computed.
+    A value within the argument's bounds is exact. A value outside stays outside, or fails.
     """
     lower, upper = argument.domain.lower, argument.domain.upper
     digits, decimals = f"({argument.sql})", argument.decimals or 0
     if decimals and lower in _IN_DOUBLES and upper in _IN_DOUBLES and decimals <= _MOST_DECIMALS:
         return f"CAST(CAST({digits} AS DOUBLE) * 1e{decimals} AS BIGINT)", "BIGINT"
-    if decimals:  # a DECIMAL's text always has them all; fetched as it is it would be a float64
+    if decimals:  # a DECIMAL's text has all decimals; fetched directly it would be a float64
         digits = f"replace(CAST({digits} AS VARCHAR), '.', '')"
     if lower in _INT64 and upper in _INT64:
         type_ = "BIGINT"

@@ -1,6 +1,6 @@
-"""The rows that WHERE selects, counted for a threshold: by finest group, NULLs of the arguments, party and person.
+"""Counts the selected rows for a threshold: by finest group, NULLs of the arguments, party and person.
 
-People of a union of groups are not a sum, so every distinct combination is told. All of it stays on this machine.
+The people in a union of groups are not a sum, so every distinct combination is listed. All of it stays on this machine.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOST_ARGUMENTS: Final = 62  # bits of a pattern
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Distinct combinations, a place of each array for one: finest group; pattern, bit i of which is set where argument
-    i of `QueryPlan.maybe_null` has a value; number of the party; number of the person, NOBODY where a column of the
-    entity is NULL; and how many rows. `people` None: rows are counted.
+    """Distinct combinations, one per index of the arrays: finest group; pattern, whose bit i is set if argument i of
+    the plan's `maybe_null` has a value; number of the party; number of the person, NOBODY if a column of the entity is
+    NULL; number of rows. `people` None: rows are counted.
     """
 
     groups: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Tally:
 
 
 def tally_of_rows(counts: Sequence[int]) -> Tally:
-    """The tally of groups of which nothing but their numbers of rows is named: no argument is NULL."""
+    """The tally of groups with only their row counts: no argument is NULL."""
     groups = np.arange(len(counts), dtype=np.int64)
     rows = np.asarray(counts, np.int64)
     tally = Tally(groups, np.zeros(len(rows), np.uint64), np.zeros(len(rows), np.int64), None, rows)
@@ -49,13 +49,14 @@ def tally_of_rows(counts: Sequence[int]) -> Tally:
 def tallied(
     plan: QueryPlan, counting: Counting, relation: str, run: Callable[..., Any], fetch: Callable[..., Any]
 ) -> Tally:
-    """Count the rows of `relation`, those selected. Where there are keys, the table `grouped` numbers their groups.
+    """Count the rows of `relation`, which are already selected. If there are keys, the table "grouped" numbers their
+    groups.
 
-    `run`, `fetch`: of a statement, whose columns the latter returns as arrays.
+    `run` runs a statement; `fetch` also returns its columns as arrays.
     """
     if len(plan.maybe_null) > _MOST_ARGUMENTS:
         raise QueryRefused(
-            f"under a minimum group size, {len(plan.maybe_null)} arguments of aggregates may be NULL, and at most "
+            f"under a minimum group size, {len(plan.maybe_null)} arguments of aggregates may be NULL; at most "
             f"{_MOST_ARGUMENTS} are supported",
             hint="ask for fewer at a time",
         )
