@@ -1,7 +1,7 @@
-"""PostgreSQL's catalogue, and statements over no table: answered in a DuckDB of their own, which has nothing else.
+"""PostgreSQL's catalog, and statements without a table. They run in a separate DuckDB that contains nothing else.
 
-Views and macros are in catalogue.sql. A statement's tree is changed where PostgreSQL's names are not DuckDB's, then
-checked, and run: a statement of a client is parsed once, and its text is not looked at.
+Views and macros are in catalogue.sql. A statement's tree is changed where names differ between PostgreSQL and DuckDB,
+then checked, then run. A client's statement is parsed once; its text is not used.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from cleave_shared.errors import QueryRefused
 
 SCHEMAS: Final = ("pg_catalog", "information_schema")
 _MEMORY: Final = "512MB"
-_FIRST_OID: Final = 16384  # PostgreSQL's first for tables of users
+_FIRST_OID: Final = 16384  # PostgreSQL's first OID for users' tables
 _NAMED: Final = re.compile(r'CREATE (?:TABLE|VIEW|MACRO) (?:"([^"]+)"|(\w+))')
 _WORDS: Final = re.compile(r'"([^"]+)"|(\w+)')
-_SESSION: Final = frozenset(  # functions without parentheses
+_SESSION: Final = frozenset(  # functions that are written without parentheses
     {"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"}
 )
 _REG: Final = frozenset({"regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"})
@@ -56,7 +56,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A table that a user may query. `key`: its declared key."""
+    """A table that a user may query. `key`: the columns of its declared key."""
 
     columns: Sequence[Column]
     key: Sequence[str] = ()
@@ -67,9 +67,9 @@ Tables = Callable[[], Mapping[str, Listed]]
 
 
 def kind_of(statement: Statement, mine: Callable[[str], bool]) -> str:
-    """Say if a statement reads "tables", "catalogue", or "" for neither. `mine`: whether a name is a table's.
+    """What a statement reads: "tables", "catalogue", or "". `mine` tests whether a name is a table's.
 
-    Raises QueryRefused for both in one statement.
+    Raises QueryRefused if it reads both.
     """
     tree = statement.tree
     ctes, kinds = _ctes(tree), set()
@@ -85,23 +85,23 @@ def kind_of(statement: Statement, mine: Callable[[str], bool]) -> str:
             kinds.add("catalogue" if system else "tables")
     if len(kinds) > 1:
         raise QueryRefused(
-            "tables and PostgreSQL's catalogue cannot be read in one statement", hint="ask one, then the other"
+            "tables and PostgreSQL's catalogue cannot be read in one statement", hint="use two statements"
         )
     return kinds.pop() if kinds else ""
 
 
 def _ctes(tree: Mapping[str, Any]) -> set[str]:
-    """The names of common table expressions, in lower case."""
+    """Names of common table expressions, in lower case."""
     return {str(each["key"]).lower() for part in parts_of(tree) for each in (part.get("cte_map") or {}).get("map", ())}
 
 
 def aliases_of(tree: Mapping[str, Any]) -> set[str]:
-    """The names that a statement gives its tables and columns, in lower case."""
+    """Names that a statement gives to tables and columns, in lower case."""
     return {str(part.get("alias") or "").lower() for part in parts_of(tree)}
 
 
 def _described(show: Mapping[str, Any]) -> str:
-    """The table of `DESCRIBE table`; "" for another SHOW or DESCRIBE."""
+    """The table of `DESCRIBE table`; "" for any other SHOW or DESCRIBE."""
     query = show.get("query") or {}
     source = query.get("from_table") or {}
     bare = len(query.get("select_list", ())) == 1 and query["select_list"][0]["class"] == "STAR"
@@ -112,8 +112,10 @@ def _described(show: Mapping[str, Any]) -> str:
 def answer(
     statement: Statement, tables: Tables, settings: Mapping[str, str], most: int, *, wire: bool, described: bool = False
 ) -> Records:
-    """Answer a statement that reads the catalogue or no table. `most`: rows of the largest answer. `wire`: with types
-    as `cleave.gateway.values` has them, not DuckDB's. `described`: the columns alone. Raises QueryRefused.
+    """Answer a statement over the catalog or without a table. `most`: maximum rows.
+
+    `wire`: with the types of cleave.gateway.values instead of DuckDB's. `described`: only the columns. Raises
+    QueryRefused.
     """
     statement = _shown(statement, tables)
     selects_of(statement)
@@ -144,7 +146,7 @@ def answer(
 
 
 def parameters(statement: Statement) -> list[str]:
-    """The types of a statement's parameters, as `cleave.sql.catalog.parameters_of` has them."""
+    """The types of a statement's parameters, see cleave.sql.catalog.parameters_of."""
     tree = _changed(statement)
     changed, needed = Statement(statement.text, tree), _needed(tree)
     with closing(closed_in(memory_limit=_MEMORY)) as connection:
@@ -153,7 +155,7 @@ def parameters(statement: Statement) -> list[str]:
 
 
 def _type(type_: str, of_catalogue: bool, name: str = "") -> str:
-    """A type of an answer, as `cleave.gateway.values` calls it."""
+    """A type of an answer, as cleave.gateway.values names it."""
     if of_catalogue and type_.endswith("[]") and not is_nested(type_[:-2]):
         return f"LIST {_VECTORS.get(name, _type(type_[:-2], of_catalogue))}"
     return "OID" if of_catalogue and type_ == "UINTEGER" else type_
@@ -167,7 +169,7 @@ def _as_value(place: int, type_: str) -> str:
 
 @cache
 def _definitions() -> dict[str, str]:
-    """By name, the statements of catalogue.sql that make a table, a view or a macro."""
+    """By name, the statements of catalogue.sql that create a table, view or macro."""
     text = re.sub(r"^--.*$", "", files(__package__).joinpath("catalogue.sql").read_text(), flags=re.MULTILINE)
     definitions = {}
     for each in re.split(r";\n", text):
@@ -177,7 +179,7 @@ def _definitions() -> dict[str, str]:
 
 
 def _needed(tree: Tree) -> dict[str, str]:
-    """The definitions that a statement needs, in order; those that they need among them."""
+    """The definitions that a statement needs, with those that they need, in order."""
     waiting = [str(part["qualified_name"]["path"][-1]).lower() for part in parts_of(tree) if part.get("qualified_name")]
     names: set[str] = set()
     every = _definitions()
@@ -218,7 +220,7 @@ def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
 
 
 def _shown(statement: Statement, tables: Tables) -> Statement:
-    """The statement with a SELECT in the place of SHOW TABLES, and of DESCRIBE with a table."""
+    """The statement with a SELECT instead of SHOW TABLES or DESCRIBE table."""
 
     def put(part: Tree) -> Tree:
         if part.get("type") != "SHOW_REF":
@@ -237,7 +239,7 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
 
 
 def _changed(statement: Statement) -> Tree:
-    """The tree of a statement with PostgreSQL's names as catalogue.sql has them."""
+    """The statement's tree with PostgreSQL's names replaced by those of catalogue.sql."""
     text = statement.text.encode()
     ctes, aliases = _ctes(statement.tree), aliases_of(statement.tree)
 
@@ -254,7 +256,7 @@ def _changed(statement: Statement) -> Tree:
 
 
 def _put(node: Tree) -> Tree:
-    """A node of DuckDB's tree, but for a function without parentheses."""
+    """Rewrite one node of DuckDB's tree. (`put` handles functions without parentheses.)"""
     for each in node.get("select_list", ()):
         if each["class"] == "FUNCTION" and not each["alias"] and not each["is_operator"]:
             each["alias"] = re.sub(r"^(reg\w+)_(oid|name)$", r"\1", each["function_name"])
@@ -273,13 +275,13 @@ def _put(node: Tree) -> Tree:
             return _cast(node)
         case "TYPE":
             return _named_type(node)
-        case "OPERATOR" if node["type"] == "ARRAY_EXTRACT":  # from 0 on, where PostgreSQL has a vector
+        case "OPERATOR" if node["type"] == "ARRAY_EXTRACT":  # counted from 0 for PostgreSQL's vectors
             of, place = node["children"]
             if str(of.get("column_names", [""])[-1]).lower() in _VECTORS:
                 moved = _parsed("1 + 1")
                 moved["arguments"][0]["expression"] = place
                 return node | {"children": [of, moved]}
-        case "COMPARISON":  # functions are names here: 0 is none
+        case "COMPARISON":  # functions are names here; 0 means none
             sides = [str(node[side].get("column_names", [""])[-1]).lower() for side in ("left", "right")]
             for side, other in (("left", sides[1]), ("right", sides[0])):
                 if other in _FUNCTIONS and node[side].get("literal", {}).get("text") == "0":
@@ -304,7 +306,7 @@ def _table(node: Tree) -> Tree:
 
 def _renamed(call: Tree, name: str, alias: str) -> Tree:
     path = call["qualified_name"]["path"]
-    if len(path) > 1 and path[-2].lower() not in SCHEMAS:  # DuckDB's of this name may tell of this machine
+    if len(path) > 1 and path[-2].lower() not in SCHEMAS:  # DuckDB's function of that name may describe this machine
         if name.lower() in _definitions():
             raise QueryRefused(f"there is no function {'.'.join(path)} here", hint="write its name alone")
         return call
@@ -323,14 +325,14 @@ def _cast(node: Tree) -> Tree:
     if name not in _REG:
         return node
     child = node["child"]
-    given = child["child"] if child["class"] == "CAST" else child  # a NULL of a type stands for a parameter
+    given = child["child"] if child["class"] == "CAST" else child  # a NULL of some type replaces a parameter
     if given["class"] not in ("CONSTANT", "PARAMETER"):
         return _call(f"{name}_name", node["alias"], child)
     return _call(f"{name}_oid", node["alias"], {**_parsed("CAST(1 AS VARCHAR)"), "child": child})
 
 
 def _parsed(sql: str) -> Tree:
-    """DuckDB's tree of an expression in this file."""
+    """DuckDB's tree of an expression, which is constant in this file."""
     tree: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
     return tree
 

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: `POST /v1/query` with a bearer token, for what speaks no PostgreSQL."""
+"""The gateway over HTTP: `POST /v1/query` with a bearer token, for clients without PostgreSQL's protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cleave.share.users import User, Users
 from cleave_shared.errors import CleaveError
 from cleave_shared.version import VERSION as RELEASE
 
-_MOST_CHARACTERS: Final = 1 << 20  # of a statement; `cleave.sql.read` takes fewer
+_MOST_CHARACTERS: Final = 1 << 20  # of a statement; cleave.sql.read allows fewer
 _MOST_BODY: Final = 4 * _MOST_CHARACTERS
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
@@ -40,9 +40,9 @@ _REFUSALS: Final = {
 
 
 class Query(BaseModel):
-    """Query of one SELECT.
+    """A query of one SELECT.
 
-    `parameters`: a value for each `?`. `bounds`: with a column NAME_bound after each inexact one.
+    `parameters`: a value for each `?`. `bounds`: add a column NAME_bound after each inexact column.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +61,7 @@ class Column(BaseModel):
 
 
 class Answer(BaseModel):
-    """Rows as texts that DuckDB reads as values of their columns' types, or null."""
+    """Rows of texts that DuckDB can read as their columns' types, or null."""
 
     columns: list[Column]
     rows: list[list[str | None]]
@@ -77,7 +77,7 @@ class Problem(BaseModel):
 
 
 def application(workers: Workers) -> FastAPI:
-    """The whole of it, to be served behind `limited`; its description is at /openapi.json."""
+    """The whole application, to be served behind `limited`. Its description is at /openapi.json."""
     app = FastAPI(title="Cleave gateway", version=RELEASE, docs_url=None, redoc_url=None)
     app.openapi = lambda: _with_problems(FastAPI.openapi(app))  # type: ignore[method-assign]
 
@@ -104,7 +104,7 @@ def application(workers: Workers) -> FastAPI:
         dependencies=[Depends(HTTPBearer(auto_error=False, description="A token of `cleave user add --token`."))],
     )
     async def query(body: Query, request: Request) -> Response:
-        name, user = request.state.user  # by `limited`
+        name, user = request.state.user  # set by `limited`
         settings = {"user": name, "pid": "0"}
         statement = work.Request(body.sql, tuple(body.parameters), settings, body.bounds, form=body.format)
         asking = asyncio.ensure_future(workers.ask(name, user, statement))
@@ -125,7 +125,7 @@ def application(workers: Workers) -> FastAPI:
 
 
 def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """`document` with the media type that refusals have, in place of FastAPI's."""
+    """`document` with the media type of refusals instead of FastAPI's."""
     for status, response in document["paths"]["/v1/query"]["post"]["responses"].items():
         if int(status) >= 400 and "application/json" in response["content"]:
             response["content"] = {_PROBLEM: response["content"]["application/json"]}
@@ -133,7 +133,7 @@ def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
 
 
 class _TokenCheck:
-    """Refuses a query without a user's token, before its body is read."""
+    """Refuses a query without a user's token before its body is read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -146,7 +146,9 @@ class _TokenCheck:
 
 
 def limited(application: ASGIApp, users: Callable[[], Users], is_name: Callable[[str], bool]) -> Limits:
-    """`application` with the gateway's limits. A query takes its connection for its user, who is in its state."""
+    """`application` with the gateway's limits. A query takes its connection for its user, and finds the user in its
+    state.
+    """
 
     def user_of(scope: Scope) -> str | None:
         scope["state"]["user"] = user = _user(Headers(scope=scope), users) if _is_query(scope) else None
@@ -172,7 +174,7 @@ def _user(headers: Headers, users: Callable[[], Users]) -> tuple[str, User] | No
         return None
     try:
         return users().with_token(token.strip())
-    except CleaveError:  # of the file of users, meanwhile
+    except CleaveError:  # of the users file, which changed
         return None
 
 

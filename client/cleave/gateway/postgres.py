@@ -28,14 +28,14 @@ from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError
 
 IDLE_SECONDS: Final = 8 * 3600.0
-WRONG_SECONDS = 1.0  # until a wrong password is said to be one: trying costs this machine little
+WRONG_SECONDS = 1.0  # delay before a wrong password is refused: attempts must cost this machine little
 DATABASE: Final = "cleave"
 _MOST_MESSAGE: Final = 4 << 20  # bytes
 _MOST_BEFORE_LOGIN: Final = 1 << 13
-_MOST_TEXT: Final = 1 << 18  # characters of the statements of one message
-_MOST_NAMED: Final = 1024  # prepared statements, and portals, of a connection
+_MOST_TEXT: Final = 1 << 18  # characters of all statements in one message
+_MOST_NAMED: Final = 1024  # prepared statements per connection; portals likewise
 _MOST_KEPT: Final = 4 << 20  # bytes of their texts and parameters
-_MINOR: Final = 2  # of the protocol's version 3
+_MINOR: Final = 2  # minor version of protocol 3
 _HINT: Final = "a password that was set by Cleave 1.0 must be set again with `cleave user add`, where the gateway runs"
 
 
@@ -54,7 +54,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class Portal:
-    """A statement with its parameters, and what is not yet sent of its rows."""
+    """A statement with its parameters, and the rows not yet sent."""
 
     prepared: Prepared
     parameters: tuple[tuple[int, bytes | None, bool], ...] = ()
@@ -62,10 +62,10 @@ class Portal:
     done: Done | None = None
     reply: Reply | None = None
     sent: int = 0  # rows
-    offset: int = 0  # bytes of the first frame
+    offset: int = 0  # bytes already sent of the first frame
     form: str = "rows"
     is_cursor: bool = False
-    lasts: bool = False  # beyond the transaction
+    lasts: bool = False  # WITH HOLD: it stays open after the transaction
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,10 +86,10 @@ class Client:
         self._statements: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self._asking: asyncio.Future[Reply] | None = None
-        self._failed = False  # until Sync
+        self._failed = False  # after an error, until Sync
 
     async def serve(self) -> None:
-        """Serve it until it ends. Raises Gone."""
+        """Serve the connection until it ends. Raises Gone."""
         try:
             async with asyncio.timeout(LOGIN_SECONDS):
                 if not await self._login():
@@ -100,12 +100,12 @@ class Client:
             pass
 
     def stop(self) -> None:
-        """End the query under way."""
+        """Cancel the running query."""
         if self._asking is not None:
             self._asking.cancel()
 
     def end(self) -> None:
-        """Say that the gateway ends."""
+        """Tell the client that the gateway ends."""
         self._stream.write(failure(b"E", "FATAL", "57P01", "the gateway ends"))
 
     # login
@@ -150,7 +150,7 @@ class Client:
     async def _authenticate(self, name: str, binding: bytes | None) -> bool:
         try:
             users = self._server.users()
-        except CleaveError:  # of the file of users, meanwhile
+        except CleaveError:  # of the users file, which changed
             users = Users()
         login = Login(users.verifier(name, self._server.secret), binding)
         offered = b"".join(map(text, login.mechanisms))
@@ -189,7 +189,7 @@ class Client:
         return False
 
     def leave(self) -> None:
-        """Give the user's connection back."""
+        """Return the user's connection."""
         self._admitted.leave()
         if self.name:
             self._admitted.give_back(self.name)
@@ -203,7 +203,7 @@ class Client:
         self._stream.write(message(b"Z", self._settings.status.encode()))
 
     async def _next(self) -> bool:
-        """Answer the next message. False at the end."""
+        """Answer the next message. False at the end of the connection."""
         try:
             async with asyncio.timeout(IDLE_SECONDS):
                 kind, content = await self._stream.read(_MOST_MESSAGE)
@@ -227,7 +227,7 @@ class Client:
                 self._failed = False
                 self._ready()
         await self._stream.drain()
-        await asyncio.sleep(0)  # others have their turn, also where this client's next messages are there
+        await asyncio.sleep(0)  # gives others a turn, even if this client's next messages have arrived
         return True
 
     def _fail(self, code: str, said: str, hint: str) -> None:
@@ -237,7 +237,9 @@ class Client:
         self._stream.write(failure(b"E", "ERROR", code, said, hint))
 
     def _end_statement(self) -> None:
-        """End the transaction of one message, if no other is open: portals are closed, but for cursors WITH HOLD."""
+        """End a message's implicit transaction, unless a transaction is open: close all portals except cursors WITH
+        HOLD.
+        """
         if self._settings.status == "I":
             self._portals = {name: each for name, each in self._portals.items() if each.lasts}
 
@@ -267,7 +269,7 @@ class Client:
     async def _simple(self, sql: str) -> None:
         statements = self._split(sql)
         for each in statements:
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # gives others a turn
             portal = Portal(Prepared(each, []))
             await self._run(portal)
             if self._has_rows(portal):
@@ -294,7 +296,7 @@ class Client:
         self._stream.write(message(b"1"))
 
     def _require_room(self, there: dict[str, Any], more: Prepared | Portal) -> None:
-        """Raises Refused for too many statements or portals, or too many bytes of them."""
+        """Raises Refused for too many statements or portals, or too many bytes in them."""
         if len(there) >= _MOST_NAMED or more.size + sum(each.size for each in there.values()) > _MOST_KEPT:
             raise Refused("too many prepared statements or portals", "close some", "54000")
 
@@ -337,7 +339,7 @@ class Client:
                 reply = await self._ask(empty, "none")
                 prepared.oids = reply.parameters
                 prepared.columns = () if done else tuple(reply.columns)
-            elif done.tag == "FETCH":  # the cursor may be another one the next time
+            elif done.tag == "FETCH":  # the name may be another cursor's by then
                 await self._describe_fetch(done.name)
                 return
             else:
@@ -351,7 +353,7 @@ class Client:
         self._stream.write(message(b"t", bytes(2)) + message(b"T", described(columns, [0] * len(columns))))
 
     async def _columns_ahead(self, cursor: Portal) -> Sequence[tuple[str, str]]:
-        """The columns of a cursor, which the first FETCH will have too."""
+        """The columns of a cursor before its first FETCH."""
         if cursor.reply is None:
             cursor.prepared.columns = tuple((await self._ask(cursor, "none")).columns)
             return cursor.prepared.columns
@@ -359,7 +361,7 @@ class Client:
 
     async def _describe_portal(self, name: str) -> None:
         portal = self._portal(name)
-        if portal.is_cursor and portal.reply is None:  # its rows' formats are those of the first FETCH
+        if portal.is_cursor and portal.reply is None:  # the first FETCH sets its format
             columns = await self._columns_ahead(portal)
             self._stream.write(message(b"T", described(columns, [0] * len(columns))))
             return
@@ -377,7 +379,7 @@ class Client:
     # statements
 
     async def _run(self, portal: Portal) -> None:
-        """Have what a portal's statement does done, but for its rows. Does nothing a second time."""
+        """Run a portal's statement, without sending rows. A second call does nothing."""
         if portal.done is not None or portal.reply is not None or not portal.prepared.sql:
             return
         before = self._settings.shown
@@ -425,7 +427,7 @@ class Client:
                 portal.reply = await self._ask(copied, done.form)
 
     async def _execute(self, portal: Portal, most: int) -> None:
-        """Send rows of a portal, `most` at most; 0: all."""
+        """Send up to `most` rows of a portal; 0 means all."""
         await self._run(portal)
         done, reply = portal.done, portal.reply
         if not portal.prepared.sql:
@@ -449,7 +451,7 @@ class Client:
             self._stream.write(message(b"s") if left else message(b"C", text(f"SELECT {count}")))
 
     async def _send(self, portal: Portal, most: int) -> int:
-        """Send the next rows, no faster than the client takes them, and let go of what is sent."""
+        """Send the next rows as fast as the client reads, and free what was sent."""
         reply, before = portal.reply, portal.sent
         assert reply is not None  # noqa: S101 - callers have run the statement
         while reply.frames:
@@ -473,7 +475,7 @@ class Client:
         return portal.sent - before
 
     async def _ask(self, portal: Portal, form: str) -> Reply:
-        """Have a worker answer. Raises Refused, also for a query that was cancelled, and Gone."""
+        """Let a worker answer. Raises Refused, also for a cancelled query, and Gone."""
         assert self._user is not None  # noqa: S101 - logged in
         settings = self._settings
         request = Request(
@@ -513,7 +515,7 @@ class Clients:
         self.workers = workers
         self.users = users
         self.certificate = certificate
-        self.secret = secrets.token_bytes(32)  # for a file of users without its own
+        self.secret = secrets.token_bytes(32)  # used if the users file has no secret
         self._clients: dict[int, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -536,13 +538,12 @@ class Clients:
             stream.close()
 
     def cancel(self, content: bytes) -> None:
-        """End the query of the connection that a cancel request names with its key."""
+        """Cancel the query of the connection that a cancel request names, if its key is right."""
         client = self._clients.get(int.from_bytes(content[:4], "big"))
         if hmac.compare_digest(content[4:], client.key if client else b"") and client and client.key:
             client.stop()
 
     def end(self) -> None:
-        """End every connection."""
         for client in self._clients.values():
             client.end()
         for task in self._tasks:

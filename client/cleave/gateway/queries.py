@@ -1,4 +1,4 @@
-"""Queries that are not yet in the audit logs of their tables."""
+"""Queries that are not in the audit logs of their tables yet."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_MOST_ANSWERS: Final = 200  # of one record; those above are only counted
+_MOST_ANSWERS: Final = 200  # in one record; further queries are only counted
 
 
 class Queries:
-    """Per table: query counts by user; the first 200 queries as (time, user, rows of the answer); and of those of users
-    without rows what these may not know: (time, user, groups left out, figures hidden, bytes read, seconds).
+    """Per table: query counts by user, and the first 200 queries as (time, user, rows of the answer).
 
-    No SQL and no value. Queries that failed while rows were read are among them, with None in place of rows: which fail
-    may follow from a sealed value.
+    For users without rows, also facts that they may not see: (time, user, hidden groups, hidden figures, bytes read,
+    seconds). It contains no SQL and no value. A query that failed while rows were read has None instead of its rows,
+    because the failure may depend on a sealed value.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Queries:
                 del self._hidden[table][_MOST_ANSWERS:]
 
     def put_back(self, table: str, earlier: Queries) -> None:
-        """Take the queries of `table` that could not be recorded."""
+        """Add the queries of `table` that could not be recorded in `earlier`."""
         self._users[table] += earlier._users[table]
         self._answers[table] = [*earlier._answers[table], *self._answers[table]][:_MOST_ANSWERS]
         self._hidden[table] = [*earlier._hidden[table], *self._hidden[table]][:_MOST_ANSWERS]
 
     def details(self) -> dict[str, dict[str, JsonValue]]:
-        """Details of a record for each table."""
+        """The details of one audit record per table."""
         records: dict[str, dict[str, JsonValue]] = {}
         for table, users in self._users.items():
             records[table] = {"users": dict(users), "answers": self._answers[table]}

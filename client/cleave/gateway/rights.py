@@ -1,7 +1,7 @@
-"""Rights of a gateway user, and the plan of what he may ask.
+"""Rights of a gateway user, and plans of the queries they allow.
 
-Columns that a user lacks are in no schema that his statements are planned by. A statement of a user without rows is
-checked by `cleave.disclosure.askable` before it is planned.
+A statement is planned with a schema that has only the user's columns. For a user without rows,
+cleave.disclosure.askable checks the statement before it is planned.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Rights of a user. `tables`: names in lower case; None: all that are served. `rows`: whether rows may be read;
-    if not, groups have `min_group` people at least. `columns`: as in `cleave.share.users`.
+    """Rights of a user. `tables`: lower-case names; None: all served tables. `rows`: the user may read rows; if not,
+    groups have at least `min_group` people. `columns`: see cleave.share.users.
     """
 
     tables: frozenset[str] | None
@@ -35,11 +35,11 @@ class Rights:
     columns: tuple[str, ...] = ()
 
     def include(self, name: str) -> bool:
-        """Check whether the user may query a table."""
+        """True if the user may query the table."""
         return self.tables is None or name.lower() in self.tables
 
     def shown(self, name: str, schema: Schema) -> Schema:
-        """The columns of a table that the user may name, and columns that are derived from these alone."""
+        """The schema with only the user's columns, and the columns derived from these."""
         names = columns_of(self.columns, name)
         if names is None:
             return schema
@@ -50,14 +50,14 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """Least size of a group that is shown. `note`: what the user is told of it, which follows from the question."""
+    """Minimum size of a shown group. `note`: what the user is told about it; it depends on the question only."""
 
     number: int
     note: str = ""
 
 
 def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Plan, Least]:
-    """The plan of a statement over tables. Raises QueryRefused for what the user may not ask, as planning does."""
+    """The plan of a statement over tables. Raises QueryRefused if the user may not ask it."""
     names, _ = names_in(statement)
     try:
         for name in names:
@@ -66,7 +66,7 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
         if rights.rows:
             return session.plan(statement), Least(1)
         return _without_rows(session, rights, statement, names)
-    except (QueryRefused, InputError):  # the same error for a missing table and for one that the user may not query
+    except (QueryRefused, InputError):  # a missing table and a forbidden table give the same error
         allowed = {each.lower() for each in session.schemas if rights.include(each)}
         for name in names:
             if name.lower() not in allowed:
@@ -75,8 +75,8 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
 
 
 def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, Least]:
-    """The plan of a statement that a user without rows may ask. Nothing is read for it but what describes tables."""
-    if not session.source.has_rows:  # of releases everything may be seen
+    """The plan for a user without rows. Planning reads only descriptions of tables."""
+    if not session.source.has_rows:  # everything in a release may be seen
         return session.plan(statement), Least(rights.min_group)
     tables = [each for each in map(session.asked_by, names) if each is not None]
     if len(tables) != 1 or len(names) != 1:
@@ -88,7 +88,7 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
     try:
         by_cells = None if privacy.entity else _by_cells(session, admitted)
         plan = by_cells or session.under_threshold(session.plan(admitted))
-    except QueryRefused:  # whose words may follow from numbers of rows
+    except QueryRefused:  # its message may depend on row counts
         raise QueryRefused(
             f"the gateway cannot answer this, or cannot count the {privacy.counted} that it is about",
             hint="`cleave plan --min-group N` says why to the owner of the table",
@@ -103,7 +103,7 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
 
 
 def _by_cells(session: Session, statement: Statement) -> Plan | None:
-    """The plan that reads no row; None where rows with a value are counted."""
+    """The plan that reads no rows; None if rows with a value must be counted."""
     with contextlib.suppress(QueryRefused):
         return session.under_threshold(session.plan(statement, cloud_only=True))
     return None

@@ -1,4 +1,4 @@
-"""Starts the gateway: its workers first, while this process has one thread, then its two listeners."""
+"""Starts the gateway: first its workers, while this process has one thread, then its two listeners."""
 
 from __future__ import annotations
 
@@ -39,15 +39,14 @@ def serve(
     certificate: Certificate,
     names: Sequence[str] = (),
 ) -> None:
-    """Answer with `count` workers until SIGINT or SIGTERM, and `say` where. SIGHUP has the certificate read again, or
-    ends it as well where there is none.
+    """Serve with `count` workers until SIGINT or SIGTERM; `say` gets the addresses. SIGHUP reloads the certificate;
+    without one it ends the gateway.
 
-    `environment`: of every worker. Places in it and in `setup` are whole paths, so that no worker seeks the key or the
-    versions seen where the first one did not. Port 0: any free one. `http_port` None: no HTTP. `names`: further names
-    of this machine that Host may hold, besides those of the certificate.
+    `environment`: of every worker. Paths in it and in `setup` are absolute, so that every worker finds the key and the
+    versions seen. Port 0: any free one. `http_port` None: no HTTP. `names`: more host names of this machine, besides
+    the certificate's.
 
-    Raises InputError for an address that cannot be listened on, for another machine's access without TLS, and for an
-    unreadable file of users.
+    Raises InputError if listening fails, for access from other machines without TLS, and for an unreadable users file.
     """
     every = read_users(users).users
     old = [name for name, user in every.items() if user.is_old]
@@ -68,7 +67,7 @@ def serve(
         renew = partial(_renew, certificate, ended, say)
         for number, work in ((signal.SIGINT, ended.set), (signal.SIGTERM, ended.set), (signal.SIGHUP, renew)):
             asyncio.get_running_loop().add_signal_handler(number, work)
-        admission = Admission(GATEWAY_CONNECTIONS)  # of both protocols
+        admission = Admission(GATEWAY_CONNECTIONS)  # shared by both protocols
         clients = Clients(workers, lambda: read_users(users), certificate)
         listener, shown = listen(host, port), in_url(host)
         async with contextlib.AsyncExitStack() as stack:
@@ -101,7 +100,7 @@ def serve(
 
 
 def _renew(certificate: Certificate, ended: asyncio.Event, say: Callable[[str], None]) -> None:
-    """Read the certificate again; without one, end."""
+    """Reload the certificate; without a certificate, end."""
     if certificate.path is None:
         ended.set()
         return

@@ -1,6 +1,6 @@
 """Statements about the session, which the gateway answers itself: settings, transactions, cursors and COPY.
 
-Nothing is ever written, so a transaction is a word that clients are given back. Settings are in settings.toml.
+The gateway writes nothing, so a transaction is only a state for the client. Settings are in settings.toml.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cleave.gateway.workers import Refused
 from cleave.sql.read import split_statements
 from cleave.table.duck import identifier
 
-_MOST: Final = 1 << 12  # characters of a statement about the session
+_MOST: Final = 1 << 12  # characters of such a statement
 _DATA: Final[dict[str, Any]] = tomllib.loads(files(__package__).joinpath("settings.toml").read_text())
 _ONE: Final = {name: {each.lower() for each in spellings} for name, spellings in _DATA["one"].items()}
 _DEFAULTS: Final[dict[str, str]] = {
@@ -38,10 +38,10 @@ _TIME: Final = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})")
 
 @dataclass(slots=True)
 class Done:
-    """Answer to a statement about the session. `tag`: its command tag. `shown`: the name and value of a setting.
+    """Answer to a statement about the session. `tag`: its command tag. `shown`: (name, value) of a setting.
 
-    `sql`: a query in its place; `form`: of COPY, or "hold" of a cursor. `name`: of a cursor or
-    statement. `count`: rows to fetch; -1 for all.
+    `sql`: the query to run instead. `form`: of COPY, or "hold" for a cursor. `name`: of a cursor or statement. `count`:
+    rows to fetch; -1 means all.
     """
 
     tag: str
@@ -54,7 +54,7 @@ class Done:
 
 @dataclass(slots=True)
 class Settings:
-    """Settings of a connection, and its transaction. `status`: I none, T in one, E in one that failed."""
+    """Settings of a connection, and its transaction. `status`: I for none, T for open, E for failed."""
 
     user: str
     pid: int
@@ -65,7 +65,7 @@ class Settings:
 
     @property
     def shown(self) -> dict[str, str]:
-        """Every setting, for the catalogue too."""
+        """Every setting, also for the catalog."""
         return self.values | _FIXED | {"user": self.user, "session_authorization": self.user, "pid": str(self.pid)}
 
     @property
@@ -74,12 +74,14 @@ class Settings:
 
     @property
     def seconds(self) -> float | None:
-        """Longest time of a statement. None: as long as all may."""
+        """Maximum seconds of a statement; None: the gateway's own limit."""
         read = _TIME.fullmatch(self.values["statement_timeout"])
         return (float(read[1]) * _UNITS[read[2]] or None) if read else None
 
     def begin(self, given: dict[str, str]) -> None:
-        """Take what a client states when it connects; what is not taken stays as it is, and the client is told so."""
+        """Apply the settings that a client sends when it connects. Refused ones keep their values; the client sees the
+        values.
+        """
         options = re.findall(r"(?:-c\s*|--)([\w.]+)=((?:\\.|\S)*)", given.pop("options", ""))
         for name, value in [*options, *given.items()]:
             with contextlib.suppress(Refused):
@@ -101,12 +103,12 @@ class Settings:
         self.values[name] = value
 
     def end(self, *, commits: bool) -> None:
-        """End the transaction; what it set stays if it `commits`, but for what it set LOCAL."""
+        """End the transaction. If it `commits`, its settings stay, except those set LOCAL."""
         self.values |= {name: value for name, value in self._before.items() if not commits or name in self._local}
         self._before, self._local, self.status = {}, set(), "I"
 
     def answer(self, sql: str) -> Done | None:
-        """Carry out a statement about the session; None for any other. Raises Refused."""
+        """Execute a statement about the session; None for other statements. Raises Refused."""
         text = sql.strip().rstrip("; \n\t\r")
         first = text.split(None, 1)[0].lower() if text else ""
         if self.status == "E" and first not in ("commit", "end", "rollback", "abort"):
@@ -125,13 +127,13 @@ class Settings:
 
 
 def unquoted(name: str) -> str:
-    """A name as PostgreSQL has it: in lower case unless it is in quotes. A text: what is in its quotes."""
+    """A name as PostgreSQL reads it: in lower case unless quoted. For a text: its content."""
     quote = name[:1]
     return name[1:-1].replace(2 * quote, quote) if quote in ('"', "'") else name.lower()
 
 
 def _quoted(name: str) -> str:
-    """A name, or names between points, as DuckDB's identifiers."""
+    """A name, or names separated by points, as DuckDB's identifiers."""
     return ".".join(map(identifier, [unquoted(name)] if name.startswith('"') else name.split(".")))
 
 
@@ -262,9 +264,9 @@ _COMMENTS: Final = re.compile(r"(?:\s++|/\*.*?(?:\*/|\Z)|--[^\n]*+)*+", re.DOTAL
 
 
 def statements_of(text: str) -> list[str]:
-    """The statements of a simple query, each from its first word on.
+    """The statements of a simple query, without leading comments and blanks.
 
-    Takes time in proportion to the length: it runs where all clients are served.
+    It takes time proportional to the length, because it runs in the process that serves all clients.
     """
     every = [text]
     if ";" in text.rstrip("; \n\t\r"):

@@ -1,7 +1,7 @@
-"""Values of PostgreSQL's protocol, as text and in binary: columns of answers out, parameters in.
+"""Values in PostgreSQL's protocol, as text and binary: columns of answers, and parameters.
 
-Types come as DuckDB calls them. Numbers and booleans come as Python's values, all else as DuckDB's text of it, of lists
-and structs as JSON. A further type OID is a number of the catalogue; LIST is a list in it, of Python's values.
+Types have DuckDB's names. Numbers and booleans are Python values, all others DuckDB's text; lists and structs are JSON.
+Two more types are the catalog's: OID, a number, and LIST, a list of Python values.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _SPAN: Final = re.compile(
 _IN_TEXT: Final = str.maketrans(
     {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 )
-_QUOTED: Final = re.compile(r"[,\"\n\r]|^\\\.$")  # the last: an end of data to readers
-Parameter = tuple[int, bytes | None, bool]  # OID, value, whether in binary
+_QUOTED: Final = re.compile(r"[,\"\n\r]|^\\\.$")  # the second form marks the end of data for some readers
+Parameter = tuple[int, bytes | None, bool]  # (OID, value, whether it is binary)
 
 
 def oid_of(type_: str) -> int:
-    """The OID of PostgreSQL's type for one of DuckDB's: text where there is none.
+    """The OID of PostgreSQL's type for a DuckDB type; text if there is none.
 
     >>> oid_of("DECIMAL(9,2)"), oid_of("STRUCT(a INTEGER)"), oid_of("ENUM('a')")
     (1700, 114, 25)
@@ -65,12 +65,12 @@ def oid_of(type_: str) -> int:
 
 
 def oid_of_parameter(type_: str) -> int:
-    """The OID of a parameter's type: text for "", an array's for a list."""
+    """The OID of a parameter's type: text for "", an array for a list."""
     return _ARRAYS[oid_of(type_[:-2])] if type_.endswith("[]") else oid_of(type_) if type_ else TEXT
 
 
 def size_of(oid: int) -> int:
-    """Bytes of a value; -1 where they vary."""
+    """Bytes of a value; -1 if variable."""
     return _SIZES.get(oid, -1)
 
 
@@ -90,18 +90,18 @@ def described(columns: Sequence[tuple[str, str]], formats: Sequence[int]) -> byt
 
 
 def spread(formats: Sequence[int], count: int) -> list[int]:
-    """A format for each of `count` columns, of none (all text), one for all, or as many. Raises ValueError."""
+    """One format per column, from none (all text), one for all, or one each. Raises ValueError for other counts."""
     given = list(formats) if len(formats) > 1 else list(formats or (0,)) * count
     if len(given) != count or not {*given} <= {0, 1}:
         raise ValueError
     return given
 
 
-# out
+# answers
 
 
 def row(oids: Sequence[int], formats: Sequence[int]) -> Callable[[Sequence[Any]], bytes]:
-    """A function that writes a row as DataRow and COPY's binary format have it: values behind their lengths."""
+    """A function that writes a row for DataRow and for COPY's binary format: each value after its length."""
     encoders = [partial(_binary if form else as_text, oid) for oid, form in zip(oids, formats, strict=True)]
     count = struct.pack("!H", len(oids))
 
@@ -120,7 +120,7 @@ def row(oids: Sequence[int], formats: Sequence[int]) -> Callable[[Sequence[Any]]
 
 
 def line(oids: Sequence[int], *, is_csv: bool) -> Callable[[Sequence[Any]], bytes]:
-    """A function that writes a row as COPY's text or CSV has it."""
+    """A function that writes a row as text or CSV for COPY."""
 
     def cell(oid: int, value: Any) -> str:
         if value is None:
@@ -134,7 +134,7 @@ def line(oids: Sequence[int], *, is_csv: bool) -> Callable[[Sequence[Any]], byte
 
 
 def as_text(oid: int, value: Any) -> bytes:
-    """The text that PostgreSQL writes for a value."""
+    """PostgreSQL's text of a value."""
     match oid:
         case 16:
             return b"t" if value else b"f"
@@ -155,7 +155,7 @@ def as_text(oid: int, value: Any) -> bytes:
 
 
 def _span(text: str) -> str:
-    """An interval as PostgreSQL writes it: a part behind a negative one has a sign."""
+    """PostgreSQL's text of an interval: a part after a negative one has a sign."""
     *parts, sign, clock = _SPAN.match(text).groups()  # type: ignore[union-attr]
     shown, is_negative = [], False
     for part, unit in zip(parts, ("year", "mon", "day"), strict=True):
@@ -174,7 +174,7 @@ def _quoted(text: str) -> str:
 
 
 def _float(value: Any, digits: int) -> str:
-    """Shortest text of a float that is read back as the same, with an exponent where PostgreSQL writes one."""
+    """The shortest text of a float that reads back equal, with an exponent where PostgreSQL writes one."""
     shown = plain(float(value)) if digits > 6 or not math.isfinite(value) else str(np.float32(value))
     shown = shown.removesuffix(".0")
     bare = shown.lstrip("-")
@@ -184,7 +184,7 @@ def _float(value: Any, digits: int) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes of DuckDB's text of a BLOB: `\\xAB` for what is no printable character of ASCII."""
+    r"""Bytes of DuckDB's text of a BLOB, in which `\\xAB` is a byte that is no printable ASCII character."""
     first, *parts = text.split("\\x")
     return first.encode() + b"".join(bytes.fromhex(each[:2]) + each[2:].encode() for each in parts)
 
@@ -232,7 +232,7 @@ def _sized(content: bytes) -> bytes:
 
 
 def _moment(text: str) -> int:
-    """Microseconds of a date or a time of day since 2000, by the days of a calendar whose year begins in March."""
+    """Microseconds of a date or timestamp since 2000. Days are counted in a calendar whose years begin in March."""
     read = _DATE.fullmatch(text)
     if read is None:
         raise ValueError
@@ -243,7 +243,7 @@ def _moment(text: str) -> int:
 
 
 def _clock(text: str) -> int:
-    """Microseconds of a time."""
+    """Microseconds of a time of day."""
     hours, minutes, seconds = text.split(":")[:3]
     whole, _, rest = seconds.partition(".")
     return (int(hours) * 60 + int(minutes)) * 60_000_000 + int(whole) * 1_000_000 + int(f"{rest:0<6}"[:6])
@@ -266,11 +266,11 @@ def _numeric(value: Decimal) -> bytes:
     return struct.pack(f"!hhHh{len(digits)}h", *head, *digits)
 
 
-# in
+# parameters
 
 
 def type_of(oid: int) -> str:
-    """DuckDB's type of a parameter. Raises QueryRefused for one that is not read."""
+    """DuckDB's type of a parameter. Raises QueryRefused for an unsupported type."""
     if oid in _ELEMENTS:
         return f"{type_of(_ELEMENTS[oid])}[]"
     if oid not in _PARAMETERS:
@@ -279,7 +279,7 @@ def type_of(oid: int) -> str:
 
 
 def parameter(oid: int, content: bytes | None, *, binary: bool) -> object:
-    """A parameter as `cleave.sql.parameters` takes it. Raises QueryRefused for what is no value of its type."""
+    """A parameter for cleave.sql.parameters. Raises QueryRefused if it is no value of its type."""
     type_ = type_of(oid)
     if content is None:
         return None
@@ -307,7 +307,7 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
 }
-_MOST_DIGITS: Final = (131_072, 16_383)  # of a NUMERIC of PostgreSQL, before and behind the point
+_MOST_DIGITS: Final = (131_072, 16_383)  # of PostgreSQL's NUMERIC, before and after the point
 _ESCAPED: Final = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*+", re.DOTALL)
 _ITEM: Final = re.compile(
     r'\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<bare>(?:[^,{}"\\\s]|\\.|\s++(?![,}]))++))\s*+(?P<end>[,}])',
@@ -316,7 +316,7 @@ _ITEM: Final = re.compile(
 
 
 def _number(oid: int, text: str) -> int | float | Decimal:
-    if "_" in text or not text.isascii():  # Python's numbers alone
+    if "_" in text or not text.isascii():  # only numbers of Python's syntax
         raise ValueError
     if oid == 1700:
         value = Decimal(text)
@@ -338,7 +338,7 @@ def _number(oid: int, text: str) -> int | float | Decimal:
 
 
 def _escaped(text: str) -> bytes:
-    """Bytes of PostgreSQL's older text of them."""
+    """Bytes from PostgreSQL's older text format."""
     if _ESCAPED.fullmatch(text) is None:
         raise ValueError
     pattern = rb"\\(\\|[0-3][0-7]{2})"
@@ -346,7 +346,7 @@ def _escaped(text: str) -> bytes:
 
 
 def _items(text: str) -> list[str | None]:
-    """The items of PostgreSQL's text of an array of one dimension."""
+    """Items of PostgreSQL's text of a one-dimensional array."""
     text = text.strip(_SPACES)
     if text[:1] == "{" and text[1:].strip(_SPACES) == "}":
         return []

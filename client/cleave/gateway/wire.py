@@ -1,4 +1,4 @@
-"""PostgreSQL's protocol below its meaning: messages of a bounded size, each within a time, in the clear or under TLS.
+"""Messages of PostgreSQL's protocol, without their meaning: limited in size and time, in the clear or with TLS.
 
 https://www.postgresql.org/docs/current/protocol-message-formats.html
 """
@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from ssl import SSLContext
 from typing import Final
 
-LOGIN_SECONDS: Final = 20.0  # for all of a login
-SEND_SECONDS: Final = 60.0  # for a client to send the rest of a message, or take a part of an answer, of about 128 kB
+LOGIN_SECONDS: Final = 20.0  # for a whole login
+SEND_SECONDS: Final = 60.0  # for a client to send the rest of a message, or to read about 128 kB of an answer
 CANCEL: Final = 80877102
 _TLS, _GSS = 80877103, 80877104
 _MOST_STARTUP: Final = 10_000  # bytes, as in PostgreSQL
 
 
 class Gone(Exception):  # noqa: N818 - named for what happened
-    """The client has left, is too slow, or sent what is no message: the connection ends without a word."""
+    """The client left, is too slow, or sent an invalid message: the connection ends without an answer."""
 
 
 class Stream:
-    """One connection. Nothing is read ahead until the client has chosen TLS or not: TLS needs the bytes behind the
-    request for it.
+    """One connection. Nothing is read ahead before the client chooses TLS or not, because TLS needs the bytes that
+    follow.
     """
 
     def __init__(self, client: socket.socket) -> None:
@@ -35,7 +35,7 @@ class Stream:
 
     @property
     def is_left(self) -> bool:
-        """Check whether the client has closed its side."""
+        """True if the client has closed its side."""
         return self._reader is not None and self._reader.at_eof()
 
     @property
@@ -43,7 +43,7 @@ class Stream:
         return self._writer is not None and self._writer.get_extra_info("ssl_object") is not None
 
     async def startup(self, context: SSLContext) -> tuple[int, bytes]:
-        """The code of the client's first message (CANCEL, or the protocol's version) and its content. Raises Gone."""
+        """The code of the client's first message (CANCEL, or the protocol version) and its content. Raises Gone."""
         wishes = {_TLS, _GSS}
         while True:
             size, code = struct.unpack("!II", await self._received(8))
@@ -82,7 +82,7 @@ class Stream:
         self._reader, self._writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def read(self, most: int) -> tuple[bytes, bytes]:
-        """Kind and content of the next message. Raises Gone, also for one of more than `most` bytes."""
+        """Kind and content of the next message. Raises Gone, also if it has more than `most` bytes."""
         kind, size = struct.unpack("!cI", await self._read(5))
         if not 4 <= size <= most:
             raise Gone
@@ -93,7 +93,7 @@ class Stream:
             raise Gone from None
 
     async def _read(self, size: int) -> bytes:
-        assert self._reader is not None  # noqa: S101 - `startup` came first
+        assert self._reader is not None  # noqa: S101 - `startup` was called before
         try:
             return await self._reader.readexactly(size)
         except (EOFError, OSError):
@@ -104,7 +104,7 @@ class Stream:
             self._writer.write(content)
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of what was written. Raises Gone if it takes nothing for too long."""
+        """Wait until the client has read most of what was written. Raises Gone if it reads nothing for too long."""
         assert self._writer is not None  # noqa: S101 - as above
         try:
             async with asyncio.timeout(SEND_SECONDS):
@@ -126,7 +126,7 @@ def message(kind: bytes, content: bytes = b"") -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A text of a message. One with a NUL, which ends texts there, is cut off before it."""
+    """A text in a message. Texts end with NUL there, so `value` is cut at its first NUL."""
     return value.encode("utf-8", "replace").partition(b"\0")[0] + b"\0"
 
 
@@ -137,7 +137,7 @@ def failure(kind: bytes, severity: str, code: str, said: str, hint: str = "") ->
 
 
 class Fields:
-    """Reads the content of a message. Its methods raise ValueError for one that is too short."""
+    """Reads the content of a message. Methods raise ValueError if it is too short."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -145,7 +145,6 @@ class Fields:
 
     @property
     def is_read(self) -> bool:
-        """True if nothing is left."""
         return self._place == len(self._content)
 
     def take(self, size: int) -> bytes:
@@ -162,18 +161,18 @@ class Fields:
         return int(number)
 
     def several(self, form: str) -> tuple[int, ...]:
-        """Numbers behind their count in 2 bytes."""
+        """Numbers after their 2-byte count."""
         count = self.number("H")
         return struct.unpack(f"!{count}{form}", self.take(count * struct.calcsize(f"!{form}")))
 
     def value(self) -> bytes | None:
-        """A value behind its length in 4 bytes; None for NULL."""
+        """A value after its 4-byte length; None for NULL."""
         size = self.number("i")
         return None if size == -1 else self.take(size)
 
 
 def messages_of(content: bytes) -> Iterator[int]:
-    """Yield where each of several messages ends."""
+    """Yield the end of each of several messages."""
     place = 0
     while place < len(content):
         place += 1 + struct.unpack_from("!I", content, place + 1)[0]

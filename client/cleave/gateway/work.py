@@ -1,7 +1,7 @@
-"""A worker of the gateway: a process that holds the opened tables and answers one question at a time.
+"""A worker of the gateway: a process with the opened tables that answers one question at a time.
 
-The process that speaks to clients has the passphrase and opens no table. So a query that takes too long, or too much
-memory, ends its worker and nothing else. A reply is a head in JSON, and frames of what the client is sent.
+The process that talks to clients has the passphrase and opens no table. So a query that needs too much time or memory
+ends its worker only. A reply is a head in JSON, and frames that are sent to the client.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from cleave.table.schema import Schema
 
 MOST_BYTES: Final = 64 << 20  # of an answer
-_BATCH: Final = 4096  # rows of a frame of JSON
-_FRAME: Final = 1 << 17  # bytes of one of PostgreSQL's messages
+_BATCH: Final = 4096  # rows per frame of JSON
+_FRAME: Final = 1 << 17  # bytes per frame of PostgreSQL's messages
 _YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
 
 
@@ -74,9 +74,9 @@ _YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
 class Setup:
     """Tables, services and limits that all queries share.
 
-    `files`: further tables, read here. `tables`: names in lower case of those served; None: all. `embedded`, `prepare`:
-    the services in this process, and what gets them ready; the worker looks both up by their names. `seconds`,
-    `memory`, `rows`: the longest time of a query, bytes of its worker, rows of the largest answer.
+    `files`: further tables on this machine. `tables`: lower-case names of the served tables; None: all. `embedded`,
+    `prepare`: the services in this process, and the function that prepares them; the worker imports both by name.
+    `seconds`, `memory`, `rows`: maximum time of a query, bytes of its worker, rows of an answer.
     """
 
     asking: dict[str, Any]
@@ -90,7 +90,7 @@ class Setup:
 
     @property
     def session(self) -> Session:
-        """The session of this process; the first call opens it."""
+        """The session of this process, opened at the first call."""
         if not _sessions:
             self.prepare()  # before there is a second thread
             asking = complete(Asking, cast("Asking", self.asking))
@@ -101,13 +101,13 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Statement of a client.
+    """A client's statement.
 
-    `parameters`: Python's values, or PostgreSQL's. `settings`: of the session, for the catalogue. `bounds`: with a
-    column of them beside each figure that was computed on ciphertexts. `form`: how rows are sent. "json": texts;
-    "arrow": a stream; "rows": DataRows in `formats` (1: binary), one of all columns or one each; "text", "csv",
-    "binary": COPY's, the first two with " header" behind; "none": columns and types of parameters alone, and nothing is
-    read. `fixed`: columns that were described before; others are refused. `seconds`: less than all queries have.
+    `parameters`: Python's values, or PostgreSQL's. `settings`: of the session, for the catalog. `bounds`: add bound
+    columns for figures from ciphertexts. `form`: how rows are sent: "json": texts; "arrow": a stream; "rows": DataRows
+    in `formats` (1: binary; one for all columns, or one each); "text", "csv", "binary": COPY's, the first two perhaps
+    followed by " header"; "none": only columns and types of parameters, without reading rows. `fixed`: columns that
+    were described before; others are refused. `seconds`: a shorter limit than that of all queries.
     """
 
     sql: str
@@ -120,15 +120,15 @@ class Request:
     seconds: float | None = None
 
 
-_sessions: dict[str, Session] = {}  # the one of this process
+_sessions: dict[str, Session] = {}  # the session of this process
 
 
 def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, seconds: float) -> None:
-    """Send the reply to `request`: its head, then frames of rows, each behind their number, then an empty frame. An
-    error is a head alone.
+    """Send the reply to `request`: its head, frames of rows (each after its number of rows), then an empty frame. An
+    error is only a head.
 
-    Before a head that is read from stored tables comes a frame with their names, so that they are known however the
-    question ends.
+    If stored tables are read, a frame with their names comes before the head. So they are known even if the question
+    fails.
     """
     frames: list[tuple[int, bytes]] = []
     reads: list[str] = []
@@ -145,9 +145,9 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
             if request.form != "none":
                 frames = list(_bounded(_frames(held, request)))
         except CleaveError as error:
-            done = isinstance(error, InputError | QueryRefused)  # after a time-out something may still be at work
+            done = isinstance(error, InputError | QueryRefused)  # after a time-out some work may still run
             head = {"error": error.message, "hint": error.hint, "code": code_of(error), "done": done}
-        except Exception as error:  # noqa: BLE001 - whatever a client's statement brings about is that statement's error
+        except Exception as error:  # noqa: BLE001 - any exception that a client's statement causes is its error
             text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
             head = {"error": text, "hint": "write it in another way", "code": "XX000", "done": not reads}
             if lacking := exhausted(error):
@@ -163,7 +163,7 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
 
 
 def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
-    """Record queries in the audit log of each table; send back why, by table, where that failed."""
+    """Record queries in the audit log of each table. Sends back, by table, why it failed."""
     failed = {}
     source = setup.session.source
     for table, details in queries.items():
@@ -175,12 +175,12 @@ def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValu
 
 
 def _place(error: Exception) -> str:
-    """The line that raised it, without its message, which may quote values."""
+    """File and line that raised the error, without its message, which may quote values."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
-_CODES: Final = (  # SQLSTATE by what a refusal says
+_CODES: Final = (  # SQLSTATE by the text of a refusal
     ("42601", "Parser Error|DuckDB cannot read|statements, one at a time|the query is empty"),
     ("42P01", "there is no table"),
     ("42883", "there is no function|does not exist! *Did you mean|Function with name|No function matches"),
@@ -194,7 +194,7 @@ _CODES: Final = (  # SQLSTATE by what a refusal says
 
 
 def code_of(error: CleaveError) -> str:
-    """PostgreSQL's SQLSTATE of an error, by which clients tell some of them."""
+    """PostgreSQL's SQLSTATE for an error. Clients distinguish some of them."""
     if isinstance(error, QueryRefused):
         return next((code for code, said in _CODES if re.search(said, error.message)), "0A000")
     if isinstance(error, InputError):
@@ -205,7 +205,7 @@ def code_of(error: CleaveError) -> str:
 def _answered(
     setup: Setup, rights: Rights, request: Request, seconds: float, begin: Callable[[list[str]], None]
 ) -> tuple[Records, dict[str, Any]]:
-    """The answer, and the head of its reply. `begin` is told the stored tables that are read, before they are."""
+    """The answer, and the head of its reply. `begin` gets the stored tables before they are read."""
     if not is_unicode(request.sql):
         raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     source = cast("VersionedSource[Any]", setup.session.source)
@@ -216,7 +216,7 @@ def _answered(
 def _answered_of(
     setup: Setup, rights: Rights, request: Request, seconds: float, begin: Callable[[list[str]], None]
 ) -> tuple[Records, dict[str, Any]]:
-    """As `_answered`, where nothing is there but what the user may name."""
+    """Like `_answered`, with a source that shows only what the user may name."""
     session = setup.session
     sent = read_statement(request.sql)
     kind = catalogue.kind_of(sent, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
@@ -229,7 +229,7 @@ def _answered_of(
         held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
         return _as_described(held, request), {"warnings": [], "parameters": types}
     plan, least = planned(session, rights, adapted(statement))
-    more = ("undecided", "hidden") if request.bounds else ()  # a client is told the columns before there are values
+    more = ("undecided", "hidden") if request.bounds else ()  # a client learns the columns before there are values
 
     def columns(plan: Plan) -> Records:
         shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
@@ -238,14 +238,14 @@ def _answered_of(
     if request.form == "none":
         return columns(plan), {"warnings": [], "parameters": types}
     if request.fixed is not None and _names(request.fixed) != columns(plan).names:
-        # DuckDB names a column by the values in its expression, which were NULL then
+        # DuckDB names a column after the values in its expression, which were NULL when described
         nulls, _ = _with_parameters(sent, replace(request, form="none"), kind, session, tables)
         if _names(request.fixed) != columns(planned(session, rights, adapted(nulls))[0]).names:
             raise _described_otherwise()
     begin(session.source.logged(plan))
     try:
         result = session.ask(plan, Options(False, least.number, yes=True, logged=True), seconds)
-    except (InputError, QueryRefused):  # which may follow from a value that is shown; others see it at their own risk
+    except (InputError, QueryRefused):  # the error may depend on a shown value; with rows the user may see it
         if rights.rows:
             raise
         raise QueryRefused("the statement cannot be computed over the figures that are shown") from None
@@ -254,14 +254,14 @@ def _answered_of(
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    follows_rows = request.form in ("json", "arrow") and not least.note  # whether there are more columns
+    follows_rows = request.form in ("json", "arrow") and not least.note  # whether it has more columns depends on rows
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
     head = {"warnings": _warnings(result, least.note), "parameters": types}
     return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})
 
 
 def _as_described(held: Records, request: Request) -> Records:
-    """Raises QueryRefused where the columns do not have the types that the client was told of."""
+    """Return `held`. Raises QueryRefused if its types differ from those described to the client."""
     if request.fixed is None:
         return held
     if tuple(map(oid_of, held.types)) != tuple(oid_of(type_) for _, type_ in request.fixed):
@@ -280,7 +280,7 @@ def _described_otherwise() -> QueryRefused:
 def _with_parameters(
     statement: Statement, request: Request, kind: str, session: Session, tables: catalogue.Tables
 ) -> tuple[Statement, list[int]]:
-    """The statement with the values of its parameters, and PostgreSQL's types of them."""
+    """The statement with values for its parameters, and PostgreSQL's types of these."""
     given = [each for each in request.parameters if isinstance(each, tuple)]
     if request.form in ("json", "arrow"):
         return statement.with_parameters(request.parameters), []
@@ -300,7 +300,7 @@ def _with_parameters(
 
 
 def _types(statement: Statement, schemas: Mapping[str, Schema], mine: Mapping[str, object]) -> list[str]:
-    """The types of the parameters of a statement over tables."""
+    """Types of the parameters of a statement over tables."""
     statement = adapted(statement)
     paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]
     named = {path[-1].lower() for path in paths}
@@ -311,7 +311,7 @@ def _types(statement: Statement, schemas: Mapping[str, Schema], mine: Mapping[st
         return catalog.parameters(statement)
 
 
-_TIMES: Final = {  # functions of PostgreSQL that DuckDB has not, by name and format: what tools write in time ranges
+_TIMES: Final = {  # PostgreSQL's functions that DuckDB lacks, by name and format, as tools use them in time ranges
     ("to_date", "YYYY-MM-DD"): "DATE",
     **{("to_timestamp", f"YYYY-MM-DD HH24:MI:SS{more}"): "TIMESTAMP" for more in ("", ".US", ".MS")},
 }
@@ -338,7 +338,7 @@ def adapted(statement: Statement) -> Statement:
 
 
 def _time(node: dict[str, Any]) -> dict[str, Any]:
-    """A cast in place of TO_DATE or TO_TIMESTAMP of a constant, any other node as it is."""
+    """A cast instead of TO_DATE or TO_TIMESTAMP of a constant; other nodes are returned unchanged."""
     if node.get("class") == "FUNCTION" and len(node["arguments"]) == 2:
         text, form = (each["expression"] for each in node["arguments"])
         type_ = _TIMES.get((node["function_name"].lower(), form.get("literal", {}).get("text")))
@@ -349,12 +349,12 @@ def _time(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
-    """Return every table that the user may query, as it is now."""
+    """Every table that the user may query, in its current version."""
     session = setup.session
     schemas = session.schemas
     if unnamed := (setup.tables or frozenset()) - {each.lower() for each in schemas}:
         for name in unnamed:
-            with contextlib.suppress(CleaveError):  # there is none; a release is listed once it was named
+            with contextlib.suppress(CleaveError):  # none exists; a release is listed after it was named once
                 session.plan(f"SELECT count(*) FROM {identifier(name)}")
         schemas = session.schemas
     return {
@@ -365,7 +365,7 @@ def _listed(setup: Setup, rights: Rights) -> dict[str, catalogue.Listed]:
 
 
 def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
-    """Rows in the form that is asked for, and how many they are."""
+    """(number of rows, bytes) in the requested form."""
     if request.form == "arrow":
         yield len(held.rows), _arrow(held)
     elif request.form == "json":
@@ -377,7 +377,7 @@ def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
 
 
 def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
-    """Messages of PostgreSQL's protocol, together of 128 kB and more."""
+    """Messages of PostgreSQL's protocol, in frames of 128 kB and more."""
     oids = [oid_of(type_) for type_ in held.types]
     kind, before, after, encode = b"d", b"", b"", row(oids, [1] * len(oids))
     if request.form == "rows":
@@ -386,7 +386,7 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
         except ValueError:
             said = f"the message has {len(request.formats)} formats for {len(oids)} columns, or unknown ones"
             raise QueryRefused(said, hint="0 is text, 1 is binary") from None
-    elif request.form == "binary":  # its head and its end are in messages of rows, as from PostgreSQL
+    elif request.form == "binary":  # as in PostgreSQL, the format's header and trailer are in messages of rows
         before, after = COPY_HEAD, COPY_END
     else:
         is_csv, header = request.form.startswith("csv"), request.form.endswith("header")
@@ -418,7 +418,7 @@ def _with_json(held: Records) -> Records:
 
 
 def _bounded(frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Raises QueryRefused for more bytes than an answer may have."""
+    """Pass frames on. Raises QueryRefused if the answer has too many bytes."""
     size = 0
     for count, content in frames:
         size += len(content)
@@ -432,7 +432,7 @@ def _plain(value: object) -> str | None:
 
 
 def _texts(row: Sequence[str | None], types: Sequence[str]) -> list[str | None]:
-    """The texts of a row; None for what JSON's readers have not: NaN, infinities, years before 1 or after 9999."""
+    """The texts of a row. None for values without a JSON form: NaN, infinities, years before 1 or after 9999."""
     return [None if text is None or _is_beyond(text, type_) else text for text, type_ in zip(row, types, strict=True)]
 
 
@@ -463,8 +463,9 @@ def _hidden(result: Result) -> list[float | None]:
 
 
 def _warnings(result: Result, note: str = "") -> list[str]:
-    """The largest bound of each inexact column, what was left out, and what the bounds leave open. Nothing that follows
-    from a row that is not in the answer, where there is a `note` on what was left out.
+    """The largest bound of each inexact column, hidden groups, and open decisions.
+
+    With a `note` on hidden groups, nothing here depends on rows that are not in the answer.
     """
     table = result.result
     lines = []

@@ -1,4 +1,4 @@
-"""The gateway's workers, and whose turn it is: no user keeps the others waiting."""
+"""The gateway's workers, and the order of questions: no user can block the others."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ from cleave_shared.fork_server import ForkServer
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_GRACE_SECONDS: Final = 10.0  # from a question's time to its worker's end
+_GRACE_SECONDS: Final = 10.0  # between a question's limit and the end of its worker
 _MOST_FRAME: Final = 4 * MOST_BYTES
-_LOOK_SECONDS: Final = 0.5  # between two looks whether a client is still there
-_MOST_WAITING: Final = 64  # questions of one user
-_MOST_HELD: Final = 1 << 29  # bytes of answers that clients have not taken
+_LOOK_SECONDS: Final = 0.5  # between two checks whether a client is connected
+_MOST_WAITING: Final = 64  # waiting questions of one user
+_MOST_HELD: Final = 1 << 29  # bytes of answers that clients have not read
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
-_MOST_RECORDING: Final = 30.0  # seconds for one record of each table
-_HEALTH_SECONDS: Final = 10.0  # for a worker to say that it has the key and a way to the store
+_MOST_RECORDING: Final = 30.0  # seconds per table for one record
+_HEALTH_SECONDS: Final = 10.0  # for a worker to confirm that it has the key and reaches the store
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Reply:
-    """Columns, by name and DuckDB's type; frames of rows in the form that was asked for, each with their number;
-    warnings; the OIDs of parameters. `count`: rows of the answer. `hidden`: for the log alone.
+    """Columns (name, DuckDB's type); frames (number of rows, bytes) in the requested form; warnings; OIDs of
+    parameters.
+
+    `count`: rows of the answer. `hidden`: only for the log.
     """
 
     columns: list[tuple[str, str]]
@@ -51,7 +53,7 @@ class Reply:
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened
-    """A question that is not answered; its message is for the client. `code`: PostgreSQL's SQLSTATE."""
+    """A question that is not answered. The message is for the client. `code`: PostgreSQL's SQLSTATE."""
 
     def __init__(self, message: str, hint: str | None = None, code: str = "57014") -> None:
         super().__init__(f"{message} ({hint})" if hint else message)
@@ -61,7 +63,7 @@ class Refused(Exception):  # noqa: N818 - named for what happened
 
 
 class Workers:
-    """Pool of `count` processes; a user gets all but one of them at most."""
+    """A pool of `count` processes. One user gets at most all but one."""
 
     def __init__(self, server: ForkServer, setup: Setup, count: int) -> None:
         self._setup = setup
@@ -76,13 +78,13 @@ class Workers:
         self._held: Counter[str] = Counter()  # bytes of answers in memory, by user
 
     def begin(self) -> None:
-        """Have a worker open the session, which the first query then finds. Raises what keeps it from that."""
+        """Let a worker open the session, so that the first query finds it open. Raises its error."""
         self._in_worker({})
 
     async def health(self) -> str:
-        """Return "ok" if a worker has opened key and store, "busy" if all of them answer queries, else "failed".
+        """ "ok" if a worker has opened key and store, "busy" if all are answering queries, else "failed".
 
-        Callers at the same time get one worker's answer.
+        Simultaneous callers share one check.
         """
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._checked())
@@ -100,7 +102,7 @@ class Workers:
         return "ok"
 
     async def ask(self, name: str, user: User, request: Request) -> Reply:
-        """Answer a statement of user `name`. Cancelled, it ends the worker at once. Raises Refused."""
+        """Answer a statement of user `name`. If it is cancelled, its worker ends at once. Raises Refused."""
         seconds = min(self._setup.seconds, request.seconds or self._setup.seconds)
         if user.fault:
             raise Refused(user.fault, code="28000")
@@ -115,7 +117,7 @@ class Workers:
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS) as time:
                 async with self._turns[name], self._free:
-                    time.reschedule(None)  # from here on the worker has a deadline of its own
+                    time.reschedule(None)  # from here the worker has its own deadline
                     work = partial(self._work, self._rights(user), request, seconds, at_work)
                     reply = await self._answered(work, at_work)
                     count, hidden = reply.count, reply.hidden
@@ -128,7 +130,7 @@ class Workers:
             self._queries.add(at_work.reads, name, count, hidden)
 
     def _hold(self, name: str, reply: Reply) -> None:
-        """Count an answer until it is let go. Raises Refused: a user may have as many bytes as are free."""
+        """Count an answer's bytes until it is freed. Raises Refused: a user may have as many bytes as are free."""
         size = sum(len(content) for _, content in reply.frames)
         if self._held[name] + size > _MOST_HELD - self._held.total():
             raise Refused("too many answers wait to be taken; take or close some of yours", code="53200")
@@ -169,7 +171,7 @@ class Workers:
             raise Refused("the query needs more memory than it may use, or was stopped", code="53200") from None
         except CleaveError as error:
             raise Refused(error.message, code="58000") from None
-        if isinstance(reply, Refused):  # here, since what is raised within the block ends the worker
+        if isinstance(reply, Refused):  # here: an exception raised inside the block would end the worker
             raise reply
         return reply
 
@@ -182,7 +184,7 @@ class Workers:
                 await self.record()
 
     async def record(self) -> None:
-        """Record in the audit logs what was asked since the last time; what fails is tried again with the next."""
+        """Record the queries since the last time in the audit logs. What fails is tried again the next time."""
         queries, self._queries = self._queries, Queries()
         if details := queries.details():
             failed = await asyncio.get_running_loop().run_in_executor(self._threads, self._recorded, details)
@@ -191,20 +193,20 @@ class Workers:
                 warnings.warn(f"queries are not yet in the log of {table!r}: {why}", CleaveWarning, stacklevel=2)
 
     async def finish(self) -> None:
-        """Record the last queries, those included that are being stopped."""
+        """Record the last queries, including those that are being stopped."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
         await self.record()
 
     def _recorded(self, details: dict[str, Any]) -> dict[str, str]:
-        """Write records; return, by table, why one could not be written."""
+        """Write records. Returns, by table, why one failed."""
         try:
             return self._in_worker(details)
         except CleaveError as error:
             return dict.fromkeys(details, error.message)
 
     def _in_worker(self, details: dict[str, Any], seconds: float = _MOST_RECORDING) -> dict[str, str]:
-        """Have a worker record `details`, for each table within `seconds`. One without a session opens it before."""
+        """Let a worker record `details`, within `seconds` per table. A new worker opens the session first."""
         seconds *= 1 + len(details)
         with self._crew.worker() as child:
             child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
@@ -217,7 +219,7 @@ class Workers:
 
 
 class _AtWork:
-    """The worker of one question, so that another thread may end it. `reads`: the stored tables that it reads."""
+    """The worker of one question; another thread may stop it. `reads`: the stored tables that it reads."""
 
     def __init__(self) -> None:
         self.reads: list[str] = []
@@ -247,13 +249,13 @@ class _AtWork:
 
 
 class ClientGone(Exception):  # noqa: N818 - named for what happened
-    """The client left before its answer was there."""
+    """The client left before its answer was ready."""
 
 
 async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callable[[], Awaitable[bool]]) -> Reply:
-    """Wait for a reply. It is cancelled when the client leaves, or the wait ends.
+    """Wait for a reply. It is cancelled when the client leaves or the wait ends.
 
-    Raises ClientGone, CancelledError where other code cancelled `asking`, and what that raises.
+    Raises ClientGone, CancelledError if other code cancelled `asking`, and the error of `asking`.
     """
     try:
         while not (await asyncio.wait({asking}, timeout=_LOOK_SECONDS))[0]:
@@ -267,7 +269,7 @@ async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callabl
 
 
 def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused:
-    """Return what a worker sends. Raises Refused where the worker may have more to do."""
+    """What a worker sends. Raises Refused if the worker must be killed."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
     if "reads" in head:

@@ -1,1 +1,1 @@
-"""The composition root: the only package that may import both sides."""
+"""The composition root: the only package that imports the client and the services."""

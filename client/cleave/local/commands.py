@@ -1,4 +1,4 @@
-"""`cleave serve` and `cleave gateway`: commands that run servers, and need both sides."""
+"""`cleave serve` and `cleave gateway`: commands that run servers, and need both client and services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cleave_shared.errors import InputError, extra
 if TYPE_CHECKING:
     from cleave.ask.options import Asking
 
-_FIXED_MEMORY: Final = 3 << 30  # bytes of address space that a worker takes for everything else
+_FIXED_MEMORY: Final = 3 << 30  # bytes of address space for everything else in a worker
 
 
 def serve(
@@ -121,7 +121,7 @@ def gateway(
     asking |= {"store": absolute(str(store)), "key": key, "analyst": analyst and analyst.absolute()}
     if not info or not info.wrapped:
         asking["passphrase"] = None
-    elif callable(given):  # processes without a terminal open it
+    elif callable(given):  # for processes without a terminal
         asking["passphrase"] = None if info.kms else given()
     served = None if tables is None else frozenset(each.strip().lower() for each in tables.split(",") if each.strip())
     memory = size_of(answering["memory"]) if answering["memory"] else quarter_of_memory() // workers

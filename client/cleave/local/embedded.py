@@ -1,6 +1,6 @@
-"""Both services in this process, past HTTP: from body to body it is the code that Lambda runs.
+"""Both services in this process, without HTTP. From body to body it is the code that Lambda runs.
 
-What an operation needs is imported when it is first called: SEAL and DuckDB take 100 ms.
+Imports for an operation happen at its first call, because SEAL and DuckDB take 100 ms.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def prepare_embedded() -> None:
-    """Get the services' processes ready in the background, before an embedded service gets a request.
+    """Start the services' processes in the background, before an embedded service gets a request.
 
-    Best while this process has one thread, else early. All that the services need, most of which the client needs as
-    well, is imported once, before their processes are forked.
+    Call it early, if possible while this process has one thread. Shared imports are done once, before the processes are
+    forked.
     """
     from cleave_services.plain import calls, contained  # noqa: F401, PLC0415 - DuckDB and pydantic take 100 ms
 
@@ -30,7 +30,7 @@ def prepare_embedded() -> None:
 
 
 def _prepare_workers() -> None:
-    """Have sums and ciphertexts made by children of a fork server: nothing is forked beside this process's threads."""
+    """Let a fork server fork the processes for sums and ciphertexts, because this process has threads."""
     from cleave.ckks import encryptors  # noqa: PLC0415 - as above
     from cleave_services.sensitive import workers  # noqa: PLC0415 - SEAL and numpy take 60 ms
 
@@ -38,14 +38,16 @@ def _prepare_workers() -> None:
 
 
 def embedded_services(stores: Sequence[str] = ()) -> Transport:
-    """`stores`: URLs, with a slash at their end, of the folders and buckets in which stored tables may be read."""
+    """Both services. `stores`: URLs, ending with a slash, of the folders and buckets from which stored tables may be
+    read.
+    """
     from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - what --help does without
     from cleave.transport.responses import Response  # noqa: PLC0415 - as above
     from cleave_services.plain.service import service as plain  # noqa: PLC0415
     from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415
 
     def links() -> Links:
-        from cleave_services.links import Links  # noqa: PLC0415 - a question over files reads by none
+        from cleave_services.links import Links  # noqa: PLC0415 - questions over files need no links
 
         return Links(stores)
 
@@ -58,5 +60,5 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
         return call
 
     if stores:
-        links()  # what is no place of a store is reported now
+        links()  # an invalid store is reported now
     return connect_embedded({Service.SENSITIVE: service(sensitive, _prepare_workers), Service.PLAIN: service(plain)})

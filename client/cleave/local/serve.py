@@ -1,15 +1,15 @@
-"""Both services on this machine over HTTP, under one address: what `cleave serve` runs.
+"""Both services on this machine over HTTP, at one address: what `cleave serve` runs.
 
-/v1/sensitive/...  /v1/plain/...            the services, as API Gateway shows them
-/sensitive/...     /plain/...               each whole, with its own /openapi.json and /v1/health
+/v1/sensitive/...  /v1/plain/...            the services, as behind API Gateway
+/sensitive/...     /plain/...               each service alone, with its own /openapi.json and /v1/health
 /  /health  /docs                           for people
 
-Ciphertexts and SQL are read in children of two fork servers, one for each service: a child answers one request. Only
-requests whose Host is a loopback name or an allowed one are answered: a web page can point its own name at this machine
-(DNS rebinding). Nothing is said of CORS unless origins are given, so no browser shows a page an answer.
+Ciphertexts and SQL are read in children of two fork servers, one per service; a child answers one request. A request is
+answered only if its Host is a loopback name or an allowed name, because a web page can point a name of its own to this
+machine (DNS rebinding). Without given origins there are no CORS headers, so browsers show no answer to other pages.
 
-`cleave.front` limits connections, and framing, size and time of requests. Of requests at once, an address other than
-loopback gets a share: a proxy on this machine speaks for many.
+cleave.front limits connections, and the framing, size and time of requests. An address other than loopback gets a share
+of the requests at once; a proxy on this machine may send those of many clients.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ def serve(
     origins: Sequence[str] = (),
     stores: Sequence[str] = (),
 ) -> None:
-    """Answer until SIGINT or SIGTERM; `ready` gets the base URL once connections are accepted. Port 0: any free one.
+    """Serve until SIGINT or SIGTERM. `ready` gets the base URL once connections are accepted. Port 0: any free one.
 
-    `log`: write a line for each request. `names`: further names of this machine that Host may hold. `origins`: web
-    origins that may read answers. `stores`: URLs of the folders in which services may read stored tables.
+    `log`: write a line per request. `names`: host names that are also this machine's. `origins`: web origins that may
+    read answers. `stores`: URLs of folders from which services may read stored tables.
 
-    Raises InputError for an address that cannot be listened on.
+    Raises InputError if listening fails.
     """
-    sensitive.prepare()  # the processes that fork children start while there is no thread and no listener yet
+    sensitive.prepare()  # the processes that fork children start before there are threads and listeners
     workers.prepare(once=True)
     plain.prepare()
     links.allow(stores)
     if log:
         log_to_stderr()
-    from cleave_services.plain.app import app as plain_app  # noqa: PLC0415 - FastAPI, which the children go without
+    from cleave_services.plain.app import app as plain_app  # noqa: PLC0415 - FastAPI, which the children do not need
     from cleave_services.sensitive.app import app as sensitive_app  # noqa: PLC0415
 
     services = {"sensitive": sensitive_app, "plain": plain_app}
@@ -89,9 +89,9 @@ def serve(
 
 
 class Router:
-    """Hands each request to the service that its path names; any other to the first, which answers 404.
+    """Passes each request to the service named in its path, and any other to the first service, which answers 404.
 
-    Without the request's Origin: a service lets any web page read its answers, this server does not.
+    It removes Origin: the services let any web page read answers, but this server does not.
     """
 
     def __init__(self, services: Mapping[str, ASGIApp]) -> None:
@@ -114,7 +114,7 @@ def _user_of(scope: Scope) -> str:
 
 
 def problem(status: int, error: str, hint: str, headers: Mapping[str, str]) -> ASGIApp:
-    """Make an error in the form the services have for theirs."""
+    """An error in the services' format."""
     content = wire.dump_json(wire.Problem(error=error, hint=hint))
     return Response(content, status, headers=headers, media_type=wire.JSON_TYPE)
 
@@ -126,7 +126,7 @@ _POLICY = {
 
 
 class Pages:
-    """Answers GET of its own paths, and hands every other request on."""
+    """Answers GET of its own paths, and passes other requests on."""
 
     def __init__(self, application: ASGIApp, services: Mapping[str, Application]) -> None:
         self._application = application
@@ -165,7 +165,7 @@ def _page(body: str) -> Response:
 
 
 def _service(document: Mapping[str, Any]) -> str:
-    """Describe a service as HTML, by its OpenAPI document."""
+    """A service as HTML, from its OpenAPI document."""
     parts = [f"<h1>{_text(document['info']['title'])}</h1><p>{_text(document['info']['description'])}</p>"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

@@ -23,7 +23,7 @@ _MOST_ARGUMENTS: Final = 62  # bits of a pattern
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Distinct combinations, one per index of the arrays: finest group; pattern, whose bit i is set if argument i of
-    the plan's `maybe_null` has a value; number of the party; number of the person, NOBODY if a column of the entity is
+    the plan's maybe_null has a value; number of the party; number of the person, NOBODY if a column of the entity is
     NULL; number of rows. `people` None: rows are counted.
     """
 
