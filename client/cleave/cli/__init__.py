@@ -1,1 +1,1 @@
-"""The command line: commands, console, reports, and how figures are shown."""
+"""The command line: commands, console output, and text of answers and plans."""

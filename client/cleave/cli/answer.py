@@ -1,6 +1,6 @@
 """Output of an answer: its formats, its file, and on stderr how exact it is.
 
-The formats for programs hold what `cleave.finish.result` makes of it, bounds and marks included.
+Formats for programs contain the records of cleave.finish.result, with bounds and marks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cleave.report.page import PageFacts
 
 
-# What ends a cell of Markdown, or makes HTML, a link, an image or code of a value.
+# Characters that end a Markdown cell, or turn a value into HTML, a link, an image or code.
 _MARKUP = re.compile(r"[\\|&<>`\[\]]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -44,7 +44,7 @@ class Format(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     MARKDOWN = "markdown"
-    PARQUET = "parquet"  # these two into a file only
+    PARQUET = "parquet"  # only written to files
     XLSX = "xlsx"
 
 
@@ -68,7 +68,7 @@ ReportOption = Annotated[Path | None, flag("--report FILE", "Also write an HTML 
 def chosen_format(
     given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None, force: bool = False
 ) -> Format:
-    """Raises typer.BadParameter for options that contradict each other, InputError for a file that is there."""
+    """Raises typer.BadParameter for contradicting options, InputError for a file that exists."""
     if as_json and given not in (None, Format.JSON):
         raise typer.BadParameter("--json and --format exclude each other")
     if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
@@ -77,7 +77,7 @@ def chosen_format(
         if path is not None and names_file(path) and not force:
             raise InputError(f"{path}: already exists", hint="name another file, or replace this one with --force")
     if report is not None:
-        import cleave.report.page  # noqa: F401, PLC0415 - raises now, not after the answer, where an extra is missing
+        import cleave.report.page  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
     if as_json:
         return Format.JSON
     if given is None and output is not None and output.suffix.lower() not in ENDINGS:
@@ -92,17 +92,19 @@ def chosen_format(
 
 
 def print_content(content: bytes, written: Format) -> None:
-    """Print an answer. A terminal gets control characters in CSV as escapes; a pipe or a file gets the values."""
+    """Print an answer. On a terminal, control characters in CSV become escapes; a pipe or file gets them unchanged."""
     if not content:
         return
     text = content.decode().removesuffix("\n")
-    if written is Format.CSV and console.is_terminal(sys.stdout):  # all other formats escape them anyway
+    if written is Format.CSV and console.is_terminal(sys.stdout):  # other formats always escape them
         text = "\n".join(map(printable, text.split("\n")))
     console.out(text)
 
 
 def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
-    """Print an answer. A terminal gets a table cut to its size, with `how` to see all; None: all of it."""
+    """Print an answer. On a terminal the table is cut to its size, and `how` says how to see all. `how` None: print
+    all.
+    """
     if chosen is not Format.TABLE or how is None or not console.is_terminal(sys.stdout):
         print_content(answer_bytes(answer, chosen), chosen)
         return
@@ -114,25 +116,25 @@ def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
 def write_page(
     path: Path, answer: Result, description: Description | None, facts: PageFacts, *, force: bool = False
 ) -> None:
-    """Raises InputError if the file is there, unless `force` is set, or cannot be written."""
+    """Raises InputError if the file exists (unless `force`) or cannot be written."""
     from cleave.report.page import page  # noqa: PLC0415 - templates
 
     write_atomically(path, page(answer, facts, description).encode(), error=InputError, overwrite=force)
 
 
 def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
-    """Say warnings, and how far to trust the answer."""
+    """Report warnings, and how far to trust the answer."""
     from cleave.cli.answer_text import footer  # noqa: PLC0415 - numpy and all that computes
 
     for warning in answer.result.warnings:
         say(f"warning: {warning}")
-    if written is not Format.JSON:  # which holds all of it
+    if written is not Format.JSON:  # JSON contains all of it
         for line in footer(answer, seconds).split("\n"):
             say(line)
 
 
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
-    """Return the answer; every text ends in a line feed."""
+    """The answer as bytes. Text formats end with a line feed."""
     from cleave.cli.answer_text import answer_json, answer_text, dump  # noqa: PLC0415 - as above
     from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
 
@@ -172,14 +174,14 @@ def _escaped(match: re.Match[str]) -> str:
     return _ENTITIES.get(match[0], f"\\{match[0]}")
 
 
-_MOST_ROWS = 1 << 20  # of a sheet, the names included
+_MOST_ROWS = 1 << 20  # of a sheet, including the row of names
 _MOST_CHARS = 32_767  # of a cell, in UTF-16
-# What no XML file holds, a carriage return, which readers of XML make a line feed, and what looks like an escape
+# Characters that XML cannot contain, carriage returns (XML readers change them to line feeds), and texts like escapes
 _ESCAPED = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def workbook(held: Records) -> bytes:
-    """Write one sheet. Numbers of more than Excel's 15 digits are written as text, and no text is a formula."""
+    """Write one sheet. Numbers with more than Excel's 15 digits are written as text, and no text becomes a formula."""
     with extra("excel", "Excel files"):
         from openpyxl import Workbook  # noqa: PLC0415 - 0.2 s
         from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415
@@ -192,7 +194,7 @@ def workbook(held: Records) -> bytes:
     def cell(value: Any) -> Any:
         if value is None or isinstance(value, bool) or _is_held(value):
             return value
-        escaped = _ESCAPED.sub(lambda match: f"_x{ord(match[0]):04X}_", figures.plain(value))  # as Excel does
+        escaped = _ESCAPED.sub(lambda match: f"_x{ord(match[0]):04X}_", figures.plain(value))  # Excel's escapes
         if len(escaped.encode("utf-16-le")) // 2 > _MOST_CHARS:
             raise InputError(f"an Excel cell has {_MOST_CHARS:,} characters at most", hint="write .parquet or .csv")
         text = WriteOnlyCell(sheet, escaped)
@@ -208,7 +210,7 @@ def workbook(held: Records) -> bytes:
 
 
 def _is_held(value: Any) -> bool:
-    """Check whether Excel shows a number with all its digits."""
+    """True if Excel shows the number with all its digits."""
     if not isinstance(value, int | float | Decimal) or not math.isfinite(value):
         return False
     return abs(float(value)) < 1e300 and Decimal(f"{value:.15g}") == Decimal(str(value))

@@ -1,4 +1,4 @@
-"""The answer of a query, for people and as JSON."""
+"""The answer of a query as text for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from cleave.ask.question import Result, Usage
     from cleave.finish import ResultTable
 
-_WIDE = 120  # characters; about what a terminal shows in one line
-MOST_ROWS = 40  # on a terminal, unless all are wanted
-_MOST_NAMED = 8  # columns that are not shown
-_FAR = 40  # digits before a decimal is written with an exponent
+_WIDE = 120  # characters; about one line of a terminal
+MOST_ROWS = 40  # on a terminal, by default
+_MOST_NAMED = 8  # names of columns that are not shown
+_FAR = 40  # digits above which a decimal gets an exponent
 
 
 def answer_text(answer: Result) -> str:
-    """The rejoined table."""
+    """The answer as a table; one long row is printed downwards."""
     headings, rows = cells(answer.result)
     return _downwards(headings, rows, _WIDE) or table(headings, rows)
 
 
 def terminal_text(answer: Result, width: int, most: int, how: str) -> str:
-    """The rejoined table, cut to `most` rows and to the columns that fit in `width` characters.
+    """The answer as a table, cut to `most` rows and to the columns that fit in `width` characters.
 
-    Where it is cut, the last line says by how much, and `how` to see all.
+    If it is cut, the last line says by how much, and `how` to see all.
     """
     headings, rows = cells(answer.result, most)
     if downwards := _downwards(headings, rows, min(width, _WIDE)):
@@ -55,7 +55,7 @@ def terminal_text(answer: Result, width: int, most: int, how: str) -> str:
 
 
 def _downwards(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int) -> str:
-    """One row of many figures, which reads better downwards; "" for any other table."""
+    """A single wide row, printed downwards for readability; "" for any other table."""
     if len(rows) != 1 or max(map(len, table(headings, rows).splitlines())) <= width:
         return ""
     figure = [Heading("column"), Heading("from"), Heading("value", justify="right")]
@@ -63,7 +63,7 @@ def _downwards(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width
 
 
 def _fitting(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int, *, keeps_last: bool) -> list[int]:
-    """Places of the columns that fit beside each other: the first ones, and the last one if `keeps_last`."""
+    """Indices of the columns that fit beside each other: the first ones, and the last one if `keeps_last`."""
     widths = widths_of(headings, rows)
     last = [len(widths) - 1] if keeps_last else []
     room = width - sum(widths[place] + GAP for place in last)
@@ -77,7 +77,7 @@ def _fitting(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: 
 
 
 def cells(result: ResultTable, most: int | None = None) -> tuple[list[Heading], list[list[str]]]:
-    """Headings and cells as people read them, undecided ones marked; of the first `most` rows."""
+    """Headings and cells for people, of the first `most` rows. Undecided cells are marked."""
     headings = [
         Heading(column.name, _origin(result, place), "left" if _is_text(column, type_) else "right")
         for place, (column, type_) in enumerate(zip(result.columns, result.types, strict=True))
@@ -113,9 +113,9 @@ def _doubt(clauses: Sequence[str]) -> str:
 
 
 def answer_json(answer: Result) -> str:
-    """The shape of `cleave query --json`. Decimals are numbers with all their digits; NaN and infinities are text.
+    """The JSON of `cleave query --json`. Decimals are numbers with all digits; NaN and infinities are text.
 
-    No digit beyond its bound is written, and the bound covers that, as in the table.
+    As in the table, no value has digits beyond its bound, and the bound includes that rounding.
     """
     result = answer.result
     published = [
@@ -151,7 +151,7 @@ def answer_json(answer: Result) -> str:
 
 
 def footer(answer: Result, seconds: float) -> str:
-    """Say how far to trust an answer, what was computed here and why, and what it took."""
+    """How far to trust an answer, what was computed here and why, and what it cost."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     usage = answer.usage
     lines = []
@@ -171,12 +171,12 @@ def footer(answer: Result, seconds: float) -> str:
 
 
 def local_words(usage: Usage) -> str:
-    """Say how outputs were computed on this machine, other than from groups alone."""
+    """How this machine computed local outputs."""
     return "local, nothing of it sent" if usage.objects_read is None else "local, over rows fetched and decrypted here"
 
 
 def dump(value: Any) -> str:
-    """JSON as the standard has it: json.dumps would lose digits of decimals and write NaN, which JSON does not have."""
+    """Standard JSON. (json.dumps would lose digits of decimals, and write NaN, which JSON does not have.)"""
     if (write := _BY_TYPE.get(type(value))) is not None:
         return write(value)
     if isinstance(value, Mapping):
@@ -202,7 +202,7 @@ def _dump_decimal(value: Decimal) -> str:
     return f"{value:f}" if abs(value.adjusted()) < _FAR else str(value).replace("E+", "e").replace("E", "e")
 
 
-# An answer has as many of these as it has cells, several times over.
+# called several times per cell of an answer
 _BY_TYPE: dict[type, Callable[[Any], str]] = {
     NoneType: lambda _: "null",
     bool: lambda value: "true" if value else "false",

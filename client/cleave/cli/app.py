@@ -1,8 +1,8 @@
 """The command line: its commands by name.
 
-Of words that begin with a command's name only that command is imported, and inside it everything heavy where it is
-needed, so that `cleave --help` and `cleave key show` are immediate. Services, and the commands that run servers, are
-handed in (see cleave.local.main).
+If the words begin with a command's name, only that command's module is imported, and heavy imports happen inside the
+command. So `cleave --help` and `cleave key show` are fast. Services, and commands that run servers, are passed in (see
+cleave.local.main).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPILOG = (
 )
 
 
-# As module:function; of a group, by the name of its command.
+# module:function; for a group, by command name
 _COMMANDS: Final = (
     "cleave.cli.schema:schema",
     "cleave.cli.questions:plan",
@@ -96,10 +96,10 @@ def create_cli(
     words: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> typer.Typer:
-    """The whole command line over `embedded` services, with the commands `more`, as module:function.
+    """The whole command line over `embedded` services. `more`: further commands, as module:function.
 
-    `prepare` is called where embedded services will be used, before this process has a second thread. Of `words` that
-    begin with a command's name only that command is imported and made: typer takes 30 ms for all of them.
+    `prepare` is called before embedded services are used, while this process has one thread. If `words` begin with a
+    command's name, only that command is made: typer takes 30 ms for all.
     """
     app = typer.Typer(
         cls=Group,

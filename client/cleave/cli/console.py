@@ -1,6 +1,6 @@
-"""Terminal output: results to stdout, everything else to stderr, nothing raw from a file or a service.
+"""Terminal output: results to stdout, everything else to stderr, and nothing raw from a file or a service.
 
-Names and texts of a CSV may hold anything (see cleave.text.printable). Nothing here interprets rich's markup.
+Names and texts of a CSV may contain anything (see cleave.text.printable). rich's markup is not interpreted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE_SECONDS = 60.0
 
 
 def out(text: str) -> None:
-    """Print results on stdout. Raises InputError if it cannot be written, BrokenPipeError if its reader has left."""
+    """Print results on stdout. Raises InputError if that fails, BrokenPipeError if the reader closed it."""
     try:
         _write(sys.stdout, text + "\n")
     except BrokenPipeError:
@@ -35,20 +35,20 @@ def out(text: str) -> None:
 
 
 def unwritable(error: OSError) -> InputError:
-    """Return the error for a closed or full stdout, and write nothing to it from now on."""
+    """Return the error for a closed or full stdout. Nothing more is written to it."""
     abandon_stdout()
     hint = "is the disk full?" if error.errno == errno.ENOSPC else "is it open for writing?"
     return InputError(f"stdout: cannot be written ({error.strerror})", hint=hint)
 
 
 def say(text: str) -> None:
-    """Print anything else on stderr; where that cannot be written it is lost."""
+    """Print everything else on stderr. If that fails, the text is lost."""
     with contextlib.suppress(OSError):
         _write(sys.stderr, text + "\n")
 
 
 def show_warnings(*, quiet: bool) -> None:
-    """Have this program's own warnings said on stderr, each text once; none where `quiet`."""
+    """Print Cleave's own warnings on stderr, each text once; none if `quiet`."""
     warnings.simplefilter("ignore" if quiet else "once", CleaveWarning)
     others = warnings.showwarning
 
@@ -77,29 +77,29 @@ def report_error(message: str, hint: str | None = None, excerpt: str = "") -> No
 
 
 def is_terminal(stream: object) -> bool:
-    """Check whether a person sees this stream."""
+    """True if a person reads this stream."""
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
 def width() -> int:
-    """Characters in a line of the terminal."""
+    """Characters per line of the terminal."""
     return shutil.get_terminal_size().columns
 
 
 def confirm(question: str) -> bool:
-    """Ask for confirmation on the terminal; only `yes` confirms."""
+    """Ask on the terminal. Only "y" or "yes" confirms."""
     _write(sys.stderr, f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def abandon_stdout() -> None:
-    """Let nothing more be written to stdout, not even when Python closes it: its reader left, or its disk is full."""
+    """Write nothing more to stdout, also when Python closes it: its reader left, or its disk is full."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class LineProgress:
-    """Progress for a log: a line on stderr for each minute that a stage lasts. Any thread may advance a stage."""
+    """Progress for a log: one line on stderr per minute of a stage. Any thread may advance a stage."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -125,7 +125,7 @@ class _Said(logging.Handler):
 
 
 def show_requests(*, shown: bool) -> None:
-    """Write a line on stderr for each request to a service and each wait between attempts, or none."""
+    """Switch on or off: one line on stderr per request to a service, and per wait between attempts."""
     log = logging.getLogger("cleave.transport")
     log.setLevel(logging.INFO if shown else logging.WARNING)
     log.propagate = False
@@ -134,7 +134,7 @@ def show_requests(*, shown: bool) -> None:
 
 @contextlib.contextmanager
 def progress(*, quiet: bool) -> Iterator[Silent | LineProgress | BarProgress]:
-    """Show bars if a person sees stderr, else lines; nothing if `quiet`."""
+    """Show bars if a person reads stderr, else lines; nothing if `quiet`."""
     if quiet:
         yield Silent()
     elif not is_terminal(sys.stderr):
@@ -145,7 +145,7 @@ def progress(*, quiet: bool) -> Iterator[Silent | LineProgress | BarProgress]:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write at once; what the stream's encoding lacks goes as an escape."""
+    """Write at once. Characters that the stream's encoding lacks become escapes."""
     encoding = stream.encoding or "utf-8"
     try:
         text.encode(encoding)

@@ -1,4 +1,4 @@
-"""`cleave contributor ...`: who may add rows to a stored table, and taking them in."""
+"""`cleave contributor ...`: who may add rows to a stored table, and collecting them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of commands as `error:` and `hint:` on stderr, with the exit codes of cleave_shared.errors."""
+"""Runs commands. Errors appear as `error:` and `hint:` on stderr, with the exit codes of cleave_shared.errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from cleave_shared.exhaustion import exhausted
 if TYPE_CHECKING:
     from cleave.ask.services import Embedded
 
-ANYWHERE = ("--debug", "--quiet")  # options that may stand anywhere
+ANYWHERE = ("--debug", "--quiet")  # options allowed at any position
 _EXAMPLES = "\nExamples:\n"
 _NO_SUCH = re.compile(r"^No such (\w+):?")
-_DESCRIPTORS = Path("/proc/self/fd")  # by which SEAL and DuckDB open memory files
+_DESCRIPTORS = Path("/proc/self/fd")  # SEAL and DuckDB open memory files through it
 INTERRUPTED = 130
-READER_LEFT = 141  # 128 + SIGPIPE, as for any other program
+READER_LEFT = 141  # 128 + SIGPIPE, like other programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class Settings:
     quiet: bool
 
     def say(self, text: str) -> None:
-        """Print a text, which may hold anything, on one line of stderr; nothing with --quiet."""
+        """Print one line on stderr, with unprintable characters escaped; nothing with --quiet."""
         if not self.quiet:
             console.say(printable(text))
 
     def bars(self) -> AbstractContextManager[Progress]:
-        """A progress display for one piece of work."""
+        """Open a progress display for one piece of work."""
         return console.progress(quiet=self.quiet)
 
 
 class _AsGiven:
-    """Mixin of parameters that take a text or a default as it is. Typer would import pydantic, which takes 50 ms."""
+    """Mixin for parameters that need no conversion. Typer would import pydantic for it (50 ms)."""
 
     def __init__(self, parameter: TyperArgument | TyperOption) -> None:
         self.__dict__.update(parameter.__dict__)
@@ -69,7 +69,7 @@ class _AsGiven:
         else:
             is_fit = value is None or type(value) is takes
         if not is_fit or (self.required and self.value_is_missing(value)):
-            return super().process_value(ctx, value)  # type: ignore[misc]  # the parameter's own
+            return super().process_value(ctx, value)  # type: ignore[misc]  # the parameter's own conversion
         return value if self.callback is None else self.callback(ctx, self, value)
 
 
@@ -81,13 +81,13 @@ class _Argument(_AsGiven, TyperArgument):
     pass
 
 
-@functools.cache  # typer looks a parameter up among those it parsed
+@functools.cache  # typer looks parameters up in a dictionary
 def _as_given(parameter: Any) -> Any:
     return (_Argument if isinstance(parameter, TyperArgument) else _Option)(parameter)
 
 
 class Command(TyperCommand):
-    """Command whose help shows its docstring's examples unchanged, and its advanced options last."""
+    """A command. Its help shows the docstring's examples unchanged, and advanced options last."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return [*map(_as_given, super().get_params(ctx))]
@@ -131,12 +131,12 @@ class Subgroup(TyperGroup):
 
 
 class Group(Subgroup):
-    """All commands, their signals and their errors."""
+    """All commands, with their signals and errors."""
 
-    def main(  # type: ignore[override]  # everything else is passed by name
+    def main(  # type: ignore[override]  # other arguments are passed by name
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """Run and exit. --debug and --quiet may come anywhere."""
+        """Run and exit. --debug and --quiet are allowed anywhere."""
         words = given = list(sys.argv[1:] if args is None else args)
         options = given[: given.index("--")] if "--" in given else given
         moved = [word for word in options if word in ANYWHERE]
@@ -175,20 +175,20 @@ class Group(Subgroup):
                 raise typer.Exit(READER_LEFT) from None
             except (typer.TyperException, typer.Exit, typer.Abort):
                 raise
-            except Exception as error:  # noqa: BLE001 - the last place before the user
-                if signals.number:  # what breaks after a signal breaks because of it
+            except Exception as error:  # noqa: BLE001 - the last handler before the user
+                if signals.number:  # what fails after a signal fails because of it
                     raise typer.Exit(signals.code) from None
                 raise typer.Exit(report_failure(error, debug=ctx.obj is not None and ctx.obj.debug)) from None
 
 
 def _usage(error: typer.TyperException) -> int:
-    """Report what is wrong with the words of a command; without any, print its help."""
+    """Report what is wrong with a command's words. Without words, print its help."""
     context = getattr(error, "ctx", None)
     if context is not None and error.format_message() == context.get_help():
         console.out(error.format_message())
         return 0
     command = getattr(context, "command_path", "cleave")
-    said = error.format_message().replace(": Value error, ", ": ", 1)  # as pydantic names what a parser raised
+    said = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's wording for errors of parsers
     words, hint = _NO_SUCH.sub(r"there is no \1", said), f"{command} --help shows what it takes"
     message, _, suggestion = words.partition(". Did you mean ")
     near = getattr(error, "possibilities", None)
@@ -201,11 +201,11 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _say_no_more(_lost: object) -> None:
-    """Print nothing of what cannot be undone for the same reason."""
+    """Print nothing about errors in clean-up that have the same cause."""
 
 
 def report_failure(error: Exception, *, debug: bool = False) -> int:
-    """Report an error and return its exit code. A file that the system refuses is named with the system's reason."""
+    """Report an error and return its exit code. For errors of the operating system: the file's name and the reason."""
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if shortage := exhausted(error):

@@ -1,4 +1,4 @@
-"""`cleave key ...`: make, show, copy, export, rewrap and rotate keys."""
+"""`cleave key ...`: create, show, copy, export, rewrap, split and rotate keys."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def new(
       cleave key new --kms arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
     """
     path = key_file(key)
-    if names_file(path):  # reported before a prompt for a passphrase
+    if names_file(path):  # before a prompt for a passphrase
         raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
     info = _create(path, passphrase_fd, no_passphrase, kms, profile)
     console.out(description(info))
@@ -92,7 +92,7 @@ def rewrap(
     info = describe_key(path)
     old = passphrase.current(passphrase_fd)
     if info.wrapped and not info.kms and not isinstance(old, bytes):
-        old = old()  # prompts for it before the new one
+        old = old()  # ask for it before the new one
     new_one = None if no_passphrase else passphrase.chosen(new_passphrase_fd, "new passphrase")
     change_passphrase(path, old, new_one, kms_of(profile))
     ctx.obj.say("the passphrase was removed" if no_passphrase else "the passphrase was changed")
@@ -203,7 +203,7 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     path = key_file(place["key"])
     supplied = place["passphrase"]
     info = describe_key(path)
-    if callable(supplied) and not info.kms:  # prompts once, for opening and for wrapping
+    if callable(supplied) and not info.kms:  # ask once, for opening and for wrapping
         supplied = place["passphrase"] = supplied() if info.wrapped else None
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes
     with opened(place) as tables:
@@ -261,7 +261,7 @@ def rotate(
 def _create(
     path: Path, passphrase_fd: int | None, no_passphrase: bool, kms: str | None, profile: str | None
 ) -> KeyInfo:
-    """Make a key file as options say."""
+    """Create the key file that the options describe."""
     from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
 
     if kms is None:
@@ -273,14 +273,14 @@ def _create(
 
 
 def require_arn(kms: str) -> None:
-    """Raises UsageError."""
+    """Raises UsageError if it is no ARN of a KMS key."""
     from cleave.transport.kms import check_arn  # noqa: PLC0415 - as above
 
     check_arn(kms)
 
 
 def require_kms_alone(kms: str, passphrase_fd: int | None, no_passphrase: bool) -> None:
-    """Raises UsageError for no ARN, typer.BadParameter for another wrapping beside it."""
+    """Raises UsageError for anything but an ARN, typer.BadParameter for a second wrapping."""
     require_arn(kms)
     if no_passphrase or passphrase_fd is not None:
         raise typer.BadParameter("--kms wraps a new key alone: `cleave key wrap --passphrase` adds a passphrase")

@@ -1,6 +1,6 @@
-"""Options and arguments of commands: `with_options` makes them of the classes of `cleave.ask.options`.
+"""Options and arguments of commands. `with_options` makes them from the classes of cleave.ask.options.
 
-Words of `plan`, `query` and `shell` are files of a table, or a stored one, and a question.
+The words of `plan`, `query` and `shell` are the table's files, or a stored table, and a query.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def flag(
     words: str, help_: str, *, default: Any = None, advanced: bool = False, section: str | None = None, **more: Any
 ) -> Any:
-    """An option of a command, spelled as in `Flag.words`. `section`: of the command's help."""
+    """An option of a command, spelled as in `Flag.words`. `section`: its section in the help."""
     names = [word.strip(",") for word in words.split() if word.startswith("-")]
     metavar = " ".join(word for word in words.split() if not word.startswith("-")) or None
     if default is True:
@@ -44,7 +44,7 @@ def argument(metavar: str, help_: str) -> Any:
 
 
 def flag_of(options: type, name: str) -> Any:
-    """Option of a class of options, for a command that takes no other of it."""
+    """One option of a class, for a command that has no other option of it."""
     option = flags(options)[name]
     return flag(option.words, option.help, default=option.default, advanced=option.advanced)
 
@@ -61,11 +61,11 @@ Files = Annotated[
 ]
 
 
-@functools.cache  # of each command once a process
+@functools.cache  # once per command and process
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, with the options of a class in place of each parameter annotated with it.
+    """The command with each parameter annotated with a class replaced by the options of that class.
 
-    What it does with them is shown and said as the settings of the command line have it.
+    The option values get the progress display and output function of the command line.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in signature.parameters.values() if is_typeddict(each.annotation)}
@@ -91,7 +91,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             own[name] = complete(group, {each: values[each] for each in flags(group) if each in values})
         command(**own)
 
-    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # what typer reads
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {each.name: each.annotation for each in parameters.values()}
     return run
 
@@ -110,13 +110,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def refuse_options(options: type, given: Mapping[str, Any], taken: type, what: str) -> None:
-    """Raises typer.BadParameter for an option of `options` that was given and is none of `taken`."""
+    """Raises typer.BadParameter for a given option of `options` that is not in `taken`."""
     for name, option in flags(options).items():
         if option.words and given[name] != option.default and name not in flags(taken):
             raise typer.BadParameter(f"{option.words.split()[0]} cannot be combined with {what}")
 
 
-_LONGEST = 1_000_000  # bytes of SQL; the services take far less
+_LONGEST = 1_000_000  # bytes of SQL; the services accept much less
 
 Words = Annotated[
     list[str] | None,
@@ -126,14 +126,14 @@ Words = Annotated[
         "With --store the SELECT can be alone.",
     ),
 ]
-# For what should not stand in a shell's history or a list of processes.
+# for SQL that must not be in a shell's history or a list of processes
 SqlFile = Annotated[Path | None, flag("--sql-file FILE", "Read the SQL from this file, or from stdin if it is -.")]
 
 
 def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[list[str], str]:
     """Return the words before the query, and the query: the last word, or the text of `sql_file`.
 
-    Raises typer.BadParameter where there is not exactly one question, InputError for a file that holds no SQL.
+    Raises typer.BadParameter unless there is exactly one query, InputError for a file without SQL.
     """
     given = list(words or ())
     if sql_file is None:
@@ -157,7 +157,7 @@ def session_over(
     *,
     sends: bool = True,
 ) -> Iterator[Session]:
-    """Open a session over the table of `words`; a small file is read from now on.
+    """Open a session over the table of `words`. A small file is read in the background.
 
     `sends`: queries will be sent to the services, so embedded ones are prepared.
     """
@@ -179,7 +179,7 @@ def _is_sql(word: str) -> bool:
 
 
 def read_sql(path: Path) -> str:
-    """Raises InputError for what cannot be read or holds no SQL."""
+    """Raises InputError for a file that cannot be read or has no SQL."""
     name = "standard input" if str(path) == "-" else str(path)
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:

@@ -20,13 +20,15 @@ _getenv = ctypes.CDLL(None).getenv
 def current(
     descriptor: int | None, what: str = "passphrase", question: str = "Passphrase: "
 ) -> bytes | Callable[[], bytes]:
-    """The passphrase of an existing key where it was supplied, else a prompt, for a key that is wrapped."""
+    """The passphrase of an existing key if one was supplied, else a function that asks for it."""
     given = _given(descriptor, _variable(what), what)
     return given if given is not None else lambda: _prompt(question, what)
 
 
 def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:
-    """A new passphrase, or `what` it is called; a prompt reads it twice. Raises KeyFileError if it is empty."""
+    """A new passphrase, asked for twice if none was supplied. `what`: its name in messages. Raises KeyFileError if it
+    is empty.
+    """
     given = _given(descriptor, _variable(what), what)
     if given is not None:
         return given
@@ -50,11 +52,11 @@ def _given(descriptor: int | None, variable: str, what: str) -> bytes | None:
 
 
 def hide() -> None:
-    """Take the passphrases out of the environment before anything else is done.
+    """Remove the passphrases from the environment before anything else.
 
-    Processes started later, like a credential_process of AWS, do not inherit them. /proc/PID/environ, which shows the
-    environment at the start, has zeros in their place. What remains: a copy in this process's memory, until it ends,
-    and the shell's own copy of the variable; --passphrase-fd leaves neither. Forked children drop their copies.
+    Processes started later, such as an AWS credential_process, do not inherit them. /proc/PID/environ, which shows the
+    environment at the start, has zeros instead. Two copies remain: one in this process's memory, and the shell's
+    variable; --passphrase-fd leaves neither. Forked children delete their copies.
     """
     os.register_at_fork(after_in_child=_taken.clear)
     for variable in (VARIABLE, NEW_VARIABLE):
@@ -68,7 +70,7 @@ def _take(variable: str) -> bytes | None:
     if name not in os.environb:
         return _taken.pop(variable, None)
     _getenv.argtypes, _getenv.restype = [ctypes.c_char_p], ctypes.c_void_p
-    place = _getenv(name)  # in the very block of memory that the kernel shows
+    place = _getenv(name)  # at the address that the kernel shows
     value = os.environb.pop(name)
     if place:
         ctypes.memset(place, 0, len(value))
@@ -76,7 +78,7 @@ def _take(variable: str) -> bytes | None:
 
 
 def _prompt(question: str, what: str = "passphrase") -> bytes:
-    from cleave.cli.console import is_terminal  # noqa: PLC0415 - `hide` comes before all imports that can wait
+    from cleave.cli.console import is_terminal  # noqa: PLC0415 - `hide` runs before all imports that can wait
 
     if not is_terminal(sys.stdin):
         raise KeyFileError(
@@ -94,7 +96,7 @@ def _checked(value: bytes, what: str) -> bytes:
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Return the first line that `descriptor` holds, without its line end."""
+    """The first line from `descriptor`, without its line end."""
     content = b""
     try:
         while b"\n" not in content and len(content) <= _LONGEST:

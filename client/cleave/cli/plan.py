@@ -21,7 +21,9 @@ _DESTINATIONS = {"plain": "plain service", "sensitive": "sensitive service", "no
 
 
 def plan_lines(plan: Description) -> str:
-    """Return in short what leaves, its receivers, its size, what each learns, the way taken, and a sentence to sign."""
+    """The short text: what leaves, who receives it, its size, what each party learns, the way, and a sentence
+    to sign.
+    """
     lines = [
         ("leaves", _leaves(plan)),
         ("to", _to(plan)),
@@ -75,7 +77,7 @@ def _how_much(plan: Description) -> str:
 
 
 def _learned(plan: Description) -> list[tuple[str, str]]:
-    """A line for each thing that a party learns, its name before the first one."""
+    """One line per fact that a party learns. Its name is on the first."""
     party = "store" if plan.places else "service"
     names = [f"{service} {party}" for service in _SERVICES]
     lines = [
@@ -124,7 +126,7 @@ def plan_json(plan: Description) -> str:
 
 
 def plan_text(plan: Description) -> str:
-    """Everything of a description, section by section."""
+    """The full text, section by section."""
     cut = ""
     if plan.selected_rows is not None and plan.groups is not None:
         cut = f", {plan.selected_rows:,} selected, {counted(plan.groups, 'group')}"

@@ -1,6 +1,6 @@
-"""The command's own process: hide its secrets from others on this machine, and end within a second of a signal.
+"""The command's process: protect its secrets from other users, and end within a second of a signal.
 
-Our own children need no care here: the kernel ends each with its parent (cleave_shared.children).
+Children need no care here: the kernel ends each with its parent (cleave_shared.children).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 from cleave.cli import passphrase
 from cleave_shared.core_dumps import refuse_core_dumps
 
-# From a signal to the end, whatever is under way: code that cannot be interrupted, or a service embedded here.
+# seconds from a signal to the end, even if code cannot be interrupted
 GRACE = 0.6
-_REAP_SECONDS = 0.1  # a killed process is gone in one or two milliseconds, if not on a busy machine
+_REAP_SECONDS = 0.1  # a killed process is gone in one or two milliseconds, except on a busy machine
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ours = False
 _terminal: list[Any] = []  # what stdin's terminal was like, if it is one
@@ -30,7 +30,7 @@ _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 def protect() -> None:
-    """First of all, where the process is the command's own: no core dump, no debugger, no passphrase to be seen."""
+    """Call it first, if the process is the command's own: no core dump, no debugger, no readable passphrase."""
     global _ours  # noqa: PLW0603 - a fact about the process
     _ours = True
     _open_closed_streams()
@@ -41,9 +41,9 @@ def protect() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open the null device in place of each closed standard stream, or the next file or socket would take its number.
+    """Open /dev/null for each closed standard stream. Otherwise the next file or socket would get its number.
 
-    Reading from it finds nothing, and writing to stdout is the error that it is to other programs.
+    Reading from it finds nothing; writing to stdout fails as in other programs.
     """
     for number, (name, mode, access) in enumerate(
         (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
@@ -75,22 +75,22 @@ def _restore_terminal() -> None:
 
 
 def _reap() -> None:
-    """Reap killed children, so that none is left and their usage counts as this process's."""
+    """Reap killed children, so that their resource usage counts as this process's."""
     end = time.monotonic() + _REAP_SECONDS
-    with contextlib.suppress(ChildProcessError):  # there is none any more
+    with contextlib.suppress(ChildProcessError):  # none is left
         while time.monotonic() < end:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
                 time.sleep(0.001)
 
 
 def descendants() -> set[int]:
-    """Every process that this one has started, and those that these have."""
+    """All processes started by this one, or by those."""
     started: set[int] = set()
     rest = [os.getpid()]
     while rest:
         with contextlib.suppress(OSError):  # no file can be opened
             for listing in Path(f"/proc/{rest.pop()}/task").glob("*/children"):
-                with contextlib.suppress(OSError):  # gone since
+                with contextlib.suppress(OSError):  # it has ended
                     children = set(map(int, listing.read_text().split())) - started
                     started |= children
                     rest += children
@@ -98,17 +98,17 @@ def descendants() -> set[int]:
 
 
 def end_descendants(but: Collection[int] = ()) -> None:
-    """Kill them at once, except those in `but`."""
+    """Kill all descendants except those in `but`."""
     for each in descendants().difference(but):
         with contextlib.suppress(OSError):
             os.kill(each, signal.SIGKILL)
 
 
 class Signals:
-    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, and remembers which it was.
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, and remembers the signal.
 
-    Remembers, because DuckDB makes an error of its own of it, and because a child that it ended looks like one that
-    died. If a process of our own is still there after GRACE seconds, it ends without cleaning up.
+    DuckDB replaces the interrupt by its own error, and a child ended by the signal looks like a crash; hence it
+    remembers. If a process of our own still runs after GRACE seconds, it ends without cleaning up.
     """
 
     def __init__(self) -> None:
@@ -118,21 +118,21 @@ class Signals:
 
     @property
     def code(self) -> int:
-        """Return the exit code that shells show for a program ended by this signal."""
+        """The exit code that shells show for a program ended by this signal."""
         return 128 + (self.number or signal.SIGINT)
 
     def __enter__(self) -> Signals:
         for each in _SIGNALS:
-            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup asks for
+            if signal.getsignal(each) != signal.SIG_IGN:  # nohup ignores it
                 self._before[each] = signal.signal(each, self._notice)
         self._hook_before, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.unraisablehook = self._hook_before
-        if self.number is None or not _ours:  # else no second signal is to disturb the end
+        if self.number is None or not _ours:  # otherwise a second signal must not disturb the end
             for each, handler in self._before.items():
-                signal.signal(each, handler)  # type: ignore[arg-type]  # what signal.signal gave
+                signal.signal(each, handler)  # type: ignore[arg-type]  # a value that signal.signal returned
 
     def _notice(self, number: int, _frame: FrameType | None) -> None:
         if self.number is None:
@@ -142,7 +142,9 @@ class Signals:
         raise KeyboardInterrupt
 
     def _lost(self, lost: sys.UnraisableHookArgs) -> None:
-        """Print no traceback of an interrupt that Python dropped in a callback, such as an import's; `_end` ends us."""
+        """Print no traceback of an interrupt that Python dropped in a callback, such as an import's. `_end` ends the
+        process.
+        """
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             self._hook_before(lost)
 

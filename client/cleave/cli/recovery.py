@@ -1,4 +1,4 @@
-"""`cleave key split` and `cleave key join`: shares on paper that together give a lost key back."""
+"""`cleave key split` and `cleave key join`: shares on paper that together restore a lost key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def join(
         raise KeyFileError(f"{to}: already exists", hint="name another file, or move this one away")
     if kms is not None:
         require_kms_alone(kms, passphrase_fd, no_passphrase)
-    joined(paths)  # reported before a prompt for a passphrase
+    joined(paths)  # before a prompt for a passphrase
     chosen = None if no_passphrase or kms is not None else passphrase.chosen(passphrase_fd)
     console.out(description(join_key(paths, to, chosen, kms, kms_of(profile))))
     ctx.obj.say("Nothing is known here of versions of tables: the first command on a table accepts what the store has.")

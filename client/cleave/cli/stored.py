@@ -1,4 +1,6 @@
-"""Commands for stored tables: `cleave put`, `ls`, `show`, `log`, `pull`, `derive`, `delete`, `alter` and their kind."""
+"""Commands for stored tables: put, ls, show, log, pull, derive, delete, update, alter, compact, verify, drop,
+accept.
+"""
 
 from __future__ import annotations
 

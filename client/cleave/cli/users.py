@@ -23,7 +23,7 @@ UserName = Annotated[str, argument("NAME", "The user.")]
 
 
 def users_file(given: Path | None) -> Path:
-    """The file of users that is named, or the usual one."""
+    """The given users file, or the default one."""
     return expanded(given or config_folder() / "users.toml")
 
 

@@ -1,1 +1,1 @@
-"""Pull, verify, derive, rotate; add or drop scan rows."""
+"""Operations on stored tables: pull, verify, derive, change, alter, rotate, and sharing between parties."""

@@ -1,7 +1,7 @@
-"""Change the columns of a stored table: wider bounds or types, columns added, renamed or dropped, other by columns.
+"""Change the columns of a stored table: wider bounds or types; columns added, renamed or dropped; new by columns.
 
-Only the manifest changes where no stored byte does. Otherwise every segment is written again, in one step; plain
-objects stay as they are unless a plain column, or the order of rows, changes.
+If no stored byte changes, only the manifest is written. Otherwise every segment is rewritten in one step; plain objects
+stay unless a plain column or the order of rows changes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ _BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is lef
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes of columns, in the words of the command. `by`: None: the columns there are. `entity`: empty: that there
-    is.
-    """
+    """Column changes, written as in the command. `by`: None keeps the by columns. `entity`: empty keeps the entity."""
 
     widen: Sequence[str] = ()
     add: Sequence[str] = ()
@@ -68,7 +66,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
             f"table {name!r} was released by parts of enough rows: whom they are about is fixed",
             hint="put the table under another name with --entity",
         )
-    columns = _columns(before, wanted)  # each with the SQL of its old values
+    columns = _columns(before, wanted)  # each with the SQL of its values in an existing row
     altered = replace(before, columns=tuple(each for each, _ in columns), privacy=_privacy(before, wanted))
     schema = _checked(altered.about(wanted.entity) if wanted.entity else altered, name)
     by = _by(old, schema, wanted)
@@ -116,7 +114,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
 
 
 def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
-    """The new columns, each with the SQL of its values in an old row. Raises InputError."""
+    """The new columns, each with the SQL of its values in an existing row. Raises InputError."""
     altered = {each.name: (each, identifier(each.name)) for each in schema.columns}
     used = {column: derived.name for derived in schema.derived for column in derived.columns}
     for text in wanted.widen:
@@ -149,7 +147,7 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
 
 
 def _privacy(before: Schema, wanted: Alteration) -> Privacy:
-    """The privacy of the altered table, whose entity may only be renamed. Raises InputError."""
+    """The privacy of the altered table. An existing entity can only be renamed. Raises InputError."""
     entity = before.privacy.entity
     if entity and wanted.entity:
         raise InputError(
@@ -186,7 +184,7 @@ def _pair(text: str, hint: str) -> tuple[str, str]:
 
 
 def _widened(column: Column, text: str) -> Column:
-    """`column` with wider bounds or type. Raises InputError for what would be narrower."""
+    """`column` with wider bounds or a wider type. Raises InputError if a value might not fit."""
     if ".." in text:
         lower, upper = (_bound(column, each) for each in text.split("..", 1))
         widened = replace(column, lower=column.lower if lower is None else lower)
@@ -214,7 +212,7 @@ def _bound(column: Column, text: str) -> Decimal | None:
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Check whether each value of type `narrow` is one of type `wide`, which is not the same."""
+    """True if type `wide` can hold every value of type `narrow`. The two differ."""
     if (narrow, wide) == ("FLOAT", "DOUBLE"):
         return True
     more, fewer = decimals_of(wide), decimals_of(narrow)
@@ -227,7 +225,7 @@ def _holds(wide: str, narrow: str) -> bool:
 
 
 def _checked(schema: Schema, name: str) -> Schema:
-    """`schema` as it is read back. Raises InputError for what no schema may say."""
+    """`schema` written and read back. Raises InputError if no schema may say that."""
     return stored_schema(read_schema(tomllib.loads(dump_schema(schema), parse_float=Decimal), f"table {name!r}"), name)
 
 
@@ -242,7 +240,7 @@ def _by(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[str, ...]:
 
 
 def _key(old: Manifest, wanted: Alteration) -> tuple[str, ...]:
-    """The key columns under their new names. Raises InputError where one would be dropped."""
+    """The key columns under their new names. Raises InputError if one would be dropped."""
     dropped = {each.lower() for each in wanted.drop}
     if lost := [each for each in old.key if each.lower() in dropped]:
         raise InputError(f"column {lost[0]!r} is a key column", hint="put the table again with other --key-columns")
@@ -251,12 +249,12 @@ def _key(old: Manifest, wanted: Alteration) -> tuple[str, ...]:
 
 
 def _news(wanted: Alteration) -> dict[str, str]:
-    """New names of columns by their old ones in lower case."""
+    """New names of columns, by their old names in lower case."""
     return {name.lower(): new for name, new in (_pair(each, "") for each in wanted.rename)}
 
 
 def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
-    """Measures of the new columns; doubles keep centre and scale, unless their column has other bounds now."""
+    """Measures of the new columns. Doubles keep centre and scale, unless the bounds of their column changed."""
     news = _news(wanted)
     widened = {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
     previous = {news.get(each.name.lower(), each.name): each for each in old.measures}
@@ -274,12 +272,11 @@ def _plain(schema: Schema) -> list[tuple[str, str]]:
 
 
 def _order(manifest: Manifest) -> list[Column]:
-    """The columns that order the rows."""
     return [replace(each, reason="") for each in plain_by(manifest, load_stored_schema(manifest).columns)]
 
 
 def _format(manifest: Manifest) -> object:
-    """Return all that determines the stored objects; names do not."""
+    """Everything that determines the stored objects. Names do not."""
 
     def stored_form(column: SealedColumn) -> object:
         return column.type, column.width, column.nullable

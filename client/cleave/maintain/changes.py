@@ -1,11 +1,11 @@
-"""Delete or change rows of a stored table: the segments that have such rows are written again, in one step.
+"""Delete or change rows of a stored table: the segments with such rows are rewritten in one step.
 
-A change of sensitive columns alone leaves the plain objects as they are. Any other reveals to the plain place which
-rows changed. It needs the owner's consent where the condition reads other than plain columns.
+If only sensitive columns change, plain objects stay unchanged. Any other change shows the plain place which rows
+changed. It needs the owner's consent if the condition reads non-plain columns.
 
-The signed record of a deletion says what was deleted, until when it can still be restored, and where that is known
-from. It has counts, and names and digests of the sealed objects that are gone; nothing of a row, not even a digest:
-those can be guessed. docs/erasure.md says how anyone verifies it with the owner's public key.
+The signed record of a deletion says what was deleted, until when it can be restored, and how that is known. It has
+counts, and names and digests of the deleted sealed objects. It has nothing of a row, not even a digest, because rows
+can be guessed. docs/erasure.md explains how to verify it with the owner's public key.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
-Done = tuple[Changed, Manifest, Opened | None]  # the table before, and after; None: nothing was changed
+Done = tuple[Changed, Manifest, Opened | None]  # (change, table before, table after or None if nothing changed)
 
 
 class Assignments:
-    """New values of columns, by name. Raises InputError for what is no column, or no expression over the row."""
+    """New values of columns, by name. Raises InputError for an unknown column, and for a text that is no expression
+    over a row.
+    """
 
     def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
-        self.typed: dict[str, str] = {}  # as 1.0 spelled them: by this a repeated update is known
+        self.typed: dict[str, str] = {}  # spelled as in 1.0: identifies a repeated update
         self.columns: list[Column] = []
-        self.read: set[str] = set()  # columns that the new values follow from
+        self.read: set[str] = set()  # columns that the new values depend on
         for name, sql in values.items():
             column = schema.column(name)
             if column.name in self.values:
@@ -70,11 +72,10 @@ class Assignments:
 
     @property
     def plain(self) -> list[str]:
-        """Names of the plain columns that change."""
         return [each.name for each in self.columns if each.kind is Kind.PLAIN]
 
     def select(self, condition: str) -> str:
-        """SQL of a row with its new values, where `condition` holds."""
+        """SQL of the rows, with new values where `condition` holds."""
         new = ", ".join(
             f"CASE WHEN ({condition}) THEN {value} ELSE {identifier(name)} END AS {identifier(name)}"
             for name, value in self.values.items()
@@ -82,7 +83,7 @@ class Assignments:
         return f"SELECT * REPLACE ({new}) FROM {Table.relation}"
 
     def check(self, table: Table, condition: str) -> None:
-        """Raise InputError for a new value that its column's type or bounds rule out."""
+        """Raise InputError for a new value that does not fit its column's type or bounds."""
         for column in self.columns:
             value, name = self.values[column.name], identifier(column.name)
             rows = f"(SELECT {value} AS {name} FROM {table.relation} WHERE ({condition}))"
@@ -96,7 +97,9 @@ class Assignments:
 
 
 def _cast(sql: str, column: Column) -> str:
-    """`sql` as a value of `column`. A number for floats is a text: SQL reads -0.0 as a DECIMAL, which has no sign."""
+    """`sql` cast to the type of `column`. A number for a float is read as text: SQL reads -0.0 as a DECIMAL, which has
+    no sign.
+    """
     is_literal = column.type in FLOATS and _NUMBER.fullmatch(sql.strip())
     return f"CAST(({literal(sql.strip()) if is_literal else sql}) AS {column.type})"
 
@@ -104,10 +107,11 @@ def _cast(sql: str, column: Column) -> str:
 def delete(
     tables: Tables, name: str, where: str, progress: Progress, *, dry_run: bool = False, yes: bool = False
 ) -> Done:
-    """Delete the rows that `where` holds for; a row for which it is NULL stays, as in SQL.
+    """Delete the rows where `where` is true; rows where it is NULL stay, as in SQL.
 
-    A call that repeats the table's last change returns that change, as long as the version before is not deleted.
-    Raises InputError for what is no condition, or needs `yes`; ConflictError where another writer came first.
+    A call that repeats the table's last change returns that change, as long as the previous version still exists.
+    Raises InputError for an invalid condition, or without `yes` where it is needed; ConflictError if another writer was
+    first.
     """
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
@@ -152,9 +156,9 @@ def update(
     yes: bool = False,
     again: bool = False,
 ) -> Done:
-    """Set columns to new values, SQL over the row as it was, in the rows that `where` holds for.
+    """Set columns to new values in the rows where `where` is true. Values are SQL over the row before the change.
 
-    A call that repeats the table's last change does nothing, unless `again`. Otherwise as `delete`.
+    A call that repeats the table's last change does nothing, unless `again`. Otherwise like `delete`.
     """
     opened = tables.open(name)
     schema = load_stored_schema(opened.manifest)
@@ -196,7 +200,7 @@ def update(
 
 
 def _condition(schema: Schema, where: str, *, constant: bool = False) -> Derived:
-    """`where` as a condition over a row. `constant`: it may name no column."""
+    """`where` as a condition over a row. `constant`: also accept a condition without columns. Raises InputError."""
     expression = _expression(schema, "condition", where, constant=constant)
     if expression.type != "BOOLEAN":
         raise InputError(f"the condition is {expression.type}, and must be BOOLEAN", hint=_ONE)
@@ -215,7 +219,7 @@ def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) 
 def _matching(
     tables: Tables, opened: Opened, condition: Derived, new: Assignments | None, progress: Progress
 ) -> dict[str, int]:
-    """Rows that the condition holds for, of each segment that has any. Checks `new` values of them."""
+    """Number of rows where the condition is true, for each segment that has any. Checks `new` values in them."""
     counts: dict[str, int] = {}
     read = {*condition.columns, *(new.read if new else ())}
     advance = progress.stage("find", opened.manifest.rows, "rows")
@@ -234,7 +238,7 @@ def _matching(
 
 
 def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
-    """Return the rows of `sql`. Raises InputError, which names `what` and no value."""
+    """The rows of `sql`. Raises InputError, which names `what` and quotes no value."""
 
     def refusal(why: str) -> InputError:
         hint = "use TRY_CAST where a value may not fit"
@@ -253,7 +257,7 @@ def _changed(opened: Opened, counts: Mapping[str, int], reveals: str, *, repeate
 
 
 def compact(tables: Tables, name: str, progress: Progress) -> Opened:
-    """Merge small segments. Rows keep their order. Raises ConflictError where another writer came first."""
+    """Merge small segments. Rows keep their order. Raises ConflictError if another writer was first."""
     opened = tables.open(name)
     groups = merges(opened.manifest)
     if not groups:
@@ -265,7 +269,7 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
 
 @dataclass(frozen=True, slots=True)
 class OldVersions:
-    """How long old versions of deleted objects stay: what the user states, else what each store's rules say.
+    """How long old versions of deleted objects are kept: as the user states, else as each store's rules say.
 
     `retentions`: None for a store whose rules cannot be read.
     """
@@ -279,7 +283,7 @@ class OldVersions:
         return cls(stated, read)
 
     def until(self, names: Collection[str], start: datetime.datetime) -> tuple[datetime.datetime | None, str, str]:
-        """Return the end (None: for ever, or unknown), its source, and what the user should know of it."""
+        """(End, source, note for the user). End is None if unknown or never."""
         if self.stated is not None:
             return end_of(self.stated, start), "user", ""
         ends = []
@@ -295,7 +299,7 @@ class OldVersions:
 def signed_record(
     key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, old_versions: OldVersions
 ) -> tuple[bytes, str]:
-    """Return the record as JSON, and what its user should know of the end that it states."""
+    """The record as JSON, and a note for the user about the end that it states."""
     left = after.objects()
     until, source, unsure = old_versions.until(before.objects() - left, datetime.datetime.now(datetime.UTC))
     record: dict[str, Any] = {
@@ -318,10 +322,9 @@ def signed_record(
 
 
 def message(record: dict[str, Any]) -> bytes:
-    """The bytes that are signed."""
     return json.dumps(["cleave deletion", record], sort_keys=True, separators=(",", ":")).encode()
 
 
 def _sealed(manifest: Manifest) -> list[Object]:
-    """Objects of the segments in the sensitive place."""
+    """The segments' objects in the sensitive place."""
     return [part for each in manifest.segments for part in each.parts() if part != each.plain]

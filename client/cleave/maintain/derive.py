@@ -1,4 +1,4 @@
-"""Additions to a stored table, made of rows that are fetched for them: totals of an expression, rows for scans."""
+"""Additions to a stored table, computed from its fetched rows: totals of an expression, and rows for scans."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cleave_shared.errors import InputError
 
 
 def derive(tables: Tables, table: str, expression: str, name: str, progress: Progress) -> Opened:
-    """Store totals of `expression`, which questions over cells then use.
+    """Store totals of `expression`, for questions over cells.
 
-    Raises InputError, QueryRefused; ConflictError where somebody else changes the table meanwhile.
+    Raises InputError, QueryRefused, ConflictError if another writer changes the table.
     """
     opened = tables.open(table)
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
@@ -71,7 +71,7 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
 
 @dataclass(frozen=True, slots=True)
 class _Addition(Piece):
-    """Objects that are added to a segment, whose rows `source` reads."""
+    """Objects to add to a segment. `source` reads its rows."""
 
     segment: Segment
     source: Rows
@@ -94,7 +94,7 @@ class _Addition(Piece):
 
 @dataclass(frozen=True, slots=True)
 class _Totals(_Addition):
-    """Totals of the last measure of `manifest`, which with the by columns reads `columns`."""
+    """Totals of the last measure of `manifest`, which reads `columns` besides the by columns."""
 
     manifest: Manifest
     columns: Collection[str]
@@ -123,9 +123,9 @@ class _ScanRows(_Addition):
 
 
 def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
-    """Encrypt the rows of every segment for scans, from its sealed columns, and show all of them at once.
+    """Encrypt the rows of every segment for scans, from its sealed columns. They become visible all at once.
 
-    Raises InputError for a table that has them; ConflictError where another writer changes the table meanwhile.
+    Raises InputError if the table has them, ConflictError if another writer changes the table.
     """
     opened = tables.open(name)
     if opened.manifest.scanned:
@@ -139,7 +139,9 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
 
 
 def drop_scan(tables: Tables, name: str) -> Opened:
-    """Forget the rows for scans; the sweep that follows deletes them. Raises InputError for a table without any."""
+    """Remove the rows for scans from the manifest; the following sweep deletes them. Raises InputError if there are
+    none.
+    """
     opened = tables.open(name)
     if not opened.manifest.scanned:
         raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")

@@ -1,4 +1,4 @@
-"""A stored table as it is described to its owner."""
+"""Descriptions of a stored table for its owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table as it is stored now: `version` counts its changes. `facts`: all that `cleave ls --json` says of it."""
+    """A table in its current version; `version` counts its changes. `facts`: the JSON of `cleave ls --json`."""
 
     name: str
     version: int
@@ -37,7 +37,7 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A stored table in detail: what `cleave show` prints, and in `facts` what `cleave show --json` prints."""
+    """A stored table in detail. `text`: what `cleave show` prints; `facts`: what `cleave show --json` prints."""
 
     facts: dict[str, Any]
     text: str
@@ -48,7 +48,9 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """The last put of a contributor: its rows. `version` counts its puts; `contributor`: its public key, in hex."""
+    """The last put of a contributor, with its rows. `version` counts its puts. `contributor`: its public key,
+    in hex.
+    """
 
     name: str
     contributor: str
@@ -58,7 +60,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Rows of a stored table that a delete or update is about, or a dry run would be.
+    """Rows that a delete or update changed, or a dry run would change.
 
     `segments`: those with such rows, as (number from 1, rows it is about, all rows). `reveals`: what the plain place
     learns, empty for nothing. `version`: of the table, after the change if there was one. `repeated`: nothing was
@@ -75,13 +77,13 @@ class Changed:
 
     @property
     def text(self) -> str:
-        """A line for each segment, and one for the plain place."""
+        """One line per segment, and one for the plain place."""
         lines = [f"segment {number}: {rows:,} of {counted(all_, 'row')}" for number, rows, all_ in self.segments]
         return "\n".join([*lines, f"the plain place learns: {self.reveals or 'nothing'}"])
 
 
 class Pulled:
-    """Rows of a stored table, decrypted, in the order they were put."""
+    """Decrypted rows of a stored table, in the order in which they were put."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -97,13 +99,13 @@ class Pulled:
         return self._table
 
     def df(self) -> pd.DataFrame:
-        """A pandas DataFrame; decimals stay Decimal, whole numbers with NULLs become Int64.
+        """A pandas DataFrame. Decimals stay Decimal; whole numbers with NULLs become Int64.
 
         Raises InputError without pandas.
         """
         with extra("pandas", "data frames"):
             import pandas as pd  # noqa: PLC0415
-        import pyarrow as pa  # noqa: PLC0415 - there if there is a table
+        import pyarrow as pa  # noqa: PLC0415 - always installed if there is a table
 
         series = {}
         for name, column in zip(self._table.column_names, self._table.columns, strict=True):
@@ -130,7 +132,7 @@ def stored_table(manifest: Manifest) -> StoredTable:
 
 
 def planned_table(planned: PlannedPut) -> StoredTable:
-    """Describe a table that is not stored yet. `bytes` is an estimate, and `version` the one that is there now."""
+    """A table that is not stored yet. `bytes` is an estimate; `version` is the current one."""
     from cleave.store.by import estimated_bytes  # noqa: PLC0415 - as below
     from cleave_shared.params import DEFAULT_PROFILE  # noqa: PLC0415
 
@@ -152,7 +154,7 @@ def planned_table(planned: PlannedPut) -> StoredTable:
 
 
 def planned_text(table: StoredTable) -> str:
-    """Return the lines that `cleave put --dry-run` prints."""
+    """The lines that `cleave put --dry-run` prints."""
     facts = table.facts
     bounds = ", ".join(f"{name} {lower} to {upper}" for name, (lower, upper) in facts["bounds"].items())
     lines = {
@@ -166,7 +168,7 @@ def planned_text(table: StoredTable) -> str:
 
 
 def facts_of(tables: Tables, opened: Opened) -> TableFacts:
-    """Everything about a stored table but its rows. Reads its schema and its cells."""
+    """Everything about a stored table except its rows. Reads its schema and its cells."""
     from cleave.store.contributors import with_contributor  # noqa: PLC0415 - as below
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
 
@@ -206,7 +208,7 @@ def _stored_as(manifest: Manifest, name: str, measures: Collection[str], entity:
 
 
 def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None) -> str:
-    """List the contributors of a table. `waiting`: the number of their parts that are not collected yet."""
+    """The contributors of a table, as text. `waiting`: the number of their parts that are not collected yet."""
     headings = [*map(Heading, ("contributor", "key", "added")), Heading("rows", justify="right")]
     rows = [
         [each.name, f"{each.key[:16]}...", each.added, f"{rows_of(manifest, each.name):,}"]
@@ -219,7 +221,7 @@ def contributors_text(manifest: Manifest, waiting: dict[str, int] | None = None)
 
 
 def rows_of(manifest: Manifest, contributor: str) -> int:
-    """Rows of a table that are one contributor's."""
+    """Number of rows of one contributor."""
     return sum(each.rows for each in manifest.segments if each.contributor == contributor)
 
 

@@ -306,7 +306,7 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
 
 @change(Place, after=CONTINUES)
 def compact(task: Task, name: str, **_: Unpack[Place]) -> Opened:
-    """Merge small segments of a stored table, as appends do beyond 64 of them."""
+    """Merge small segments of a stored table, as an append does if there are more than 8."""
     from cleave.maintain.changes import compact as merge  # noqa: PLC0415 - as above
 
     return merge(task.tables, name, task.progress)

@@ -1,4 +1,4 @@
-"""All of a stored table read: into one file, a segment at a time, rows in the order they were put; or to be checked."""
+"""Reads all of a stored table: to write it into one file, segment by segment, in the order of put; or to check it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENDINGS = (".csv", ".parquet")
-_TOGETHER = 128  # segments' files that are open at once
+_TOGETHER = 128  # segment files open at once
 _MEMORY = "512MB"
-_NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits after milliseconds, in DuckDB's text of an interval
+_NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits below milliseconds, in DuckDB's text of an interval
 
 
 def check_output(output: Path, *, force: bool = False) -> None:
-    """Raises InputError for what cannot be written, or already exists unless `force`."""
+    """Raises InputError for an unwritable file, and for an existing one unless `force`."""
     if output.suffix.lower() not in _ENDINGS:
         raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
     if names_file(output) and not force:
@@ -44,7 +44,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
 
 
 def pull_into(stored: Stored, output: Path, progress: Progress, *, force: bool = False) -> None:
-    """Write `output`, which is there at the end or as it was. Raises InputError, CheckFailed, StoreError."""
+    """Write `output`. If it fails, the old file is unchanged. Raises InputError, CheckFailed, StoreError."""
     check_output(output, force=force)
     with atomically(output, error=InputError, overwrite=force) as file, closing(_tables(stored, progress)) as tables:
         if output.suffix.lower() == ".csv":
@@ -64,14 +64,14 @@ def pull_into(stored: Stored, output: Path, progress: Progress, *, force: bool =
 
 
 def pull_arrow(stored: Stored, progress: Progress) -> pa.Table:
-    """Return all rows as an Arrow table, which needs pyarrow. Raises CheckFailed, StoreError."""
+    """All rows as an Arrow table. Needs pyarrow. Raises CheckFailed, StoreError."""
     names = [column.name for column in stored.schema.columns]
     with stored.rows.table(names, ordered=True, progress=progress) as table:
         return table.connection.sql(f"SELECT * FROM {table.relation}").to_arrow_table()
 
 
 def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
-    """Open the segments one after the other; a table without segments as one without rows."""
+    """Open the segments one after the other. A table without segments gives one table without rows."""
     names = [column.name for column in stored.schema.columns]
     advance = progress.stage("fetch and open", stored.manifest.rows, "rows")
     for segments in [[each] for each in stored.manifest.segments] or [[]]:
@@ -81,7 +81,7 @@ def _tables(stored: Stored, progress: Progress) -> Generator[Table, None, None]:
 
 
 def _part(table: Table, schema: Schema, folder: Path) -> BinaryIO:
-    """A file without a name, where the pulled file will be: nothing of it stays, however this process ends."""
+    """A nameless file beside the output file: it disappears however this process ends."""
     file = _unnamed(folder)
     file.write(table.parquet_of([each.name for each in schema.columns]))
     file.flush()
@@ -97,7 +97,9 @@ def _joined(parts: Sequence[BinaryIO], folder: Path) -> BinaryIO:
 
 
 def _join(parts: Sequence[BinaryIO], file: BinaryIO, intervals: Sequence[str] = ()) -> None:
-    """Write the rows of `parts`, in order, into `file`, the texts of `intervals` as INTERVAL where Parquet can."""
+    """Write the rows of `parts`, in order, into `file`. Texts of `intervals` become INTERVAL where Parquet can hold
+    them.
+    """
     with closing(connect_reading()) as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         paths = ", ".join(f"'{_path(part)}'" for part in parts)
@@ -117,7 +119,7 @@ def _join(parts: Sequence[BinaryIO], file: BinaryIO, intervals: Sequence[str] = 
 
 
 def _reason(message: str) -> OSError:
-    """The system's error that DuckDB words: a full disk, a quota, a limit of the file's size."""
+    """The system error in DuckDB's message: a full disk, a quota, or a limit on file sizes."""
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         if os.strerror(code) in message:
             return OSError(code, os.strerror(code))
@@ -125,7 +127,7 @@ def _reason(message: str) -> OSError:
 
 
 def _representable(connection: duckdb.DuckDBPyConnection, rows: str, intervals: Sequence[str]) -> list[str]:
-    """Return, quoted, those of `intervals` that Parquet holds whole: it has no negative ones, and milliseconds only."""
+    """The quoted names of `intervals` that Parquet can hold exactly: it has no negative ones, and only milliseconds."""
     names = [identifier(name) for name in intervals]
     if not names:
         return []
@@ -147,15 +149,15 @@ def _path(file: BinaryIO) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Object that is lost or damaged, and the part of the table in it."""
+    """A lost or damaged object, and what it contains."""
 
     what: str
     reason: str
 
 
 def verify(stored: Stored, progress: Progress) -> list[Damage]:
-    """Read and check every object of the table: its digest, and that what is sealed opens. Check its log too, and that
-    each contributor's head bears its signature and is no older than what was taken in. Raises StoreError.
+    """Read and check every object: its digest, and that sealed objects open. Also checks the log, and each
+    contributor's head: its signature, and that it is no older than what was collected. Raises StoreError.
     """
     damages: list[Damage] = []
     every = list(_objects(stored))
@@ -166,7 +168,7 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
         except CheckFailed as failure:
             damages.append(Damage(what, failure.message))
         advance(which.bytes)
-    if not damages:  # then every total must open as well: another key, or another's ciphertexts, would show
+    if not damages:  # all totals must open too: a wrong key or foreign ciphertexts would show
         stored.totals([(column.measure, column.part) for column in columns_of(stored.manifest.measures)])
     try:
         stored.tables.log(stored.opened)
@@ -181,7 +183,7 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
 
 
 def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
-    """List all objects: what each holds, and the function that reads and checks it."""
+    """All objects: what each contains, and the function that reads and checks it."""
 
     def sealed(purpose: Purpose, which: Object) -> tuple[Object, Callable[[], object]]:
         return which, partial(stored.tables.unseal, stored.vault, purpose, which)

@@ -1,8 +1,9 @@
-"""Put a table under another key: every segment is opened and sealed again, the new table shown, the old one closed.
+"""Move a table to another key: every segment is opened and sealed again, then the new table appears and the old one
+closes.
 
-The new table has a folder and objects of its own, so the old one is queried as before until it is closed. A draft
-records each finished segment, and the same command goes on after the last one. Rows that are added to the old table
-meanwhile are taken along, for it is closed only if it is still what was copied.
+The new table has its own folder and objects, so the old one can be queried until it closes. A draft records finished
+segments; the same command continues after the last one. The old table is only closed if it is still what was copied;
+rows added in between are copied first.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 
-_TRIES = 20  # to close a table that others go on adding to
+_TRIES = 20  # attempts to close a table while others add rows
 
 
 def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
-    """`table` as it is under the key of `new`; under that of `old` nothing of it can be opened any more.
+    """Move `table` to the key of `new`. Under the key of `old` nothing of it can be opened afterwards.
 
-    Raises InputError where there is another table of that name under the new key, or contributors have put what was
-    not taken in; CheckFailed for what is damaged.
+    Raises InputError if the new key has another table of that name, or if contributors' rows are not collected;
+    CheckFailed for damaged objects.
     """
     key_id = new.key.key_id
     if old.key.key_id == key_id:
         raise InputError("the table is already under this key", hint="make one with: cleave key new")
     for _ in range(_TRIES):
-        if old.moved_to(table) != key_id:  # else what was left of it is still to be deleted
+        if old.moved_to(table) != key_id:  # otherwise only its remains must be deleted
             opened = old.open(table)
             for each in opened.manifest.contributors:
                 if news(old, opened.manifest, each).head is not None:
@@ -56,16 +57,16 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
 
 
 def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress) -> None:
-    """Put one version of the old table under the new key."""
+    """Copy one version of the old table under the new key."""
     source = opened.manifest
-    table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same each time it is tried
+    table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
     existing = new.find(table)
     if existing is not None and existing.manifest.table_id != table_id:
         raise InputError(f"there is another table {table!r} under the new key")
     old.note(table, new)
     new.note(table, old)
     present = {_content(each): each for each in (existing.manifest.segments if existing else ())}
-    if existing is not None and _lineage(existing.manifest) != _lineage(source):  # marks of another
+    if existing is not None and _lineage(existing.manifest) != _lineage(source):  # marks belong to another lineage
         present = {}
     fields = {
         **dict(source),
@@ -76,7 +77,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
             each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
         ),
     }
-    del fields["secret"]  # the new table has one of its own
+    del fields["secret"]  # the new table has its own
     if existing:
         fields["secret"] = existing.manifest.secret
     target = Manifest.model_construct(**fields)
@@ -102,7 +103,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
 
 
 def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:
-    """Ledger and digests of the releases under the new key. Totals follow once the table is there."""
+    """The ledger and digests of the releases, under the new key. Totals follow once the new table exists."""
     release, table = opened.manifest.release, opened.manifest.table
     if release is None:
         return None
@@ -121,7 +122,7 @@ def _lineage(manifest: Manifest) -> str | None:
 
 
 def _content(segment: Segment) -> tuple[object, ...]:
-    """The same for a segment under either key: its rows never change, but columns may be derived from them, and rows
-    published.
+    """Identity of a segment's content, equal under both keys. Its rows never change, but columns may be derived and
+    rows published.
     """
     return (segment.id, segment.totals[-1].stop, segment.contributor, segment.unpublished)

@@ -1,4 +1,4 @@
-"""Operations between parties: rows of contributors, and totals that are released to analysts."""
+"""Operations between parties: rows from contributors, and totals released to analysts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operation on stored tables: a function over `Task`, its options stated once.
+"""Operations on stored tables: functions that get a `Task`, with options stated once.
 
 `operation` and `change` open the store that the options name, and close it at the end.
 """
@@ -31,9 +31,9 @@ CONTINUES = "run it again to continue from there"
 
 
 class Task:
-    """An operation under way: the tables it works on, opened when first used, and its progress.
+    """A running operation: its tables, opened at first use, and its progress.
 
-    `seconds`: time for all calls to the store if the place names none. `after`: what `say` advises if it is stopped.
+    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped.
     """
 
     def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN) -> None:
@@ -51,12 +51,12 @@ class Task:
         return _Noted(self._opened.enter_context(bars(self._place["progress"])()))
 
     def say(self, text: str) -> None:
-        """Hand a line to the caller's `say`, if there is one."""
+        """Pass a line to the caller's `say`, if there is one."""
         if (say := self._place["say"]) is not None:
             say(text)
 
     def warn(self, text: str) -> None:
-        """Say a line, or warn where the caller has no `say`."""
+        """Pass a line to `say`; without `say`, warn."""
         if self._place["say"] is None:
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
         self.say(text)
@@ -73,7 +73,7 @@ class Task:
 
 
 class _Noted:
-    """Progress that is shown, and known where the work is stopped."""
+    """Progress that is shown, and reported when the work is stopped."""
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
@@ -96,7 +96,7 @@ class _Noted:
 def operation(
     options: type, *, seconds: float | None = None, after: str = AGAIN
 ) -> Callable[[Callable[Concatenate[Task, P], R]], Callable[P, R]]:
-    """Give a function its `Task`, and all keyword arguments of `options`, defaults included."""
+    """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults."""
 
     def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
         _, *own = signature(function).parameters.values()
@@ -118,7 +118,9 @@ def operation(
 def change(
     options: type, *, seconds: float | None = None, after: str = AGAIN
 ) -> Callable[[Callable[Concatenate[Task, P], Opened]], Callable[P, StoredTable]]:
-    """Make an operation of a function that changes a table: objects the table no longer names are deleted."""
+    """Decorator for an operation that changes a table. Afterwards it deletes the objects that the table no longer
+    names.
+    """
 
     def decorate(function: Callable[Concatenate[Task, P], Opened]) -> Callable[P, StoredTable]:
         @wraps(function)

@@ -1,1 +1,1 @@
-"""`cleave shell FILE`: a table, a key and services opened once, and one question after the other."""
+"""`cleave shell`: a table, a key and services are opened once, for many questions."""

@@ -71,7 +71,7 @@ def _interactive(
         history = interactive.open_history(None)
     settings.say(f"{_greeting(session)}. help lists commands.")
 
-    lasting = process.descendants()  # what embedded services fork from, see cleave_shared.fork_server
+    lasting = process.descendants()  # embedded services fork from them, see cleave_shared.fork_server
 
     def stop() -> None:
         bars.stop()
@@ -87,7 +87,7 @@ def _interactive(
         )
     finally:
         ended = work.end()
-    if not ended:  # DuckDB may be at something that no interrupt reaches, and would not let its table go
+    if not ended:  # DuckDB may run something that cannot be interrupted, and would not release its table
         process.leave(0)
 
 

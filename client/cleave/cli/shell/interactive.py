@@ -1,7 +1,7 @@
-"""The shell for a person: a line editor with completion and history; errors and Ctrl-C do not end it.
+"""The shell for a person: a line editor with completion and history. Errors and Ctrl-C do not end it.
 
-History is for this user alone, since SQL may hold values that no one else should read: in $XDG_STATE_HOME/cleave
-(~/.local/state/cleave), readable by its owner only. A line that begins with a space is not written.
+The history is in $XDG_STATE_HOME/cleave (~/.local/state/cleave). Only its owner can read it, because SQL may contain
+values. A line that begins with a space is not recorded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def editor(
     source: Input | None = None,
     target: Output | None = None,
 ) -> PromptSession[str]:
-    """Reads up to a semicolon, over as many lines as it takes. `source` and `target`: in place of the terminal."""
+    """A line editor that reads up to a semicolon, over any number of lines. `source` and `target` replace the
+    terminal.
+    """
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=Condition(lambda: session.default_buffer.complete_state is None))
@@ -74,17 +76,17 @@ def editor(
 
 
 def is_complete(text: str) -> bool:
-    """Check whether Enter ends it: a command, nothing at all, or statements that a semicolon ends."""
+    """True if Enter ends the input: a command, nothing, or statements ending with a semicolon."""
     return is_command(text) or not split_statements(text)[1].strip()
 
 
 def interact(shell: Shell, session: PromptSession[str], on_error: Callable[[Exception], object]) -> None:
-    """Run lines until Ctrl-D or `.exit`. An error is reported, and the next line is read."""
+    """Run lines until Ctrl-D or `.exit`. Errors are reported, and do not end it."""
     with _ctrl_c():
         while True:
             try:
                 text = session.prompt()
-            except KeyboardInterrupt:  # at the prompt: the line is given up
+            except KeyboardInterrupt:  # at the prompt: discard the line
                 continue
             except EOFError:
                 return
@@ -97,7 +99,7 @@ def interact(shell: Shell, session: PromptSession[str], on_error: Callable[[Exce
                 console.say("cancelled")
             except BrokenPipeError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the shell outlives a question
+            except Exception as error:  # noqa: BLE001 - the shell survives a failed question
                 on_error(error)
 
 
@@ -110,7 +112,7 @@ def _parts(text: str) -> list[Callable[[Shell], None]]:
 
 @contextlib.contextmanager
 def _ctrl_c() -> Iterator[None]:
-    """Ctrl-C interrupts what is under way and not the process; other signals do as they did, and end it."""
+    """Ctrl-C interrupts the current work, not the process. Other signals end the process as before."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def ended(number: int, frame: FrameType | None) -> None:
@@ -118,7 +120,7 @@ def _ctrl_c() -> Iterator[None]:
         try:
             if callable(handler):
                 handler(number, frame)
-        except KeyboardInterrupt:  # which here means Ctrl-C
+        except KeyboardInterrupt:  # it means Ctrl-C here
             raise Ended from None
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -135,14 +137,14 @@ def _ctrl_c() -> Iterator[None]:
 
 
 _WORD = re.compile(r'"[^"]*$|[^\W\d]\w*$|$')
-# Within one of these nothing is a name: a text, a comment to the end of its line, and one that is still open.
+# Where names have no meaning: in a text, in a comment to the end of its line, and in one that is still open.
 _DEAD = re.compile(r"""'(?:[^']|'')*$|--[^\n]*$|/\*(?:(?!\*/).)*$""", re.DOTALL)
 _CLOSED = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*\n|/\*.*?\*/""", re.DOTALL)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 class Sql(Completer):
-    """Columns come first, then functions, then words of SQL; a name that needs quotes gets them."""
+    """Completes columns first, then functions, then SQL's words. Names that need quotes get them."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         functions, words = _words()
@@ -185,7 +187,7 @@ class Sql(Completer):
 
 
 def _matching(word: str, offered: Iterable[tuple[str, str, str]]) -> Iterable[Completion]:
-    """Completions of `word` among texts to insert, names to compare and notes; case does not matter."""
+    """Completions of `word`. `offered`: (text to insert, name to compare, note). Case does not matter."""
     lower = word.lower()
     for text, name, about in offered:
         if name.lower().startswith(lower):
@@ -198,7 +200,7 @@ def _spelled(name: str, reserved: set[str]) -> str:
 
 @cache
 def _words() -> tuple[list[str], list[str]]:
-    """DuckDB's functions that are called by a name, and the words it reserves or gives a meaning to."""
+    """DuckDB's functions that are called by name, and its keywords."""
     with private() as connection:
         functions = connection.execute(
             "SELECT DISTINCT function_name FROM duckdb_functions() "
@@ -215,7 +217,7 @@ def _words() -> tuple[list[str], list[str]]:
 
 
 class _HistoryFile(FileHistory):
-    """A history file; a full disk loses lines and does not end the shell."""
+    """A history file. If the disk is full, lines are lost, but the shell goes on."""
 
     def store_string(self, string: str) -> None:
         if string.startswith(" "):
@@ -226,9 +228,9 @@ class _HistoryFile(FileHistory):
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[None]:
-    """Create the file where it is missing, less the umask, and take the rights of others from one that is there.
+    """Create a missing file, following the umask, and remove other users' rights from an existing one.
 
-    O_NOFOLLOW: SQL must not end up in a file that another user has put a link to.
+    O_NOFOLLOW: another user must not redirect SQL into a file by a link.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
     try:
@@ -239,10 +241,10 @@ def _opened(path: Path) -> Iterator[None]:
 
 
 def history_path(environment: Mapping[str, str]) -> Path:
-    """Raises InputError where there is neither a state folder nor a home."""
+    """Raises InputError if there is neither a state folder nor a home directory."""
     state = environment.get("XDG_STATE_HOME", "")
     try:
-        # the specification: a relative path is to be ignored
+        # the specification says to ignore relative paths
         folder = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
     except RuntimeError:
         raise InputError("history: this account has no home directory", hint="--no-history does without") from None
@@ -250,9 +252,9 @@ def history_path(environment: Mapping[str, str]) -> Path:
 
 
 def open_history(path: Path | None) -> History:
-    """The history in `path`, made for its owner only; None: of this session.
+    """The history in `path`, readable by its owner only; None: kept in memory.
 
-    Raises InputError where it cannot be written, or is no file of this user's.
+    Raises InputError if the file cannot be written, or is not this user's.
     """
     if path is None:
         return InMemoryHistory()

@@ -1,9 +1,9 @@
-"""Lines of the shell: its own commands, or statements, each planned, answered and shown.
+"""Lines of the shell: its own commands, or statements, which are planned, answered and shown.
 
-Nothing here knows where lines come from: from a program (`run_lines`), or from a person (cleave.cli.shell.interactive).
-Work for a person runs in another thread than the one that gets Ctrl-C, so that Ctrl-C always gives the prompt back. A
-question waits for services, for DuckDB and for children that encrypt; each is stopped. What cannot be stopped, like a
-computation of numpy's, ends by itself: the next question waits for that.
+Lines come from a program (`run_lines`) or a person (cleave.cli.shell.interactive); nothing here depends on that. For a
+person, work runs in another thread than the one that gets Ctrl-C, so Ctrl-C always returns to the prompt. Waits for
+services, DuckDB and encrypting children are stopped. Work that cannot be stopped, such as a computation in numpy, ends
+by itself; the next question waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ROWS = ("all", "few")
 
 
 class Left(Exception):  # noqa: N818 - named for what happened
-    """`.exit`."""
+    """The user entered `.exit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Last:
 
 
 class Shell:
-    """`run` runs what may take long; it may raise what ends that early. One thread at a time may use it."""
+    """`run` runs work that may take long, and may raise an error that ends it early. Use it in one thread at a time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Shell:
         self._has_snapshot = False
 
     def statement(self, sql: str) -> None:
-        """Run the query and show its answer. Raises what planning and querying raise, Undecided under --strict."""
+        """Run a query and show its answer. Raises the errors of planning and querying, and Undecided under --strict."""
         session, asking = self._session, self._asking
         if match := _ABOUT_TABLES.fullmatch(sql.strip()):
             console.out(self._schema(_unquoted(match[1])) if match[1] else self._tables())
@@ -92,7 +92,7 @@ class Shell:
         self._last = Last(sql, plan, answer, seconds)
 
     def command(self, line: str) -> None:
-        """Raises Left, InputError for what is no command, and what the command itself raises."""
+        """Raises Left, InputError for an unknown command, and the command's own errors."""
         name, argument = read_command(line)
         match name:
             case ".plan":
@@ -115,7 +115,7 @@ class Shell:
                 raise Left
 
     def _do(self, work: Callable[[], T]) -> T:
-        result: T = self._run(work)  # type: ignore[assignment]  # whatever runs it gives back what it gave
+        result: T = self._run(work)  # type: ignore[assignment]  # the runner returns the work's result
         return result
 
     def _plan(self, sql: str) -> None:
@@ -201,7 +201,7 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
-# Name -> what it does, and how its argument is called, in brackets where it may be left out.
+# name -> (what it does, name of its argument, in brackets if optional)
 COMMANDS = {
     ".plan": ("show what a query would send where; sends nothing", "SQL"),
     ".report": ("write the last answer as one HTML page", "FILE"),
@@ -216,19 +216,19 @@ COMMANDS = {
     ".help": ("show this", ""),
     ".exit": ("leave, like Ctrl-D", ""),
 }
-# As other shells call them; the first ones need no point.
+# names from other shells; the first ones need no point
 _WORDS = {"help": ".help", "exit": ".exit", "quit": ".exit"}
 _OTHERS = {".quit": ".exit", "\\q": ".exit", "\\?": ".help", "\\h": ".help"}
 
 
 def is_command(text: str) -> bool:
-    """Check whether a line is a command rather than SQL."""
+    """True if a line is a command, not SQL."""
     line = text.strip()
     return line.startswith((".", "\\")) or line.rstrip("; ").lower() in _WORDS
 
 
 def read_command(line: str) -> tuple[str, str]:
-    """Name and argument. Raises InputError for an unknown name, an argument too few or too many."""
+    """(Name, argument). Raises InputError for an unknown name, and for a missing or unexpected argument."""
     given, _, argument = line.strip().rstrip(";").partition(" ")
     argument, name = argument.strip(), given.lower()
     name = ({"\\d": ".schema" if argument else ".tables"} | _WORDS | _OTHERS).get(name, name)
@@ -256,12 +256,12 @@ def help_text() -> str:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines as they come; a longer one than any statement may be arrives in pieces."""
+    """Lines as they arrive. A line longer than any statement comes in pieces."""
     return iter(lambda: stream.readline(4 * limits.MAX_SQL_CHARS), b"")
 
 
 def run_lines(shell: Shell, lines: Iterable[bytes]) -> None:
-    """Raises the error of the first line that fails; InputError for what is no UTF-8 or never ends."""
+    """Raises the error of the first failing line; InputError for lines that are not UTF-8 or never end."""
     open_ = ""
     try:
         for number, line in enumerate(lines, start=1):
@@ -290,19 +290,19 @@ def run_lines(shell: Shell, lines: Iterable[bytes]) -> None:
         return
 
 
-# Seconds from Ctrl-C to the prompt, at most.
+# maximum seconds from Ctrl-C to the prompt
 PATIENCE = 0.5
-_AGAIN = 0.05  # between two calls of `stop`: work that has not begun to wait cannot be stopped yet
-# A signal that the kernel hands to another thread does not end a wait of this one.
+_AGAIN = 0.05  # between two calls of `stop`: work that does not wait yet cannot be stopped
+# a signal delivered to another thread does not end a wait in this one
 _LOOK = 0.1
 
 
 class Cancelled(Exception):  # noqa: N818 - named for what happened
-    """Ctrl-C, while something was under way."""
+    """Ctrl-C was pressed during work."""
 
 
 class ClearedBars:
-    """Progress bars that `stop` removes from the screen, even while work still advances them."""
+    """Progress bars that `stop` removes from the screen, even if work still advances them."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -319,16 +319,18 @@ class ClearedBars:
 
 
 class Cancellable:
-    """Runs one thing at a time; `stop` ends it, from another thread, and may be called at any moment."""
+    """Runs one thing at a time. `stop` ends it; another thread may call it at any moment."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._thread: threading.Thread | None = None
         self._stopper: threading.Thread | None = None
-        self._turn = threading.Lock()  # so that `stop` never reaches the work that comes next
+        self._turn = threading.Lock()  # so that `stop` never stops the next work
 
     def run(self, work: Callable[[], T]) -> T:
-        """`work`'s result or error. Raises Cancelled, within PATIENCE, once this thread is interrupted."""
+        """Run `work` and return its result or raise its error. Raises Cancelled, within PATIENCE, if this thread is
+        interrupted.
+        """
         self._join()
         outcome: Future[T] = Future()
         try:
@@ -343,7 +345,7 @@ class Cancellable:
             raise Cancelled from None
 
     def end(self) -> bool:
-        """Stop what is running. Returns whether it ended within PATIENCE."""
+        """Stop the running work. True if it ended within PATIENCE."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return True
@@ -352,7 +354,7 @@ class Cancellable:
         return not thread.is_alive()
 
     def _join(self) -> None:
-        """Wait for what was stopped. Raises Cancelled where that is interrupted as well."""
+        """Wait for stopped work. Raises Cancelled if this wait is interrupted too."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return
@@ -365,7 +367,7 @@ class Cancellable:
             raise Cancelled from None
 
     def _begin_stopping(self, thread: threading.Thread) -> None:
-        """Stop it from a thread of its own: that takes its time where processors are short."""
+        """Stop the work from a separate thread, because that may take time on a busy machine."""
         if self._stopper is None or not self._stopper.is_alive():
             self._stopper = threading.Thread(target=self._stop_until_ended, args=[thread], daemon=True)
             self._stopper.start()
