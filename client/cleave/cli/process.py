@@ -57,7 +57,7 @@ def _open_closed_streams() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End now, even if threads are still at work or wait for a program; the terminal is as it was before."""
+    """End now, even if threads are running or waiting. The terminal is restored."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -55,8 +55,8 @@ class Alteration:
 
 
 def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
-    """Raises InputError for what cannot be done; ConflictError where another writer came first. `warn` gets that no
-    further rows are released.
+    """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
+    rows will be released.
     """
     opened = tables.open(name)
     old = opened.manifest

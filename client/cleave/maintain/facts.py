@@ -62,9 +62,9 @@ class Contribution:
 class Changed:
     """Rows that a delete or update changed, or a dry run would change.
 
-    `segments`: those with such rows, as (number from 1, rows it is about, all rows). `reveals`: what the plain place
-    learns, empty for nothing. `version`: of the table, after the change if there was one. `repeated`: nothing was
-    changed, because the last change was this one. `ends_releases`: it ends, or would end, the releases of the table.
+    `segments`: those with such rows, as (number from 1, changed rows, all rows). `reveals`: what the plain place
+    learns, "" for nothing. `version`: the table's newest version. `repeated`: nothing was changed, because this was
+    already the last change. `ends_releases`: the change ends, or would end, the table's releases.
     """
 
     name: str

@@ -147,9 +147,9 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """Facts of rows that a threshold counts by: `entity`: columns that name whom a row is about, none where rows are
-    counted; `party`: the column that says whose each row is, "" where all are the owner's. `reason`: why a stored
-    table is read as it is under the threshold.
+    """How a threshold counts rows. `entity`: columns that identify whom a row is about; empty: rows are counted.
+    `party`: the column with the party of each row; "": all rows are the owner's. `reason`: why a stored table's rows
+    must be read for it.
     """
 
     entity: tuple[str, ...] = ()

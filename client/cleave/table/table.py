@@ -331,8 +331,8 @@ class Table:
     def write(self, streams: Mapping[str, ArrowRows], select: str, most: int) -> MemoryFile:
         """Return a memory file with the rows of `select`, which names the streams, in its order.
 
-        Raises QueryRefused where it has more, or DuckDB needs more memory; OSError (EMFILE); duckdb.InterruptException
-        where someone else interrupts it.
+        Raises QueryRefused if it exceeds `most` bytes or DuckDB's memory, OSError (EMFILE), and
+        duckdb.InterruptException if other code interrupts it.
         """
         is_larger = False
 
