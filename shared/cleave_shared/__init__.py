@@ -1,1 +1,1 @@
-"""Code of both sides of the wire, and how both fork: no network, no files, no secret key."""
+"""Code that client and services share: messages, their encoding, and child processes. No secret key."""

@@ -1,19 +1,19 @@
-"""A bounded child: a forked process that dies with its parent and at its deadline, and holds nothing that it inherited.
+"""A bounded child: a forked process that ends with its parent or at its deadline, and holds nothing that it inherited.
 
-A child answers over a socket of its own, in frames of plain bytes. Nothing it sends is unpickled, so a child that
-hostile input has taken over reaches its parent only as data. Lambda has no usable /dev/shm, hence fork and a socket
-pair, no Pool and no Queue. Its standard streams are /dev/null: what a dying C++ library prints may quote values.
+A child answers over its own socket, in frames of plain bytes. Nothing from it is unpickled, so a child that hostile
+input took over can only send data to its parent. Lambda has no usable /dev/shm; hence fork and a socket pair, not Pool
+or Queue. A child's standard streams are /dev/null, because a crashing C++ library may print values.
 
-    with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
-        (blob,) = child.receive(26)
+  with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
+      (blob,) = child.receive(26)
 
-Leaving the block kills the child and reaps it, so whatever goes wrong in the block, none is left. A child may also wait
-for its work (`answer_calls`, `Child.call`), as children of `cleave_shared.crew` and `cleave_shared.fork_server` do.
+The end of the block kills and reaps the child, whatever happened in the block. A child may also wait for calls
+(`answer_calls`, `Child.call`), as children of cleave_shared.crew and cleave_shared.fork_server do.
 
-A child is a session of its own. When it ends, its parent kills every process in that session's first group, such as a
-program that fetches credentials. Not found: a process that left the group; one whose child's parent was killed too.
-Such a process has the child's limits for one process, each for itself, but not `seconds`. A child that reads hostile
-input is `confined` and calls `start_no_more`, so it has no such processes, unless it is root's: root may always fork.
+A child is its own session. When it ends, its parent kills every process in that session's first group, such as a
+program that fetches credentials. It does not kill a process that left the group, nor any if the parent is killed too.
+Each such process has the child's limits for one process, but not `seconds`. A child that reads hostile input is
+`confined` and calls `start_no_more`, so it has no such processes, except under root, who may always fork.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ from cleave_shared import errors
 from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import CleaveError, ProcessDied, ServiceError
 
-_libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, since a child should not load anything
+_libc = ctypes.CDLL(None, use_errno=True)  # prctl(2); loaded here, because a child should load nothing
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-# linux/landlock.h; the numbers of the calls are the same on every processor
+# linux/landlock.h; system call numbers are the same on every processor
 _CREATE_RULESET, _RESTRICT_SELF, _RULESET_VERSION = 444, 446, 1
 _READ = 1 << 2 | 1 << 3  # files and folders
 _TCP = 1 << 0 | 1 << 1  # bind, connect
-_OTHERS = 1 << 0 | 1 << 1  # abstract sockets of other processes, signals to them
+_OTHERS = 1 << 0 | 1 << 1  # abstract sockets of other processes, and signals to them
 _closed_off = False
 _HEAD = struct.Struct("<BI")  # kind of frame, number of parts
 _PARTS, _ERROR = 0, 1
 _MOST_PARTS = 1 << 20
-_MOST_READ = 1 << 20  # bytes that are made room for before they are there
+_MOST_READ = 1 << 20  # bytes of buffer allocated before they arrive
 _LATE = (signal.SIGALRM, signal.SIGXCPU)
-GONE_SECONDS = 0.5  # what a killed child may take to be gone before its parent goes on
+GONE_SECONDS = 0.5  # maximum wait for a killed child before its parent goes on
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signal.SIGQUIT, signal.SIGCHLD)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a child; None: no bound.
+    """Limits of a child; None: no limit.
 
-    `seconds` by the clock and `cpu_seconds` of all its threads (the kernel ends it), `memory` bytes of address space
-    beyond what it inherits (allocations fail).
+    `seconds` of wall-clock time; `cpu_seconds` of all threads (the kernel ends it); `memory`: bytes of address space
+    besides what it inherits (allocations fail).
 
-    `confined`: it and what it starts make, change and delete no file, run no program, use no TCP, signal no other
-    process (Landlock, where the kernel has it). A file that is open, or in memory, grows to `memory` bytes at most. For
-    a process with one thread.
+    `confined`: it and its children cannot create, change or delete files, run programs, use TCP, or signal other
+    processes (Landlock, if the kernel has it). Open files and memory files can grow to `memory` bytes. Only for a
+    process with one thread.
     """
 
     seconds: float | None = None
@@ -82,7 +82,7 @@ _UNBOUNDED = Bounds()
 
 
 class Channel:
-    """End of a channel between parent and child: frames of byte strings."""
+    """One end of a channel between parent and child: frames of byte strings."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -91,14 +91,14 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, parts: Sequence[bytes | memoryview], seconds: float | None = None) -> None:
-        """Raises OSError, TimeoutError being one, where the other end is gone or does not read."""
+        """Raises OSError (or TimeoutError, a subclass) if the other end is gone or does not read."""
         self._send(_PARTS, parts, seconds)
 
     def receive(self, seconds: float | None = None, most: int = 1 << 32) -> list[bytes]:
-        """The next frame. `most` bounds its bytes.
+        """The next frame, of at most `most` bytes.
 
-        Raises EOFError at the end, TimeoutError, ServiceError for a frame that is malformed or too large, and whatever
-        CleaveError the other end sent in place of one.
+        Raises EOFError at the end, TimeoutError, ServiceError for a malformed or too large frame, and any CleaveError
+        that the other end sent instead of a frame.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         kind, count = _HEAD.unpack(self._read(_HEAD.size, deadline))
@@ -118,7 +118,7 @@ class Channel:
     def _send(self, kind: int, parts: Sequence[bytes | memoryview], seconds: float | None) -> None:
         head = _HEAD.pack(kind, len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
         self._socket.settimeout(seconds)
-        first = b"".join([head, *parts[:1]])  # a reader that is woken for a head alone goes to sleep again
+        first = b"".join([head, *parts[:1]])  # together: a reader woken by the head alone would sleep again
         for part in (first, *parts[1:]):
             self._socket.sendall(part)
 
@@ -137,7 +137,7 @@ class Channel:
 
 
 class Child:
-    """A forked process, seen from its parent; made by `fork`. A context manager that kills and reaps it."""
+    """A forked process, seen from its parent; `fork` makes it. A context manager that kills and reaps it."""
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
@@ -146,17 +146,19 @@ class Child:
         self._killed = False
 
     def send(self, parts: Sequence[bytes | memoryview], seconds: float | None = None) -> None:
-        """Raises ProcessDied if the child is gone or does not read within `seconds`; it is dead thereafter."""
+        """Send a frame. Raises ProcessDied if the child is gone or does not read within `seconds`; it is then
+        killed.
+        """
         try:
             self.channel.send(parts, seconds)
         except OSError as error:
             raise self._died(late=isinstance(error, TimeoutError)) from None
 
     def receive(self, seconds: float | None = None, most: int = 1 << 32) -> list[bytes]:
-        """The next frame the child sends, of at most `most` bytes.
+        """The next frame from the child, of at most `most` bytes.
 
-        Raises ProcessDied if there is none within `seconds` or none comes any more; the child is dead thereafter.
-        An error that ended the child's work is raised as it was if it is a CleaveError, by its class's name otherwise.
+        Raises ProcessDied if none arrives within `seconds` or the child has ended; it is then killed. An error that
+        ended the child's work is raised here: a CleaveError unchanged, any other by its class's name.
         """
         try:
             return self.channel.receive(seconds, most)
@@ -171,10 +173,10 @@ class Child:
         *,
         lasting: bool = False,
     ) -> None:
-        """Have a child that runs `answer_calls` do `work(channel, *arguments)` within `bounds`, which count from now.
+        """Let a child that runs `answer_calls` run `work(channel, *arguments)` within `bounds`, counted from now.
 
-        `work` is a module's own function, which the child looks up by name. `arguments` are pickled; a memoryview among
-        them is sent as it is, and comes as bytes. Unless `lasting` the child ends after it. Raises ProcessDied.
+        `work` must be a function of a module; the child imports it by name. `arguments` are pickled; a memoryview is
+        sent without a copy and arrives as bytes. Unless `lasting`, the child then ends. Raises ProcessDied.
         """
         buffers: list[pickle.PickleBuffer] = []
         payload = io.BytesIO()
@@ -186,16 +188,16 @@ class Child:
         try:
             self.send([head, payload.getvalue(), *raw], bounds.seconds)
         finally:
-            # Python before 3.12.7 crashes where an error's frames hold a buffer of a memoryview and the collector finds
-            # them (CPython's issue 77894)
+            # Python before 3.12.7 crashes if the garbage collector finds a memoryview's buffer in an error's frames
+            # (CPython issue 77894)
             for view, buffer in zip(raw, buffers, strict=True):
                 view.release()
                 buffer.release()
 
     def kill(self) -> None:
-        """End it at once and reap it. Does nothing a second time.
+        """Kill and reap the child. A second call does nothing.
 
-        The kernel may take seconds to free gigabytes where processors are short: a thread reaps it then.
+        The kernel may need seconds to free gigabytes on a busy machine; then a thread reaps it.
         """
         if self._killed:
             return
@@ -207,7 +209,7 @@ class Child:
             threading.Thread(target=self._reap, daemon=True).start()
 
     def release(self) -> None:
-        """Close this process's ends and do nothing else: for a process forked from the one that made the child."""
+        """Only close this process's ends: for a process forked from the one that made the child."""
         self.channel.close()
 
     def __enter__(self) -> Child:
@@ -221,7 +223,7 @@ class Child:
         if late:
             self.kill()
             return ProcessDied("a forked process did not answer in time", late=True)
-        self.kill()  # mostly dead already, which keeps its status
+        self.kill()  # usually dead already, with its exit status
         number = os.WTERMSIG(self._status) if self._status and os.WIFSIGNALED(self._status) else None
         how = f" ({signal.Signals(number).name})" if number else ""
         return ProcessDied(
@@ -231,7 +233,7 @@ class Child:
     def _reap(self) -> None:
         try:
             self._status = os.waitpid(self.pid, 0)[1]
-        except ChildProcessError:  # our parent ignores SIGCHLD: the kernel has reaped it
+        except ChildProcessError:  # our parent ignores SIGCHLD, so the kernel has reaped it
             self._status = 0
 
 
@@ -240,11 +242,11 @@ def _as_buffer(view: memoryview) -> tuple[type[bytes], tuple[pickle.PickleBuffer
 
 
 def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()) -> Child:
-    """Run `work` in a forked child. It keeps open regular and memory files and the descriptors in `keep`.
+    """Run `work` in a forked child. It keeps regular files, memory files, and the descriptors in `keep`.
 
-    The thread that calls must live as long as the child: the kernel ties the child to it (prctl(2), PR_SET_PDEATHSIG).
-    `work` must not use what threads of the parent may hold locked: locks, executors, event loops, and libraries like
-    DuckDB that work outside the GIL (see `fork_server`). TenSEAL does not.
+    The calling thread must live as long as the child, because the kernel ties the child to it (prctl(2),
+    PR_SET_PDEATHSIG). `work` must not use anything that parent threads may hold locked: locks, executors, event loops,
+    and libraries like DuckDB that work outside the GIL (see cleave_shared.fork_server). TenSEAL is safe.
     """
     ours, theirs = socket.socketpair()
     with theirs:
@@ -264,16 +266,16 @@ def fork_onto(
 
 
 def end(pid: int) -> None:
-    """Kill a child that is not reaped yet, and its group, where it has become one."""
+    """Kill a child that is not reaped yet, and its process group, if it leads one."""
     for kill in (os.kill, os.killpg):
         with contextlib.suppress(ProcessLookupError):
             kill(pid, signal.SIGKILL)
 
 
 def bare_fork() -> int:
-    """Fork with signals held back: an exception of a handler would be lost in a library's fork hook.
+    """Fork with signals blocked: an exception in a handler would be lost in a library's fork hook.
 
-    In the child they are held back until it calls `calm_signals`.
+    The child must call `calm_signals` to unblock them.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     pid = -1
@@ -286,7 +288,7 @@ def bare_fork() -> int:
 
 
 def answer_calls(channel: Channel, shared: Sequence[int] = ()) -> None:
-    """Serve a child's calls (`Child.call`) until its channel ends. `shared`: the first arguments of each."""
+    """Serve calls (`Child.call`) until the channel ends. `shared`: the first arguments of each call."""
     lasting = True
     with contextlib.suppress(EOFError):
         while lasting:
@@ -295,11 +297,11 @@ def answer_calls(channel: Channel, shared: Sequence[int] = ()) -> None:
             limit(Bounds(**bounds))
             work, arguments = pickle.loads(payload, buffers=buffers)  # noqa: S301 - from the process that it serves
             work(channel, *shared, *arguments)
-            limit_time(0.0)  # anyone who waits longer ends this process
+            limit_time(0.0)  # a caller that waits longer ends this process
 
 
 def _is_gone(pid: int, seconds: float) -> bool:
-    """Return whether the child ends within `seconds`. True at once where the kernel (before 5.3) cannot say."""
+    """True if the child ends within `seconds`. Old kernels (before 5.3) cannot tell: True at once."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -313,26 +315,26 @@ def _is_gone(pid: int, seconds: float) -> bool:
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent's thread does. Exits at once if `parent` is no longer the parent."""
+    """End this process when its parent's thread ends. Exits at once if `parent` is no longer the parent."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, parent: int, keep: set[int]) -> NoReturn:
-    """Run a child from fork to exit. Nothing of the parent is flushed, finalised or run at its exit."""
+    """A child's life from fork to exit. Nothing of the parent is flushed, finalised, or run at exit."""
     code = 1
     try:
         die_with(parent)
         os.setsid()
-        gc.disable()  # would copy every inherited page and run finalisers of the parent's objects
+        gc.disable()  # a collection would copy inherited pages and run finalisers of the parent's objects
         calm_signals()
         let_go(keep)
         _confine()
         limit(bounds)
         work(channel)
         code = 0
-    except BaseException as error:  # noqa: BLE001 - nothing may run on into the parent's code
+    except BaseException as error:  # noqa: BLE001 - the parent's code must not run on here
         with contextlib.suppress(BaseException):
             channel._send(_ERROR, _dumped(error), 1.0)
     finally:
@@ -342,22 +344,23 @@ def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, par
 def calm_signals() -> None:
     """Reset the signal handlers that a new process inherited."""
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches a whole group; the parent decides what ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, but the parent decides what ends
     for each in _DEFAULT:
         signal.signal(each, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def let_go(keep: set[int]) -> None:
-    """Put /dev/null in the place of the standard streams and of every inherited pipe, socket and the like.
+    """Replace the standard streams and every inherited pipe and socket by /dev/null.
 
-    In their place, since an inherited object may still close its number, which another file must not have by then.
+    They are replaced, not closed: an inherited object may still close its descriptor, which must not be another file by
+    then.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor in keep or descriptor == null:
             continue
-        with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
+        with contextlib.suppress(OSError):  # the listing's own descriptor is already closed
             mode = os.fstat(descriptor).st_mode
             if descriptor <= 2 or not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISDIR(mode)):
                 os.dup2(null, descriptor, inheritable=descriptor <= 2)
@@ -365,13 +368,13 @@ def let_go(keep: set[int]) -> None:
 
 def _confine() -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # where memory is short, the child goes and not its parent
+        file.write("1000")  # if memory is short, the kernel ends the child, not its parent
     refuse_core_dumps()
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def limit(bounds: Bounds) -> None:
-    """Bound this child from now on. A limit that holds already is never raised, except the time by the clock."""
+    """Limit this child from now on. Existing limits are never raised, except `seconds`."""
     if bounds.memory is not None:
         with open("/proc/self/statm", encoding="ascii") as file:
             inherited = int(file.read().split()[0]) * resource.getpagesize()
@@ -381,25 +384,25 @@ def limit(bounds: Bounds) -> None:
     if bounds.confined:
         _close_off()
     if bounds.cpu_seconds is not None:
-        _lower(resource.RLIMIT_CPU, bounds.cpu_seconds, spare=1)  # SIGXCPU comes at the soft limit, SIGKILL at the hard
+        _lower(resource.RLIMIT_CPU, bounds.cpu_seconds, spare=1)  # SIGXCPU at the soft limit, SIGKILL at the hard one
     if bounds.seconds is not None:
         limit_time(bounds.seconds)
 
 
 def start_no_more() -> None:
-    """From now on this process starts no thread and no process. The kernel exempts root."""
-    _lower(resource.RLIMIT_NPROC, 0)  # counts all of a user's processes: only 0 does not depend on the others
+    """From now on this process cannot start threads or processes. The kernel exempts root."""
+    _lower(resource.RLIMIT_NPROC, 0)  # the limit counts all processes of a user: only 0 does not depend on others
 
 
 def _close_off() -> None:
-    """Deny what `Bounds.confined` names to this thread and all that it starts (landlock(7)). Older kernels deny less,
-    those before 5.13 nothing.
+    """Deny what `Bounds` means by "confined" to this thread and everything it starts (landlock(7)). Older kernels deny
+    less, those before 5.13 nothing.
     """
     global _closed_off  # noqa: PLW0603 - a fact about the process
     version = 0 if _closed_off else _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _RULESET_VERSION)
     if version <= 0:
         return
-    count = 13 if version < 2 else 14 if version < 3 else 15  # rights to files
+    count = 13 if version < 2 else 14 if version < 3 else 15  # number of rights over files
     files = (1 << count) - 1 & ~_READ
     rights = struct.pack("=QQQ", files, _TCP if version >= 4 else 0, _OTHERS if version >= 6 else 0)
     rights = rights[: 8 if version < 4 else 16 if version < 6 else 24]
@@ -411,15 +414,15 @@ def _close_off() -> None:
 
 
 def limit_time(seconds: float) -> None:
-    """End this child after so many seconds; 0: no limit any more.
+    """End this child after `seconds`; 0 removes the limit.
 
-    SIGALRM has no handler: the kernel ends the process.
+    SIGALRM has no handler, so the kernel ends the process.
     """
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _lower(what: int, to: int, spare: int = 0) -> None:
-    """Both limits, never above what holds already; the hard one by `spare` above the soft."""
+    """Set both limits, without raising the current ones. The hard limit is higher than the soft one by `spare`."""
     _, hard = resource.getrlimit(what)
     most = to + spare if hard == resource.RLIM_INFINITY else min(to + spare, hard)
     resource.setrlimit(what, (min(to, most), most))

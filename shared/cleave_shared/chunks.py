@@ -1,4 +1,4 @@
-"""Ciphertext files one after the other in one object, and which bytes each takes.
+"""Ciphertext files joined into one object, with their sizes.
 
 b"CLO1" | uint32 LE count | count x uint32 LE sizes | files
 """
@@ -28,7 +28,7 @@ def head_bytes(count: int) -> int:
 
 
 def split(content: Content) -> list[Content]:
-    """Views of a view, which copy nothing. Raises ValueError for what `joined` did not make."""
+    """Views of the files, without copying. Raises ValueError for content that is not from `joined`."""
     try:
         magic, count = _COUNT.unpack_from(content)
         if magic != _MAGIC or count > _MOST:

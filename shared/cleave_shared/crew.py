@@ -1,13 +1,12 @@
 """A crew of workers: children that wait for calls, so that no call waits for a process to start.
 
-    crew = Crew(server.fork, 4)
-    with crew.worker() as child:
-        child.call(work, (argument,), Bounds(seconds=25), lasting=True)
-        (blob,) = child.receive(26)
+  crew = Crew(server.fork, 4)
+  with crew.worker() as child:
+      child.call(work, (argument,), Bounds(seconds=25), lasting=True)
+      (blob,) = child.receive(26)
 
-A worker that is ended in its block, by an error or a deadline, is not used again. `once`: no worker is used twice, and
-the next one starts when a block is left. That is for work that hostile input may take over, in children of a fork
-server.
+A worker that ends in its block, by an error or a deadline, is not used again. `once`: each worker is used once, and the
+next one starts when a block ends. That is for hostile input, which may take over a child of a fork server.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ _crews: weakref.WeakSet[Crew] = weakref.WeakSet()
 
 
 class Crew:
-    """`start` makes a worker; at most `most_idle` wait for a call. Thread-safe. Ends with this process."""
+    """`start` makes a worker. At most `most_idle` workers wait for calls. Thread-safe. The workers end with this
+    process.
+    """
 
     def __init__(self, start: Callable[[], Child], most_idle: int, *, once: bool = False) -> None:
         self._start = start
@@ -42,12 +43,12 @@ class Crew:
         self.end()  # a thread may have kept a worker since the last end
 
     def begin(self) -> None:
-        """Start a worker ahead, where there is room for it."""
+        """Start a worker in advance, if there is room for it."""
         self._begin(self._ends)
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[Child]:
-        """An idle one, else a new one. Raises ServiceError where none can be started."""
+        """An idle worker, else a new one. Raises ServiceError if none can be started."""
         ends = self._ends
         try:
             with contextlib.ExitStack() as stack:
@@ -55,16 +56,16 @@ class Crew:
                 yield child
                 stack.pop_all()
                 if self._once:
-                    child.release()  # its server ends it, without anyone waiting
+                    child.release()  # its server ends it, without a wait here
                 else:
                     self._keep(child, ends)
         finally:
             if self._once:
-                with contextlib.suppress(ServiceError):  # said where one is wanted
+                with contextlib.suppress(ServiceError):  # the error is raised when a worker is needed
                     self._begin(ends)
 
     def end(self) -> None:
-        """End all that are idle, and those at work once they are done."""
+        """End all idle workers, and busy ones after their work."""
         with self._lock:
             self._ends += 1
             while self._idle:
@@ -84,7 +85,7 @@ class Crew:
             poll.register(child.channel.fileno(), select.POLLIN)
             if not poll.poll(0):
                 return child
-            child.__exit__(None, None, None)  # it says nothing unless it has died
+            child.__exit__(None, None, None)  # it only raises if the worker has died
 
     def _keep(self, child: Child, ends: int) -> None:
         with self._lock:
@@ -94,8 +95,8 @@ class Crew:
         child.__exit__(None, None, None)
 
     def _forget(self) -> None:
-        """A process forked from this one has no workers: it closes its copies of their channels."""
-        self._lock = threading.Lock()  # may be held
+        """In a process forked from this one: it has no workers, so it closes its copies of their channels."""
+        self._lock = threading.Lock()  # it may be locked
         while self._idle:
             self._idle.pop().release()
 

@@ -1,21 +1,21 @@
-"""Every error Cleave raises on purpose.
+"""Every error that Cleave raises on purpose.
 
-    CleaveError
-    |- InputError        bad CSV, schema or stored file                   exit 3
-    |  '- UsageError     an option that is out of range or does not fit   exit 2
-    |- QueryRefused      a question that cannot be answered               exit 4
-    |- KeyFileError      key file, passphrase, key id                     exit 5
-    |- ServiceError      a service or the way to it failed                exit 6
-    |  |- ProcessDied    a forked process died or was late
-    |  '- Exhausted      too few threads, processes, open files or memory (cleave_shared.exhaustion)
-    |- CheckFailed       an answer arrived and must not be believed       exit 7
-    |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
-    |- Undecided         the error bounds leave a decision open           exit 8, with --strict
+  CleaveError
+  |- InputError        bad CSV, schema or stored file                   exit 3
+  |  '- UsageError     an option is out of range or does not fit        exit 2
+  |- QueryRefused      a question that cannot be answered               exit 4
+  |- KeyFileError      key file, passphrase, key id                     exit 5
+  |- ServiceError      a service or the connection to it failed         exit 6
+  |  |- ProcessDied    a forked process died or was late
+  |  '- Exhausted      too few threads, processes, open files or memory (cleave_shared.exhaustion)
+  |- CheckFailed       an answer failed a check                         exit 7
+  |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
+  |- Undecided         the error bounds leave a decision open           exit 8, with --strict
 
-Messages are safe to log: they never hold a cell value, a key or a passphrase.
-They say what was got and what was expected, and name file, column and row where there is one.
+Messages are safe to log: they never contain a cell value, a key or a passphrase. They say what was received and what
+was expected, and name file, column and row if there is one.
 
-Packages that a plain installation does without, and how to get them.
+Also: imports of optional packages, with the command that installs them.
 
 with extra("aws", "S3, Lambda and signed requests"):
     from boto3.session import Session
@@ -28,18 +28,18 @@ from contextlib import contextmanager
 
 DISTRUST = "do not use this answer: run the query again; if it happens again, do not use this service"
 DAMAGED = "restore the store from a backup or an older version; `cleave verify` lists what else is damaged"
-_HINTS = {"stored": DAMAGED}  # by check, where it is not a service that failed
+_HINTS = {"stored": DAMAGED}  # by check, if no service failed
 
 
 class CleaveWarning(UserWarning):
-    """Something that its user should know beside a result. Its text is safe to show: it holds no value and no key."""
+    """Something the user should know besides a result. Its text is safe to show: no value, no key."""
 
 
 class CleaveError(Exception):
     """Base of all errors raised on purpose.
 
-    `hint` says what the user can do about it; `exit_code` is the CLI's. `excerpt`: the line of a question that is
-    wrong, with a caret. It may hold literals, so it is shown to the user and is not part of the message.
+    `hint`: what the user can do. `exit_code`: of the command line. `excerpt`: the wrong line of a query, with a caret.
+    It may contain literals, so it is only shown to the user and is not in the message.
     """
 
     exit_code = 1
@@ -60,7 +60,7 @@ class UsageError(InputError):
 
 
 class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault
-    """Raised by the planner, before anything is encrypted or sent."""
+    """Raised in planning, before anything is encrypted or sent."""
 
     exit_code = 4
 
@@ -70,7 +70,7 @@ class KeyFileError(CleaveError):
 
 
 class ServiceError(CleaveError):
-    """`status` is the HTTP status where there was an answer."""
+    """`status`: the HTTP status, if there was an answer."""
 
     exit_code = 6
 
@@ -80,7 +80,7 @@ class ServiceError(CleaveError):
 
 
 class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
-    """`signal` is what ended the process, where it was one; `late` whether its time had run out."""
+    """`signal`: the signal that ended the process, if any. `late`: its time had run out."""
 
     def __init__(
         self, message: str, *, hint: str | None = None, status: int = 500, signal: int | None = None, late: bool = False
@@ -95,9 +95,9 @@ class Exhausted(ServiceError):  # noqa: N818 - named for what happened
 
 
 class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
-    """A failure check (docs/ckks.md section 7) did not hold: no number is shown.
+    """A check (docs/ckks.md section 7) failed: no number is shown.
 
-    `check` is the check's name as `--json` and the documentation use it.
+    `check`: the check's name in `--json` and the documentation.
     """
 
     exit_code = 7
@@ -108,7 +108,7 @@ class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
 
 
 class WireError(CleaveError):
-    """`status` is the HTTP status the service answers with."""
+    """`status`: the HTTP status of the service's answer."""
 
     exit_code = 6
 
@@ -123,7 +123,7 @@ class Undecided(CleaveError):  # noqa: N818 - named for what happened
 
 @contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
-    """Raise InputError where an import fails because the extra `name` of pyproject.toml is not installed."""
+    """Turn an ImportError into an InputError if the extra `name` of pyproject.toml is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

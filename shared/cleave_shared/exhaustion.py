@@ -1,4 +1,4 @@
-"""Resources that a machine has too few of: threads, processes, open files, memory."""
+"""Errors for exhausted resources: threads, processes, open files, memory."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NUMBERS = {errno.EMFILE: _FILES, errno.ENFILE: _FILES, errno.ENOMEM: _MEMORY}
 
 
 def exhausted(error: BaseException) -> Exhausted | None:
-    """The error that says what ran out; None if `error` is of another kind.
+    """The error that says which resource ran out; None if `error` has another cause.
 
-    An error of Cleave is one too if it was raised because threads or files ran out.
+    Cleave's own errors are examined too: they may be caused by exhausted threads or files.
     """
     if isinstance(error, Exhausted):
         return error
@@ -40,7 +40,7 @@ def exhausted(error: BaseException) -> Exhausted | None:
     below = error.__cause__ or error.__context__
     while words is None and below is not None and isinstance(error, CleaveError):
         words = _kind(below)
-        # memory that ran out has better words there, and EAGAIN is a lock that another process has
+        # Cleave's error explains memory better, and EAGAIN can be another process's lock
         words = None if words is _MEMORY or isinstance(below, BlockingIOError) else words
         below = below.__cause__ or below.__context__
     return Exhausted(words[0], hint=words[1]) if words else None
@@ -49,7 +49,7 @@ def exhausted(error: BaseException) -> Exhausted | None:
 def _kind(error: BaseException) -> tuple[str, str] | None:
     if isinstance(error, MemoryError):
         return _MEMORY
-    if isinstance(error, BlockingIOError):  # of fork; one of a stream has words of its own
+    if isinstance(error, BlockingIOError):  # of fork; a stream's has its own message
         return _THREADS if error.strerror == os.strerror(errno.EAGAIN) else None
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno)

@@ -1,12 +1,11 @@
-"""Objects of a store in a folder, opened so that nothing in the folder leads out of it or holds its reader up.
+"""Objects of a store in a folder. Nothing in the folder can lead a reader elsewhere or block it.
 
-Anyone who may write to a store may put links, pipes and devices into it. So each component of a name is opened by
-itself, relative to the folder before it, and through no symbolic link. Only regular files are objects, and the size of
-one is that of the opened file. Writing, renaming, deleting and listing work relative to opened folders too.
+Anyone with write access to a store can put links, pipes and devices into it. So each component of a name is opened
+separately, relative to the folder before it, without following links. Only regular files are objects, and their size is
+taken from the opened file. Writing, renaming, deleting and listing are relative to opened folders too.
 
-The root is what the user typed, and may be a link. Names are checked by the caller: parts and slashes, no `..`.
-
-Every function raises OSError where the system fails, and ForeignEntry for a component that is no folder and no file.
+The root is what the user typed, and may be a link. The caller checks names: parts and slashes, no "..". Every function
+raises OSError if the system fails, and ForeignEntry for a component that is neither folder nor file.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from io import BufferedReader
 
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
-# O_NONBLOCK: a pipe that nothing writes to must not hold its reader; it changes nothing for regular files
+# O_NONBLOCK: a pipe without writer must not block its reader; regular files ignore it
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DEEPEST = 8  # folders below the root; objects are two below it
+_DEEPEST = 8  # folders below the root; objects are two levels deep
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISFIFO, "a pipe"),
@@ -37,7 +36,7 @@ _KINDS = (
 
 
 class ForeignEntry(Exception):  # noqa: N818 - named for what it is
-    """An entry of the store that is no object: `name` in the store, `kind` as messages call it."""
+    """An entry of the store that is no object. `name`: in the store; `kind`: in words."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(f"{name} is {kind}")
@@ -47,7 +46,7 @@ class ForeignEntry(Exception):  # noqa: N818 - named for what it is
 
 @contextlib.contextmanager
 def opened(root: str, name: str) -> Iterator[tuple[BufferedReader, int]]:
-    """Open the object `name` for reading, with its size in bytes."""
+    """Open the object `name` for reading. Yields the file and its size in bytes."""
     with _parent(root, name) as (inside, last):
         handle = _open(last, os.O_RDONLY | _FILE, inside, name)
     with open(handle, "rb") as file:
@@ -55,17 +54,17 @@ def opened(root: str, name: str) -> Iterator[tuple[BufferedReader, int]]:
 
 
 def read(root: str, name: str, start: int, most: int) -> bytes:
-    """Return at most `most` bytes of an object from `start` on. Memory is taken for what is there, not for `most`."""
+    """At most `most` bytes of an object from `start`. It allocates memory for existing bytes only."""
     with opened(root, name) as (file, size):
         file.seek(start)
         return file.read(max(0, min(most, size - start)))
 
 
 def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flush: bool = True) -> None:
-    """Write an object beside its place, flush it, then move it there: it is there whole or not at all.
+    """Write an object to a temporary file, flush it, and rename it. So the object exists completely or not at all.
 
-    Without `overwrite` raises FileExistsError for an entry of that name. Folders are made where they are missing. A
-    writer that is killed leaves a file `LAST-draft-...`. Without `flush` a loss of power may leave an object damaged.
+    Without `overwrite`, raises FileExistsError for an existing entry. Missing folders are created. A killed writer
+    leaves a file LAST-draft-... . Without `flush`, a power failure may damage an object.
     """
     with _parent(root, name, make=True) as (inside, last):
         if not overwrite and _mode(last, inside) is not None:
@@ -79,7 +78,7 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flus
                     os.fsync(handle)
                 if overwrite:
                     os.replace(draft, last, src_dir_fd=inside, dst_dir_fd=inside)
-                else:  # fails if the name is taken, without a moment between look and leap
+                else:  # fails if the name exists, without a gap between check and creation
                     os.link(draft, last, src_dir_fd=inside, dst_dir_fd=inside, follow_symlinks=False)
             finally:
                 with contextlib.suppress(FileNotFoundError):
@@ -92,7 +91,7 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flus
 
 
 def exists(root: str, name: str) -> bool:
-    """Return whether anything of that name is there, object or not."""
+    """True if an entry of that name exists, object or not."""
     try:
         with _parent(root, name) as (inside, last):
             return _mode(last, inside) is not None
@@ -101,7 +100,7 @@ def exists(root: str, name: str) -> bool:
 
 
 def delete(root: str, names: Iterable[str]) -> None:
-    """Delete objects, and pass over those that are not there. A link in the place of an object goes, not its target."""
+    """Delete objects, ignoring missing ones. A link is deleted itself, not its target."""
     for _, together in itertools.groupby(names, lambda name: name.rpartition("/")[0]):
         first, *others = together
         with contextlib.suppress(FileNotFoundError), _parent(root, first) as (inside, last):
@@ -111,31 +110,31 @@ def delete(root: str, names: Iterable[str]) -> None:
 
 
 def make(root: str, folder: str) -> None:
-    """Make a folder, and those above it, for this user alone where they are missing."""
+    """Create a folder and its missing parents, private to this user."""
     with _folder(root, folder.split("/"), make=True):
         pass
 
 
 def is_private(root: str, folder: str) -> bool:
-    """Return whether a folder is this user's, and no one else may read or write there."""
+    """True if the folder belongs to this user and no one else can read or write there."""
     with _folder(root, folder.split("/")) as inside:
         status = os.fstat(inside)
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def listed(root: str, prefix: str) -> list[str]:
-    """Return the names of all files below the folder `prefix` ("": the root); none where it is not there."""
+    """Names of all files below the folder `prefix` ("": the root); empty if it does not exist."""
     names: list[str] = []
     _walk_all(root, prefix, lambda name, _: names.append(name))
     return names
 
 
 def described(root: str, prefix: str) -> list[tuple[str, os.stat_result]]:
-    """Return the same with what the system knows of each file."""
+    """Like `listed`, with each file's status."""
     entries: list[tuple[str, os.stat_result]] = []
 
     def add(name: str, entry: os.DirEntry[str]) -> None:
-        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+        with contextlib.suppress(FileNotFoundError):  # deleted in between
             entries.append((name, entry.stat(follow_symlinks=False)))
 
     _walk_all(root, prefix, add)
@@ -144,7 +143,7 @@ def described(root: str, prefix: str) -> list[tuple[str, os.stat_result]]:
 
 @contextlib.contextmanager
 def lock_file(root: str, folder: str, name: str) -> Iterator[int]:
-    """Open the file `name` of `folder` to be locked. Both are made where they are missing."""
+    """Open the file `name` of `folder` for locking. Missing ones are created."""
     whole = f"{folder}/{name}" if folder else name
     with _parent(root, whole, make=True) as (inside, last):
         handle = _open(last, os.O_RDWR | os.O_CREAT | _FILE, inside, whole)
@@ -153,7 +152,7 @@ def lock_file(root: str, folder: str, name: str) -> Iterator[int]:
 
 
 def _walk_all(root: str, prefix: str, each: Callable[[str, os.DirEntry[str]], None]) -> None:
-    """Call `each` with every file below a folder, which need not be there."""
+    """Call `each` with every file below a folder, which may be missing."""
     with contextlib.suppress(FileNotFoundError), _folder(root, prefix.split("/") if prefix else []) as inside:
         _walk(inside, prefix, each)
 
@@ -187,7 +186,7 @@ def _parent(root: str, name: str, *, make: bool = False) -> Iterator[tuple[int, 
 @contextlib.contextmanager
 def _folder(root: str, parts: list[str], *, make: bool = False) -> Iterator[int]:
     if make:
-        with contextlib.suppress(FileExistsError):  # a file in its place is refused when it is opened
+        with contextlib.suppress(FileExistsError):  # a file of that name is refused when opened
             os.makedirs(root, 0o700)
     with contextlib.ExitStack() as stack:
         inside = stack.enter_context(_closing(os.open(root, _ROOT)))
@@ -206,7 +205,7 @@ def _folder(root: str, parts: list[str], *, make: bool = False) -> Iterator[int]
 
 
 def _open(part: str, flags: int, inside: int, name: str) -> int:
-    """Open one component, which `flags` say is a folder or else a file. Raises ForeignEntry for any other kind."""
+    """Open one component, a folder or a file as `flags` say. Raises ForeignEntry for any other kind."""
     try:
         handle = os.open(part, flags, 0o600, dir_fd=inside)
     except FileNotFoundError:
@@ -223,14 +222,14 @@ def _open(part: str, flags: int, inside: int, name: str) -> int:
 
 
 def _refuse(part: str, inside: int, name: str) -> None:
-    """Raise ForeignEntry unless the entry is a regular file, or gone."""
+    """Raise ForeignEntry unless the entry is a regular file or missing."""
     mode = _mode(part, inside)
     if mode is not None and not stat.S_ISREG(mode):
         raise ForeignEntry(name, _kind(mode))
 
 
 def _mode(part: str, inside: int) -> int | None:
-    """The mode of an entry itself, whatever it leads to; None where there is none."""
+    """The mode of the entry itself, not of a link's target; None if there is none."""
     try:
         return os.stat(part, dir_fd=inside, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -242,11 +241,11 @@ def _kind(mode: int) -> str:
 
 
 def _flush(folder: int) -> None:
-    """Put the names in a folder on the disk: a name that is on no disk is lost with the power."""
+    """Write a folder's entries to the disk: otherwise a power failure could lose a new name."""
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot
+        if error.errno != errno.EINVAL:  # a file system without this operation
             raise
 
 

@@ -1,26 +1,25 @@
-"""A process with one thread from which bounded children are forked, whatever threads the process that asks has.
+"""A process with one thread that forks bounded children, whatever threads its client process has.
 
-A forked child has its parent's locks as they were, but only the thread that forked. A lock that another thread held is
-held for ever. Python takes care of its own locks, but not of those of a library that works outside the GIL, as DuckDB
-does. So the parent of such children never has a second thread:
+A forked child inherits its parent's locks as they were, but only one thread. A lock held by another thread is never
+released. Python handles its own locks, but not those of libraries that work outside the GIL, such as DuckDB. So the
+parent of such children never has a second thread:
 
-    client --(1)--> fork server --(2)--> child, which answers the client over a socket of its own
+  client --(1)--> fork server --(2)--> child, which answers the client over its own socket
 
-(1) is a fork where the client has one thread as yet, by the kernel's count; else a new interpreter (0.3 s, beside
-whatever the client does meanwhile). (2) is a fork, however large the client has grown. Client and server share a socket
-of messages, one for each child, with two descriptors and those that the child shares: its end of its channel, and a
-lifeline. Over the lifeline the server reports how the child ended; the end of the lifeline, or of the client, ends the
-child.
+(1) is a fork if the client has one thread, counted by the kernel; otherwise a new interpreter, started in 0.3 s in the
+background. (2) is a fork, whatever the client's size. Client and server share a socket with one message per child. It
+carries the child's end of its channel, a lifeline, and descriptors that the child shares. The server reports the
+child's end over the lifeline. The child ends when the client or the lifeline ends.
 
-    server = ForkServer(["cleave_services.plain.engine"])
-    with server.fork() as child:
-        child.call(work, (argument,), Bounds(seconds=25))
-        (blob,) = child.receive(26)
+  server = ForkServer(["cleave_services.plain.engine"])
+  with server.fork() as child:
+      child.call(work, (argument,), Bounds(seconds=25))
+      (blob,) = child.receive(26)
 
-Whoever makes a server states its environment. A server has that one however it starts, so one that takes the place of a
-server that died finds the same files and credentials.
+The server's environment is stated when it is made. So a server that replaces one that died finds the same files and
+credentials.
 
-multiprocessing has a fork server as well: its children import the client's main module, and outlive it.
+multiprocessing has a fork server too, but its children import the client's main module, and outlive it.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ from cleave_shared.children import Channel, Child
 from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import ServiceError
 
-SHARED = 4  # descriptors of one child, besides its own two
-_FORK = b"+"  # the message for a child, and after it the modules that it needs
+SHARED = 4  # descriptors per child, besides its own two
+_FORK = b"+"  # the message for a child, followed by the modules that it needs
 _MOST_MESSAGE = 1 << 10
-_ENDED = struct.Struct("<iQ")  # what wait4(2) gives: the status, and of the resources the most memory, in KiB
-_START_SECONDS = 60.0  # a new interpreter and its imports, on a machine at its limits
-_ASK_SECONDS = 10.0  # a server has nothing to do but fork
+_ENDED = struct.Struct("<iQ")  # from wait4(2): the status, and the most memory used, in KiB
+_START_SECONDS = 60.0  # a new interpreter and its imports, on a busy machine
+_ASK_SECONDS = 10.0  # a server only forks
 _NEW = "import sys; sys.path[:] = sys.argv[2:]; from cleave_shared.fork_server import main; main()"
-# What children need that compute and open nothing by themselves: the loader's variables, Lambda's size, and what keeps
-# libraries from threads and plugins.
+# What computing children need that open nothing themselves: the loader's variables, Lambda's size, and settings that
+# keep libraries from threads and plugins.
 _FEW = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
     *("OPENBLAS_NUM_THREADS", "PYDANTIC_DISABLE_PLUGINS"),
@@ -65,33 +64,35 @@ _NONE = ServiceError("no process can be started", hint="is there enough memory?"
 
 
 class ForkServer:
-    """Starts with `start`, else with the first `fork`, and imports the modules `preload`; ends with this process."""
+    """Starts with `start` or the first `fork`, imports the modules `preload`, and ends with this process."""
 
     def __init__(self, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: all of the server's and its children's. None: no credentials, passphrases and home folder."""
+        """`environment`: of the server and its children. None: a minimal one, without credentials, passphrases and home
+        folder.
+        """
         self._preload = preload
         self._environment = environment
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._pid = 0
         self._ready = False
-        self.peak_kb = 0  # the most memory that any child had
-        os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own
+        self.peak_kb = 0  # the most memory that any child used
+        os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own server
         atexit.register(self.stop)
 
     def start(self) -> None:
-        """Start unless started, and do not wait until it is ready. Best called while there is one thread.
+        """Start the server if it is not running, without waiting for it. Best called while there is one thread.
 
-        What keeps it from starting is said by `fork`, which tries again.
+        An error is not raised here: `fork` tries again, and raises it.
         """
         with self._lock, contextlib.suppress(ServiceError):
             self._started()
 
     def fork(self, share: Sequence[int] = (), modules: Sequence[str] = ()) -> Child:
-        """A child of the server that waits for calls (`Child.call`). Raises ServiceError where none can be started.
+        """A child of the server that waits for calls (`Child.call`). Raises ServiceError if none can be started.
 
-        `share`: descriptors that it gets too, SHARED at most. Their numbers there are the first arguments of its calls.
-        `modules`: what only some children need; the server imports them before it first forks such a child.
+        `share`: descriptors for the child, at most SHARED. Their numbers in the child are the first arguments of its
+        calls. `modules`: what only some children need; the server imports them before it first forks such a child.
         """
         (ours, theirs), (lifeline, its_end) = socket.socketpair(), socket.socketpair()
         with contextlib.ExitStack() as stack:
@@ -103,7 +104,7 @@ class ForkServer:
         return _Child(Channel(ours), lifeline, self.note)
 
     def stop(self) -> None:
-        """End the server and with it every child."""
+        """End the server and all its children."""
         with self._lock:
             self._end()
 
@@ -117,7 +118,7 @@ class ForkServer:
                         self._ready = control.recv(1) != b""
                     control.settimeout(_ASK_SECONDS)
                     socket.send_fds(control, [_FORK + modules], descriptors)
-                except OSError:  # it is gone, or stopped
+                except OSError:  # it has ended
                     self._end()
                     if last:
                         raise _NONE from None
@@ -125,7 +126,7 @@ class ForkServer:
                     return
 
     def note(self, peak_kb: int) -> None:
-        """A child's memory, where it was not waited for."""
+        """Record a child's memory, if nobody waited for the child."""
         self.peak_kb = max(self.peak_kb, peak_kb)
 
     def _started(self) -> socket.socket:
@@ -144,7 +145,7 @@ class ForkServer:
     def _variables(self) -> Mapping[str, str]:
         if self._environment is not None:
             return self._environment
-        # no thread of a library may be at work beside a fork
+        # a library's threads must not run during a fork
         return {"OPENBLAS_NUM_THREADS": "1"} | {name: os.environ[name] for name in _FEW if name in os.environ}
 
     def _end(self) -> None:
@@ -153,7 +154,7 @@ class ForkServer:
         self._control.close()
         self._control = None
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            for _ in range(100):  # it ends by itself once it has read that `control` is closed
+            for _ in range(100):  # it ends when it reads that `control` is closed
                 if os.waitpid(self._pid, os.WNOHANG)[0]:
                     return
                 time.sleep(0.002)
@@ -162,7 +163,7 @@ class ForkServer:
 
     def _forget(self) -> None:
         if self._control is not None:
-            self._control.close()  # else the server would not notice the end of the process it serves
+            self._control.close()  # otherwise the server would not notice the end of its client
             self._control = None
         self._lock = threading.Lock()
 
@@ -173,7 +174,7 @@ class _Child(Child):
     def __init__(self, channel: Channel, lifeline: socket.socket, note: Callable[[int], None]) -> None:
         super().__init__(0, channel)
         self._lifeline = lifeline
-        self._note = note  # takes the most memory it had, in KiB
+        self._note = note  # called with the most memory that the child used, in KiB
 
     def release(self) -> None:
         super().release()
@@ -191,7 +192,7 @@ class _Child(Child):
 
 
 def threads() -> int:
-    """Return the number of threads of this process, by the kernel's count: those of libraries are among them."""
+    """Number of threads of this process, counted by the kernel: libraries' threads are included."""
     return len(os.listdir("/proc/self/task"))
 
 
@@ -211,7 +212,7 @@ def _forked(control: socket.socket, preload: Sequence[str], environment: Mapping
 
 
 def _spawned(control: socket.socket, preload: Sequence[str], environment: Mapping[str, str]) -> int:
-    """A new interpreter, isolated, that finds modules where this one does. Its control socket is its stdin."""
+    """Start a new, isolated interpreter that finds the same modules. Its control socket is its stdin."""
     if not sys.executable:
         raise ServiceError("there is no Python interpreter to start another process with", status=500)
     actions = [
@@ -228,7 +229,7 @@ def _spawned(control: socket.socket, preload: Sequence[str], environment: Mappin
 
 
 def main() -> NoReturn:
-    """Serve, in a new interpreter, the process that made it."""
+    """Serve the process that made this new interpreter."""
     arguments = json.loads(sys.argv[1])
     control = socket.socket(fileno=os.dup(0))
     children.calm_signals()
@@ -238,7 +239,7 @@ def main() -> NoReturn:
 
 def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoReturn:
     refuse_core_dumps()
-    gc.freeze()  # a collection would write to every page that is inherited, so that each were copied
+    gc.freeze()  # a collection would write to every inherited page, and so copy it
     _import(preload)
     control.send(b"+")
     _Loop(control, parent).run()
@@ -251,7 +252,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 class _Loop:
-    """The loop of the server's one thread. It reads no payload: hostile bytes are for children alone."""
+    """The loop of the server's single thread. It reads no payload: only children read hostile bytes."""
 
     def __init__(self, control: socket.socket, parent: int) -> None:
         self._control = control
@@ -266,7 +267,7 @@ class _Loop:
         self._woken = woken
         self._poll.register(woken, select.POLLIN)
         self._parent: int | None = None
-        with contextlib.suppress(OSError):  # where the kernel has none, only the end of `control` shows it
+        with contextlib.suppress(OSError):  # on kernels without it, only the end of `control` shows it
             self._parent = os.pidfd_open(parent)
             self._poll.register(self._parent, select.POLLIN)
 
@@ -280,13 +281,13 @@ class _Loop:
                 children.end(self._lifelines[descriptor][0])
             if self._woken in ready:
                 self._reap()
-            if self._control.fileno() in ready:  # last, since a new lifeline may get the number of one that has ended
+            if self._control.fileno() in ready:  # last: a new lifeline may get the number of one that has ended
                 self._take()
 
     def _leave(self) -> NoReturn:
         for pid, _ in self._lifelines.values():
             children.end(pid)
-        os._exit(0)  # and the kernel ends what is being forked
+        os._exit(0)  # the kernel then ends unfinished children
 
     def _take(self) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._control, _MOST_MESSAGE, 2 + SHARED, socket.MSG_CMSG_CLOEXEC)
@@ -300,7 +301,7 @@ class _Loop:
         with channel:
             try:
                 pid = children.fork_onto(channel, partial(children.answer_calls, shared=shared), keep=shared)
-            except OSError:  # no memory, too many processes: the client sees both ends closed
+            except OSError:  # no memory or too many processes: the client sees both ends closed
                 lifeline.close()
                 return
             finally:
@@ -315,7 +316,7 @@ class _Loop:
         for descriptor, (pid, lifeline) in list(self._lifelines.items()):
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
-            children.end(pid)  # its group, while its number is taken
+            children.end(pid)  # its process group too, while its number is not reused
             _, status, used = os.wait4(pid, 0)
             with contextlib.suppress(KeyError):
                 self._poll.unregister(descriptor)

@@ -1,7 +1,7 @@
-"""How Cleave was installed, and the command that adds an extra to it.
+"""How Cleave was installed, and the command that adds an extra.
 
-A public index does not have the name `cleave-sql`, and anybody could register it there. So a command names the checkout
-or the wheel that Cleave was installed from, else the packages of the extra.
+The public index has no `cleave-sql` yet, so anybody could register the name. The command therefore names the checkout
+or wheel from which Cleave was installed, or else the extra's packages.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OF_EXTRA = re.compile(r"""\s*([^;]+?)\s*;.*\bextra == ['"](.+?)['"]""")
 
 
 def install_command(extra: str, missing: str) -> str:
-    """Return the command that installs the extra `extra` of pyproject.toml into this Python.
+    """The command that installs the extra `extra` of pyproject.toml into this Python.
 
-    Where Cleave is only on Python's path, it names the package `missing`.
+    If Cleave is only on Python's path, it installs the package `missing`.
     """
     try:
         distribution = metadata.distribution(DISTRIBUTION)

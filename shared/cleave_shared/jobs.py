@@ -1,12 +1,12 @@
-"""A job: a question of more calls than a client wants to make itself.
+"""A job: a question with more calls than a client makes itself.
 
 Its questions and answers are in the store under results/{set}/. A state machine passes steps to the function, each with
 presigned links to what it reads and writes. It passes on their answers: numbers and digests.
 
-    Call     the frames of a ScanRequest             -> those of its ScanResponse
-    Reduce   answers of calls, or of other reduces   -> those of a Reduced
+  Call     the frames of a ScanRequest             -> those of its ScanResponse
+  Reduce   answers of calls, or of other reduces   -> those of a Reduced
 
-A link is written at most once. So that a step can be tried again after its answer was lost, it is given several.
+A link can be written once. A step gets several, so that it can be repeated if its answer was lost.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Number = Annotated[int, Rules(ge=0, lt=limits.MAX_REDUCED, strict=True)]
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(Item):
-    """Answer of a step to the state machine: where its answer is, by number of the step and of the link."""
+    """A step's answer to the state machine: which step, and which of its links has the answer."""
 
     number: Number
     attempt: Annotated[int, Rules(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
@@ -33,7 +33,7 @@ class Answered(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Item):
-    """Request of a job. `results`: presigned PUTs for its answer."""
+    """A step that makes one call. `results`: presigned PUTs for its answer."""
 
     step: Literal["call"]
     set: Hex
@@ -44,23 +44,23 @@ class Call(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Reduce(Item):
-    """Sum of steps' answers; `parts` must hold one of each step. `question`: a ReduceRequest."""
+    """A step that adds up answers; `parts` must have one answer of each step. `question`: a ReduceRequest."""
 
     step: Literal["reduce"]
     set: Hex
     number: Number
     question: Linked
     results: Links
-    # a state machine says null of an item that failed
+    # a state machine passes null for a failed item
     parts: Annotated[Each[Answered | None], Rules(max_length=limits.MAX_REDUCED)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Envelope):
-    """`answers[i]`: presigned GETs of step i's answer, one for each of its links, and of what kind it is.
+    """`answers[i]`: presigned GETs of step i's answer, one per link. `kind`: of these answers.
 
-    `sums[j]`: which ciphertexts make up sum j, as pairs of a step and a place among all ciphertexts of its answer. Each
-    is a term at most once, so a request asks for no more work than its answers hold.
+    `sums[j]`: the ciphertexts in sum j, as (step, index among all ciphertexts of its answer). Each is a term at most
+    once, so a request needs no more work than its answers contain.
     """
 
     profile: Annotated[str, Rules(max_length=32)]

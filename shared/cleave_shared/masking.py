@@ -1,10 +1,9 @@
-"""Masks of integer polynomials and their products with ciphertexts, in less than half of what `SealEvaluator` takes.
+"""Masks (integer polynomials) and their products with ciphertexts, in less than half the time of SealEvaluator.
 
-SEAL encodes polynomials of integers for BFV alone, and products of transformed polynomials are the same in every
-scheme. So here ciphertexts are multiplied in a BFV context of the same ring: same N, same primes, the same transform.
-What comes in and goes out are files of the CKKS profile: they differ from BFV's in the parameters' id only. Nothing is
-encrypted, decrypted or rescaled here: only a ciphertext is multiplied by an integer polynomial modulo X^N + 1 and q
-(docs/ckks.md section 1).
+SEAL encodes integer polynomials for BFV only; products of transformed polynomials are the same in every scheme. So
+ciphertexts are multiplied in a BFV context of the same ring: same N, same primes, same transform. Input and output are
+files of the CKKS profile, which differ from BFV's in the parameters' id only. Nothing is encrypted, decrypted or
+rescaled: a ciphertext is multiplied by an integer polynomial modulo X^N + 1 and q (docs/ckks.md section 1).
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from cleave_shared import seal
 from cleave_shared.errors import WireError
 from cleave_shared.moments import Polynomial
 
-_PARMS = struct.Struct("<4Q")  # a ciphertext's first field: the id of its parameters
-_FILE_BYTES = 1 << 18  # of a ciphertext, whatever its form
-_PLAIN_BITS = 20  # a mask's coefficients are below 2^19 in magnitude: what BFV takes for a plaintext
+_PARMS = struct.Struct("<4Q")  # a ciphertext's first field: the parameters' id
+_FILE_BYTES = 1 << 18  # of a ciphertext in any form
+_PLAIN_BITS = 20  # a mask's coefficients are below 2^19 in magnitude; BFV accepts these as a plaintext
 
 
 class MaskEvaluator(seal.SealEvaluator):
-    """The `Evaluator` for scans (cleave_services.sensitive.evaluate has the protocol)."""
+    """The evaluator for scans (its protocol is in cleave_services.sensitive.evaluate)."""
 
     def __init__(self, of: seal.Ring) -> None:
         super().__init__(of)
@@ -43,7 +42,7 @@ class MaskEvaluator(seal.SealEvaluator):
         self._ckks = _PARMS.pack(*of.context.first_parms_id())
         head = seal.PLAINTEXT.pack(0, 0, 0, 0, of.degree, 1.0)
         self._file = bytearray(seal.wrapped(head, seal.array_file(np.zeros(of.degree, np.uint64))))
-        self._residues = np.frombuffer(self._file, np.int64)[-of.degree :]  # every mask's in turn
+        self._residues = np.frombuffer(self._file, np.int64)[-of.degree :]  # reused for each mask
 
     def __reduce__(self) -> Any:
         return mask_evaluator, (self._ring.profile.name,)
@@ -77,7 +76,7 @@ class MaskEvaluator(seal.SealEvaluator):
         largest = 1 << (_PLAIN_BITS - 1)
         if polynomial.max() >= largest or polynomial.min() <= -largest:
             raise ValueError("a mask's coefficients are too large")
-        np.bitwise_and(polynomial, (1 << _PLAIN_BITS) - 1, out=self._residues)  # negative ones become 2^20 more
+        np.bitwise_and(polynomial, (1 << _PLAIN_BITS) - 1, out=self._residues)  # adds 2^20 to negative coefficients
         mask = seal.restore(seal.api.Plaintext(), self._context, self._file)
         self._evaluator.transform_to_ntt_inplace(mask, self._context.first_parms_id())
         return mask
@@ -85,5 +84,5 @@ class MaskEvaluator(seal.SealEvaluator):
 
 @lru_cache(maxsize=1)
 def mask_evaluator(profile: str) -> MaskEvaluator:
-    """Raises WireError for an unknown profile. Made once a process and inherited by its workers."""
+    """Raises WireError for an unknown profile. Made once per process and inherited by its workers."""
     return MaskEvaluator(seal.ring(profile))

@@ -1,11 +1,12 @@
-"""Messages: dataclasses with rules for their fields, read by pydantic or by this machine's own reader.
+"""Messages: dataclasses with rules for their fields, read by pydantic or by Cleave's own reader.
 
-Bodies from other machines are read by pydantic (`cleave_shared.wire`), which takes 50 ms to import. What one
-process of this machine sends another, or itself, is read by `cleave_shared.reader`. Both follow the same annotations:
+pydantic reads bodies from other machines (cleave_shared.wire); importing it takes 50 ms. cleave_shared.reader reads
+messages between processes of one machine, and inside one process. Both follow the same annotations:
 
-    names: Annotated[Each[str], Rules(min_length=1)] = field(metadata={"description": "..."})
+  names: Annotated[Each[str], Rules(min_length=1)] = field(metadata={"description": "..."})
 
-Annotations that name limits are evaluated with their class: such modules do not import `annotations` from the future.
+Annotations that name limits are evaluated when their class is made. So modules with them must not import `annotations`
+from __future__.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Item(Message):
-    """A message with no fields but those it names."""
+    """A message that accepts no other fields."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
 
 class Metadata:
-    """Metadata of `Annotated` that makes pydantic's when pydantic reads it: "grouped metadata" of annotated-types."""
+    """Metadata in `Annotated` that becomes pydantic's when pydantic reads it ("grouped metadata" in
+    annotated-types).
+    """
 
     __is_annotated_types_grouped_metadata__ = True
 
@@ -43,9 +46,9 @@ class Metadata:
 
 
 class Rules(Metadata):
-    """Rules of a value, by names of pydantic's Field: ge, le, lt, min_length, max_length, pattern, strict, fail_fast.
+    """Rules of a value, named as in pydantic's Field: ge, le, lt, min_length, max_length, pattern, strict, fail_fast.
 
-    `strict` and `fail_fast` tell pydantic what the own reader does anyway.
+    `strict` and `fail_fast` are for pydantic; Cleave's reader always works that way.
     """
 
     def __init__(self, **rules: Any) -> None:
@@ -77,7 +80,7 @@ class Rules(Metadata):
 
 
 class Tagged(Metadata):
-    """Name of a member of a union that is `Unlike` the others."""
+    """The name of a union's member, for `Unlike`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -89,7 +92,7 @@ class Tagged(Metadata):
 
 
 class Unlike(Metadata):
-    """A union whose members differ in their JSON types. `choose`: the name of the member that a value is."""
+    """A union whose members have different JSON types. `choose` returns the name of a value's member."""
 
     def __init__(self, choose: Callable[[object], str]) -> None:
         self._choose = choose
@@ -101,13 +104,13 @@ class Unlike(Metadata):
 
 
 class Frames:
-    """Blobs of a message, each to be named once: a blob named often would cost work without costing bytes."""
+    """Blobs of a message. Each may be named once, because naming one repeatedly would cost work but no bytes."""
 
     def __init__(self, blobs: Sequence[Bytes]) -> None:
         self._left: list[Bytes | None] = [*blobs]
 
     def take(self, number: int) -> Bytes:
-        """Raises ValueError for a number that no blob has, or has no longer."""
+        """The blob of that number. Raises ValueError if there is none, or if it was taken before."""
         if not 0 <= number < len(self._left):
             raise ValueError("names a frame that is not there")
         blob, self._left[number] = self._left[number], None
@@ -120,7 +123,7 @@ class Frames:
 
 
 class Binary(Metadata):
-    """Bytes: base64 in JSON, a numbered frame in binary. `copied`: never a view of the body that is read."""
+    """Bytes: base64 in JSON, a numbered frame in binary. `copied`: always a copy, never a view of the body."""
 
     def __init__(self, *, copied: bool) -> None:
         self._copied = copied
@@ -138,7 +141,7 @@ class Binary(Metadata):
     def load(self, value: object, frames: Frames | None) -> Bytes:
         """`frames`: of a binary body. Raises ValueError."""
         content = _load(value, frames)
-        return bytes(content) if self._copied else content  # no copy of bytes
+        return bytes(content) if self._copied else content  # bytes are not copied again
 
 
 def _load(value: object, frames: Frames | None) -> Bytes:

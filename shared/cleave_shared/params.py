@@ -1,9 +1,9 @@
-"""Named CKKS parameter profiles. A profile that is not 128-bit secure cannot be built.
+"""Named CKKS parameter profiles. A profile below 128-bit security cannot be built.
 
-Bounds: log2 of the whole modulus, special prime included, for a ternary secret and 128 bits against a
-classical attacker: Bossuat et al., "Security Guidelines for Implementing Homomorphic Encryption" (2024),
-stricter than the HE standard of 2018 that SEAL checks (109, 218, 438). The strictest published 2024 column
-for a quantum attacker is 80 and 161 bits at N = 4096 and 8192; every profile here meets that too.
+Bounds: log2 of the whole modulus, including the special prime, for a ternary secret and 128 bits against a classical
+attacker: Bossuat et al., "Security Guidelines for Implementing Homomorphic Encryption" (2024). They are stricter than
+the HE standard of 2018 that SEAL checks (109, 218, 438). The strictest published 2024 column, for a quantum attacker,
+allows 80 and 161 bits at N = 4096 and 8192; every profile here meets that too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ CLASSICAL_2024 = {4096: 106, 8192: 214, 16384: 430}
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`degree` is N, the coefficients of a ciphertext; `prime_bits` the modulus chain, special prime last.
+    """`degree` is N, the number of coefficients. `prime_bits`: the modulus chain, special prime last.
 
-    `estimated_bits` are lattice-estimator figures (MATZOV, LaaMosPol14, ChaLoy21).
+    `estimated_bits`: lattice-estimator figures (MATZOV, LaaMosPol14, ChaLoy21).
     """
 
     name: str
@@ -39,7 +39,7 @@ class Profile:
 
     @property
     def capacity_bits(self) -> int:
-        """A result coefficient stays below 2^capacity_bits in magnitude: a quarter of the data modulus."""
+        """A result's coefficients stay below 2^capacity_bits in magnitude, a quarter of the data modulus."""
         return sum(self.prime_bits[:-1]) - 2
 
 

@@ -1,9 +1,8 @@
-"""The functions an expression may call: those whose value follows from their arguments and nothing else.
+"""Functions that an expression may call: those whose value depends on their arguments only.
 
-Left out are functions that read or change the server, its catalog, settings or other queries. So are those that draw
-random numbers, wait, parse SQL or open DuckDB's own representations, and those that a later DuckDB adds: tests/unit
-compares this list with DuckDB's own. The current time is let in: WHERE admitted > today() - 30 is a question over the
-table.
+Excluded are functions that read or change the server, its catalog, settings or other queries; that draw random numbers,
+wait, parse SQL, or expose DuckDB's internal representations; and those that a later DuckDB adds. tests/unit compares
+this list with DuckDB's. The current time is allowed: WHERE admitted > today() - 30 is a question about the table.
 """
 
 from __future__ import annotations
@@ -76,10 +75,10 @@ AGGREGATES_BY_NAME = frozenset({"aggregate", "array_aggr", "array_aggregate", "l
 
 
 def called(call: Mapping[str, Any]) -> Iterator[str]:
-    """Yield, in lower case, the names of the functions that a FUNCTION node of DuckDB's parsed tree calls.
+    """Yield, in lower case, the functions that a FUNCTION node of DuckDB's parse tree calls.
 
-    "" replaces a name that the text does not state: one that is computed, or in a call that is written with named
-    arguments or after a dot, where DuckDB puts the arguments in another order.
+    "" is yielded for a name that the text does not state: a computed one, or one in a call with named arguments or
+    after a dot, where DuckDB reorders the arguments.
     """
     name = str(call["function_name"]).lower()
     yield name

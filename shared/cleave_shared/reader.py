@@ -1,9 +1,8 @@
-"""Reader of messages that a process of this machine sent, without pydantic, which takes 50 ms to import.
+"""Reader for messages from processes of this machine, without pydantic, whose import takes 50 ms.
 
-It follows the annotations that pydantic reads for strangers, and takes no more than pydantic does: every value has the
-very type of its field, text and numbers are never converted into each other, floats are finite. A child that users'
-expressions run in may have sent the message: what is not known to be right is refused. `tests/unit/test_reader.py`
-compares both readers.
+It follows the annotations that pydantic reads, and accepts no more than pydantic: every value has exactly its field's
+type, text and numbers are never converted, floats are finite. The message may come from a child that runs users'
+expressions, so anything unexpected is refused. tests/unit/test_reader.py compares both readers.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from cleave_shared.messages import Binary, Frames, Message, Rules, Tagged, Unlik
 Model = TypeVar("Model", bound=Message)
 _Read = Callable[[Any, Frames | None], Any]
 _EXACT = {bool: "true or false", float: "a finite number", int: "an integer", str: "text", NoneType: "null"}
-_LARGEST = 1 << 53  # an integer that is read as a float
+_LARGEST = 1 << 53  # the largest integer that is read as a float
 
 
 class RefusedError(ValueError):
-    """A value that a message cannot have. `place`: names and indexes on the way to it."""
+    """A value that a message cannot have. `place`: names and indices that lead to it."""
 
     def __init__(self, rule: str, *place: object) -> None:
         super().__init__(f"{'.'.join(map(str, place)) or 'body'}: {rule}")
@@ -33,7 +32,7 @@ class RefusedError(ValueError):
 
 
 def read(model: type[Model], value: Any, frames: Frames | None) -> Model:
-    """Build a message from the JSON that `value` is. Raises RefusedError: place and rule, no value."""
+    """Build a message from JSON. Raises RefusedError with place and rule, without the value."""
     kind: Any = model
     try:
         message: Model = _reader(kind)(value, frames)
@@ -50,7 +49,7 @@ def _refused(error: ValueError, *place: object) -> RefusedError:
 
 @cache
 def _reader(kind: Any) -> _Read:
-    """Raises TypeError for an annotation that is none of those below: no field goes unchecked."""
+    """Raises TypeError for an unsupported annotation, so that no field goes unchecked."""
     origin, arguments = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
         return _of_message(kind)
@@ -118,7 +117,7 @@ def _one_of(values: tuple[Any, ...]) -> _Read:
 
 
 def _of_union(kinds: Iterable[Any]) -> _Read:
-    """The JSON type of a value says which member it is."""
+    """Chooses the member by the JSON type of the value."""
     by_type: dict[type, _Read] = {}
     for kind in kinds:
         for each in _json_types(kind):
@@ -149,7 +148,7 @@ def _json_types(kind: Any) -> set[type]:
 
 def _of_list(kind: Any) -> _Read:
     item = _reader(kind)
-    # a list of many values that need no more than a look at their types
+    # for lists of many simple values, checking the types is enough
     plain = frozenset(get_args(kind) if get_origin(kind) in (Union, UnionType) else [kind]) & {bool, int, str, NoneType}
 
     def items(value: Any, frames: Frames | None) -> list[Any]:

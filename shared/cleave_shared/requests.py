@@ -1,17 +1,17 @@
-"""The requests of both services and their answers.
+"""The requests of both services, and their answers.
 
-    POST /v1/plain/aggregate                    PlainRequest    -> PlainResponse    objects are inline
-    POST /v1/plain/tables/{set}/aggregate       PlainRequest    -> PlainResponse    objects are linked
-    POST /v1/sensitive/moments                  SumsRequest     -> SumsResponse     objects are inline
-    POST /v1/sensitive/tables/{set}/sums        SumsRequest     -> SumsResponse     objects are linked
-    POST /v1/sensitive/tables/{set}/scan        ScanRequest     -> ScanResponse
+  POST /v1/plain/aggregate                    PlainRequest    -> PlainResponse    objects are inline
+  POST /v1/plain/tables/{set}/aggregate       PlainRequest    -> PlainResponse    objects are linked
+  POST /v1/sensitive/moments                  SumsRequest     -> SumsResponse     objects are inline
+  POST /v1/sensitive/tables/{set}/sums        SumsRequest     -> SumsResponse     objects are linked
+  POST /v1/sensitive/tables/{set}/scan        ScanRequest     -> ScanResponse
 
-Objects of a file are in the request. Those of a stored table are linked: the service gets links to the objects it may
-read, and no more. The set is the folder of a table's objects, 32 hex digits. It is in the path, so that IAM can say who
-may query which table. A link is a presigned URL, hence a credential for a while: it is in bodies alone.
+Objects of a file are in the request. Those of a stored table are linked: the service gets links to the objects that it
+may read, and no others. The set is the folder of a table's objects, 32 hex digits. It is in the path, so that IAM can
+say who may query which table. A link is a presigned URL, so it is a credential for some time: it is only in bodies.
 
-A scan adds up the rows of each group. The plain service numbers rows of its half by group. The sender alone knows where
-each stands among the ciphertexts, and asks the sensitive service for sums of positions.
+A scan adds up the rows of each group. The plain service numbers the rows of its half by group. Only the sender knows
+their positions among the ciphertexts, and requests sums of positions from the sensitive service.
 """
 
 import itertools
@@ -32,7 +32,7 @@ ChunkNumber = Annotated[int, Rules(ge=0, le=limits.MAX_OBJECT_CHUNKS, strict=Tru
 
 @dataclass(frozen=True, kw_only=True)
 class Linked(Item):
-    """A stored object: where it can be read for a while, and what it must turn out to be."""
+    """A stored object: a link to read it, and its expected size and digest."""
 
     link: Url = field(metadata={"description": "presigned GET of an object tables/{set}/..."})
     bytes: Annotated[int, Rules(ge=1, le=limits.MAX_LINKED_BYTES, strict=True)]
@@ -57,7 +57,7 @@ def new_label() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredAnswer(Item):
-    """An answer that was put into the store instead of into the response."""
+    """An answer that is in the store instead of in the response."""
 
     bytes: Annotated[int, Rules(ge=1, strict=True)]
     sha256: Sha256
@@ -65,7 +65,7 @@ class StoredAnswer(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class TypedColumn(Item):
-    """Values as DuckDB's text of them, so that `CAST(value AS type)` gives each back exactly."""
+    """Values as DuckDB's text, so that `CAST(value AS type)` restores each exactly."""
 
     type: str
     values: Each[str | None]
@@ -115,7 +115,7 @@ class PlainRequest(Envelope):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainResponse(Envelope):
-    """Groups, with one entry each in `counts` and in every column; none where `stored` is set.
+    """Groups, with one entry each in `counts` and in every column; empty if `stored` is set.
 
     `numbers` and `filters` are empty without `members`.
     """
@@ -142,10 +142,10 @@ class PlainResponse(Envelope):
 
 @dataclass(frozen=True, kw_only=True)
 class Lane(Item):
-    """Objects of ciphertexts; those with the same number, from `start` to before `stop`, are added up.
+    """Objects with ciphertexts. Ciphertexts with the same number, from `start` to before `stop`, are added up.
 
-    An object may have fewer of them than another; every number is in one at least. Only the sender knows the row, group
-    and column of each coefficient.
+    An object may have fewer of them than another; every number must be in at least one. Only the sender knows the row,
+    group and column of each coefficient.
     """
 
     objects: Annotated[Each[Object], Rules(min_length=1, max_length=limits.MAX_LANE_OBJECTS)]
@@ -159,7 +159,7 @@ class Lane(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class SumsRequest(Envelope):
-    """Ask for sums of ciphertexts, lane by lane, position by position."""
+    """Request for sums of ciphertexts, lane by lane, position by position."""
 
     profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
@@ -198,7 +198,7 @@ class SumsResponse(Envelope):
 
 
 def require_bounded(objects: Iterable[Bytes | Linked]) -> None:
-    """Raises ValueError where one request would read more by links than a service takes."""
+    """Raises ValueError if a request would read more through links than a service reads."""
     linked = [each for each in objects if isinstance(each, Linked)]
     if (size := sum(each.bytes for each in linked)) > limits.MAX_LINKED_BYTES:
         raise ValueError(f"the objects have {size:,} bytes together, at most {limits.MAX_LINKED_BYTES:,} are read")
@@ -211,17 +211,17 @@ Weight = Annotated[int, Rules(ge=1, lt=1 << 15, strict=True)]
 
 @dataclass(frozen=True, kw_only=True)
 class ScanObject(Linked):
-    """Stored object with some of a lane's ciphertexts."""
+    """A stored object with some of a lane's ciphertexts."""
 
     first: ChunkNumber = field(metadata={"description": "number of the first of them in the lane"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRequest(Envelope):
-    """Ask for sums of the rows of each group, over lanes with the same layout.
+    """Request for sums of each group's rows, over lanes with the same layout.
 
-    A row is one coefficient of a ciphertext of each lane; a chunk has N - 16 of them. A group's partial sum begins at
-    each of its `cuts`, places in `chunks`, and goes on to the next.
+    A row is one coefficient of a ciphertext in each lane; a chunk has N - 16 rows. A partial sum of a group begins at
+    each of its `cuts`, which are indices in `chunks`, and ends before the next.
     """
 
     profile: Annotated[str, Rules(max_length=32)]
@@ -244,7 +244,7 @@ class ScanRequest(Envelope):
 
     @property
     def results(self) -> int:
-        """Return the results of one lane."""
+        """Number of results of one lane."""
         return 1 + sum(map(len, self.cuts))
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Group numbers of rows, in as few bits per row as distinguish the groups.
+"""Group numbers of rows, with as few bits per row as necessary.
 
-Number 0 is a row that no group has, g + 1 a row of group g. Plane b holds bit b of every row's number: row r is bit
-7 - r mod 8 of byte r div 8. Planes stand one after another, each padded with zeros to a whole byte.
+Number 0 is a row without a group, g + 1 a row of group g. Plane b holds bit b of every row's number: row r is bit 7 - r
+mod 8 of byte r div 8. Planes follow one another, each padded with zeros to a whole byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pack(numbers: Numbers, groups: int) -> bytes:
 
 
 def unpack(content: bytes, rows: int, groups: int) -> Numbers:
-    """Raises WireError for what is no numbering of `rows` rows by `groups` groups."""
+    """Raises WireError for bytes that are no numbering of `rows` rows by `groups` groups."""
     if len(content) != size(rows, groups):
         raise WireError(f"groups of rows: {len(content)} bytes, {size(rows, groups)} are those of {rows} rows")
     planes = np.frombuffer(content, np.uint8).reshape(groups.bit_length(), -(-rows // 8))

@@ -1,10 +1,10 @@
-"""The one module that imports TenSEAL: contexts, transforms, ciphertext files. Holds no secret key.
+"""The only module that imports TenSEAL: contexts, transforms, ciphertext files. It holds no secret key.
 
-SEAL's files are read and written here as well, because its Python binding gives no access to coefficients. A polynomial
-goes in as a coefficient-form ciphertext, SEAL transforms it, and its values come out of the saved file. That way every
-transform is SEAL's own and integers up to q/2 are encoded exactly (SEAL's slot encoder goes through float64 and loses
-integers above about 2^45). File layout: SEAL 4.3 `native/src/seal/ {serialization.h, ciphertext.cpp, plaintext.cpp}`;
-it is checked by round trips in tests/ckks/test_seal.py.
+SEAL's files are read and written here too, because its Python binding gives no access to coefficients. A polynomial
+enters as a ciphertext in coefficient form, SEAL transforms it, and its values are read from the saved file. So every
+transform is SEAL's own, and integers up to q/2 are encoded exactly. (SEAL's slot encoder uses float64 and loses
+integers above about 2^45.) File layout: SEAL 4.3 `native/src/seal/ {serialization.h, ciphertext.cpp, plaintext.cpp}`;
+tests/ckks/test_seal.py checks it by round trips.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _CIPHERTEXT = struct.Struct("<4Q?3QdQ")  # parms_id, NTT form, polynomials, N, p
 PLAINTEXT = struct.Struct("<4QQd")  # parms_id, coefficient count, scale
 SEED_BYTES = 81  # of the second polynomial: a header, the generator's kind, 64 bytes
 _PIPE_BYTES = 1 << 18
-BATCH = 7  # polynomials per transform: larger buffers are mapped afresh each time (290 us per polynomial, 400 with 15)
+# polynomials per transform: larger buffers are mapped again each time (290 us per polynomial, 400 us with 15)
+BATCH = 7
 
 T = TypeVar("T")
 
 
 class _Files:
-    """Memory files, each made when it is needed: SEAL's binding saves to and loads from paths only."""
+    """Memory files, each created at first use. SEAL's binding can only save to and load from paths."""
 
     @cached_property
     def saved(self) -> int:
@@ -50,13 +51,14 @@ class _Files:
 
     @cached_property
     def loaded(self) -> int:
-        return os.memfd_create("seal-loaded")  # apart, for it is never truncated: its pages are used again
+        return os.memfd_create("seal-loaded")  # separate: it is never truncated, so its pages are reused
 
     @cached_property
     def pipe(self) -> tuple[int, int] | None:
-        """Its ends, made when they are needed: a forked child gives up all pipes it inherits (children.let_go).
+        """The ends of a pipe, created at first use, because a forked child closes all inherited pipes
+        (children.let_go).
 
-        None where this user may have none that is large enough.
+        None if this user may not have a pipe of that size.
         """
         read, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         with contextlib.suppress(OSError):
@@ -74,11 +76,11 @@ class _Files:
 
 
 class _Scratch(threading.local):
-    """Every thread's own, closed when it ends: this object itself outlives all threads."""
+    """One per thread, closed when the thread ends; this object itself outlives all threads."""
 
     def __init__(self) -> None:
         self.files = _Files()
-        self.decompressor = zstandard.ZstdDecompressor()  # 12 us to make, 1 us to use
+        self.decompressor = zstandard.ZstdDecompressor()  # 12 us to create, 1 us to use
 
 
 _scratch = _Scratch()
@@ -94,7 +96,7 @@ os.register_at_fork(after_in_child=_renew_scratch)
 
 @contextlib.contextmanager
 def _named(file: int) -> Iterator[str]:
-    """A path to an open file. Raises OSError where SEAL fails because this process may open no more files."""
+    """A path to an open file. Raises OSError if SEAL fails because this process may open no more files."""
     try:
         yield f"/proc/self/fd/{file}"
     except RuntimeError:
@@ -103,7 +105,7 @@ def _named(file: int) -> Iterator[str]:
 
 
 def save(thing: Any) -> bytes:
-    """A SEAL object (or its seeded, serialisable form) as SEAL's own file, zstd compressed."""
+    """A SEAL object (or its seeded form) as SEAL's file, compressed with zstd."""
     file = _scratch.files.saved
     with _named(file) as path:
         thing.save(path)
@@ -111,9 +113,9 @@ def save(thing: Any) -> bytes:
 
 
 def save_short(thing: Any) -> bytes:
-    """Save what takes less than _PIPE_BYTES, as a ciphertext does: 45 us faster than through a file.
+    """Like `save`, for less than _PIPE_BYTES, as a ciphertext has: 45 us faster than through a file.
 
-    SEAL would wait for ever to write more than a pipe holds.
+    SEAL would block forever when writing more than a pipe can hold.
     """
     pipe = _scratch.files.pipe
     if pipe is None:
@@ -142,7 +144,7 @@ def restore(thing: T, context: Any, blob: bytes | bytearray | memoryview) -> T:
 
 
 def _unwrap(blob: bytes | memoryview, size_inside: int = 0) -> bytes:
-    """Return the content of a SEAL file; `size_inside`, where known, lets zstd write it in one piece."""
+    """The content of a SEAL file. `size_inside`, if known, lets zstd allocate once."""
     magic, _, _, _, compression, _, size = _HEADER.unpack_from(blob)
     if magic != _MAGIC or size > len(blob):
         raise ValueError("not a SEAL file")
@@ -155,8 +157,8 @@ def _unwrap(blob: bytes | memoryview, size_inside: int = 0) -> bytes:
 
 
 def inside(blob: bytes | memoryview, most: int) -> bytes:
-    """Return the content of a SEAL file, of `most` bytes. Raises ValueError or zstandard.ZstdError for anything
-    else.
+    """The content of a SEAL file, of at most `most` bytes. Raises ValueError or zstandard.ZstdError for
+    anything else.
     """
     if len(blob) < _HEADER.size or _HEADER.unpack_from(blob)[-1] != len(blob):
         raise ValueError("not a whole SEAL file")
@@ -167,7 +169,7 @@ def inside(blob: bytes | memoryview, most: int) -> bytes:
 
 
 def under_other_parameters(blob: bytes, parms_id: Sequence[int]) -> bytes:
-    """The file of a key of another context over the same ring and moduli: nothing in it but their name differs."""
+    """The file of a key for another context with the same ring and moduli. Only the parameters' id differs."""
     return wrapped(struct.pack("<4Q", *parms_id), _unwrap(blob)[32:])
 
 
@@ -184,13 +186,13 @@ def array_file(values: NDArray[np.uint64]) -> bytes:
 
 
 def plaintext_values(plaintext: Any) -> NDArray[np.uint64]:
-    """The residues a SEAL plaintext holds: (primes * N,) in NTT form."""
+    """The residues in a SEAL plaintext: (primes * N,) in NTT form."""
     array = _unwrap(_unwrap(save_short(plaintext))[PLAINTEXT.size :])
     return np.frombuffer(array, np.uint64, struct.unpack_from("<Q", array)[0], 8)
 
 
 class Ring:
-    """SEAL's objects for one profile, made once a process (about 40 ms) and inherited by forked workers."""
+    """SEAL's objects for one profile, created once per process (about 40 ms) and inherited by forked workers."""
 
     def __init__(self, profile: Profile) -> None:
         parameters = api.EncryptionParameters(api.SCHEME_TYPE.CKKS)
@@ -206,14 +208,14 @@ class Ring:
         self._parms_id: Sequence[int] = self.context.first_parms_id()
 
     def residues(self, polynomials: NDArray[np.int64]) -> Residues:
-        """Signed coefficients, each of magnitude below q/2, modulo q."""
+        """Signed coefficients, of magnitude below q/2, modulo q."""
         residues = polynomials >> 63  # -1 where negative
         residues &= self.modulus
         residues += polynomials
         return residues.view(np.uint64)
 
     def centred(self, residues: Residues) -> NDArray[np.int64]:
-        """The inverse of `residues`."""
+        """The signed coefficients of `residues`."""
         signed = residues.astype(np.int64)
         return np.where(signed > self.modulus // 2, signed - self.modulus, signed)
 
@@ -237,17 +239,18 @@ class Ring:
         return np.concatenate(batches) if len(batches) > 1 else batches[0]
 
     def transformed(self, polynomials: Residues) -> Any:
-        """The ciphertext (2, N) in NTT form of two polynomials, the second of which is not zero."""
+        """The ciphertext (2, N), in NTT form, of two polynomials. The second must not be zero."""
         ciphertext = restore(api.Ciphertext(), self.context, self._ciphertext_file(polynomials, ntt_form=False))
         self.evaluator.transform_to_ntt_inplace(ciphertext)
         return ciphertext
 
     @cached_property
     def coefficient_context(self) -> Any:
-        """A context over the same ring and moduli whose fresh ciphertexts are in coefficient form; takes 14 ms.
+        """A context over the same ring and moduli whose fresh ciphertexts are in coefficient form. Creating it takes 14
+        ms.
 
-        SEAL encrypts in the form of the scheme, which of BFV is this one. Encrypting zero is the same in all of them,
-        -(a s + e) beside a: neither the plaintext modulus nor anything else of BFV enters.
+        SEAL encrypts in the scheme's form, which for BFV is this one. An encryption of zero is the same in all schemes,
+        -(a s + e) beside a: the plaintext modulus is not used.
         """
         parameters = api.EncryptionParameters(api.SCHEME_TYPE.BFV)
         parameters.set_poly_modulus_degree(self.degree)
@@ -256,25 +259,27 @@ class Ring:
         return api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
 
     def seeded(self, zero: bytes | memoryview, polynomial: NDArray[np.int64]) -> bytes:
-        """The file of a seeded encryption, in coefficient form, of a polynomial (N,) of coefficients of magnitude below
-        q/2, made of what an encryption of zero holds.
+        """The file of a seeded encryption, in coefficient form, of a polynomial (N,) with coefficients of magnitude
+        below q/2. `zero`: the file of an encryption of zero.
 
-        `zero` must not be used a second time: who sees both results has the difference of the polynomials. Raises
-        ValueError if it is not such a file.
+        `zero` must be used once only: two results would reveal the difference of their polynomials. Raises ValueError
+        if it is not such a file.
         """
         start, stop = _CIPHERTEXT.size + _HEADER.size + 8, len(zero) - SEED_BYTES
         if stop - start != 8 * self.degree or _CIPHERTEXT.unpack_from(zero)[4:7] != (False, 2, self.degree):
             raise ValueError("not a seeded ciphertext of this ring")
         modulus = np.uint64(self.modulus)
         total = polynomial.view(np.uint64) + np.frombuffer(zero, np.uint64, self.degree, start)
-        # of a sum or a difference that wraps, the other is taken: the sum is between -q/2 and 3q/2
+        # if a sum or difference wraps, the other value is smaller: the sum is between -q/2 and 3q/2
         np.minimum(total, total + modulus, out=total)
         np.minimum(total, total - modulus, out=total)
         head = _CIPHERTEXT.pack(*self._parms_id, False, 2, self.degree, 1, 1.0, 1)
         return wrapped(head, zero[_CIPHERTEXT.size : start], total.data.cast("B"), zero[stop:])
 
     def constant_key(self, key: T, value: int) -> T:
-        """`key` loaded with the constant polynomial `value`: no secret, for reading values out by decryption."""
+        """`key` loaded with the constant polynomial `value`. It is no secret: it serves to read values by
+        decryption.
+        """
         primes = len(self.profile.prime_bits)
         head = PLAINTEXT.pack(*self.context.key_parms_id(), primes * self.degree, 1.0)
         values = np.full(primes * self.degree, value, np.uint64)  # constants are their own transform
@@ -286,15 +291,15 @@ class Ring:
         return restore(api.Plaintext(), self.context, wrapped(head, array_file(residues)))
 
     def plaintexts(self, polynomials: Sequence[Polynomial]) -> list[Any]:
-        """SEAL plaintexts of scale 1 of signed integer polynomials, exact."""
+        """SEAL plaintexts of scale 1 from signed integer polynomials, exact."""
         return [self.plaintext(values) for values in self.ntt(self.residues(np.stack(polynomials)))]
 
     def ciphertext(self, blob: bytes | memoryview) -> Any:
-        """A ciphertext from a client or a service. Raises WireError if SEAL does not take it for this profile."""
+        """A ciphertext from a client or a service. Raises WireError if it is none of this profile."""
         try:
             ciphertext = restore(api.Ciphertext(), self.context, blob)
         except (RuntimeError, ValueError, IndexError):
-            # the binding's text may name a path; what matters is that the bytes are not a ciphertext of ours
+            # the binding's text may name a path
             raise WireError(f"not a ciphertext of profile {self.profile.name}") from None
         if ciphertext.size() != 2 or list(ciphertext.parms_id()) != list(self._parms_id) or ciphertext.scale != 1.0:
             raise WireError(f"not a fresh ciphertext or a result of profile {self.profile.name}")
@@ -303,7 +308,7 @@ class Ring:
         return ciphertext
 
     def truncated(self, ciphertext: Any, coefficients: int) -> bytes:
-        """A file of a result whose phase is right at the first `coefficients` coefficients only: half the bytes."""
+        """A result's file, with a phase that is right at the first `coefficients` coefficients only: half the bytes."""
         if coefficients == 1 and ciphertext.is_ntt_form():
             first, second = self._polynomials(ciphertext)
             constant = np.full(self.degree, self.constant(first), np.uint64)  # the transform of a constant is constant
@@ -317,8 +322,8 @@ class Ring:
     def constant(self, transformed: Residues) -> int:
         """Coefficient 0 of a polynomial in NTT form (N,), modulo q.
 
-        It is the mean of the transform, the values at all roots of X^N + 1: over these, every power of X except the 0th
-        adds up to 0.
+        It is the mean of the transform's values, which are at all roots of X^N + 1: over the roots every power of X
+        except X^0 sums to 0.
         """
         high, low = transformed >> np.uint64(32), transformed & np.uint64((1 << 32) - 1)
         total = (int(high.sum()) << 32) + int(low.sum())
@@ -345,19 +350,21 @@ def ring(profile: str) -> Ring:
 
 
 class _OfOneKind:
-    """Translates what SEAL refuses: a result whose second polynomial is zero; a file of a result among fresh ones."""
+    """Translates SEAL's refusals: a result whose second polynomial is zero, and a result's file among fresh
+    ciphertexts.
+    """
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, RuntimeError):
-            raise WireError("ciphertexts cancel: their sum is one that anyone can read") from None
+            raise WireError("ciphertexts cancel: anyone could read their sum") from None
         if isinstance(error, ValueError):
-            raise WireError("ciphertexts are not all of one form: fresh ones and results do not go together") from None
+            raise WireError("ciphertexts have different forms: fresh ones and results cannot be mixed") from None
 
 
-of_one_kind = _OfOneKind()  # 2 us less than a generator, around what takes 13
+of_one_kind = _OfOneKind()  # 2 us faster than a generator, around a call of 13 us
 
 
 class SealEvaluator:

@@ -1,3 +1,3 @@
-"""The release that the wheel, `cleave --version` and reports name; stated nowhere else."""
+"""The release named by the wheel, `cleave --version` and reports. It is defined only here."""
 
 VERSION = "1.1.0.dev0"

@@ -1,18 +1,18 @@
 """The versioned envelopes of both services, as JSON or as binary frames.
 
-JSON carries blobs in base64. Frames (`application/octet-stream`) carry the same envelope with its blobs raw:
+JSON has blobs in base64. Frames (`application/octet-stream`) have the same envelope with raw blobs:
 
-    b"CLV1" | SHA-256 of all that follows | mark of the request that an answer is to, zeros in a request
-            | uint32 LE head length | JSON head, blobs replaced by their indexes | uint32 LE count
-            | count x uint32 LE sizes | blobs
+  b"CLV1" | SHA-256 of all that follows | mark of the request that an answer is to, zeros in a request
+          | uint32 LE head length | JSON head, blobs replaced by their indexes | uint32 LE count
+          | count x uint32 LE sizes | blobs
 
-A request's mark is the SHA-256 in its frame, or that of its JSON. So neither a damaged request nor a damaged answer,
-nor the answer to another request, is taken for sound. This finds faults: who sits on the way unhindered by TLS can
-compute a digest too. It costs 0.6 ns per byte at either end. Between a client and a service in one process a request is
-handed over as objects (`InProcessRequest`), without a digest, and named by a random mark.
+A request's mark is the SHA-256 in its frame, or that of its JSON. So a damaged request, a damaged answer, and an answer
+to another request are detected. This finds faults, not attackers: without TLS, anyone in between can compute a digest
+too. It costs 0.6 ns per byte at either end. Between a client and a service in one process, a request is passed as
+objects (`InProcessRequest`), without a digest, and has a random mark.
 
-A 64 KB ciphertext costs 0.25 ms to take through base64 and back, a fifth of its encryption, so our own client
-speaks frames; curl speaks JSON. No field of any message here can hold a secret key: see tests/architecture.
+Base64 takes 0.25 ms per 64 KB ciphertext, a fifth of its encryption. So Cleave's client uses frames; curl uses JSON. No
+field of a message can hold a secret key: see tests/architecture.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 VERSION = 3
-PREVIOUS = 2  # which services read as well (`cleave_services.previous`)
+PREVIOUS = 2  # services read this version too (cleave_services.previous)
 _RELEASES = {1: "before 1.0.0", 2: "1.0.0"}  # of wire versions whose envelopes name no release
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
 _PREFIX = struct.Struct("<4s32s32sI")  # magic, digest, mark, head length
-_DIGESTED = 36  # where the part begins that the digest covers
+_DIGESTED = 36  # start of the part that the digest covers
 NO_MARK = bytes(32)
-DAMAGED = "the body is not what its digest says"  # the client asks once more
+DAMAGED = "the body is not what its digest says"  # the client sends it once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_RULES = {  # pydantic's words for a dataclass are about Python
+_RULES = {  # pydantic's messages for a dataclass speak of Python
     "unexpected_keyword_argument": "Extra inputs are not permitted",
     "dataclass_type": "Input should be a valid dictionary or instance of {class_name}",
 }
@@ -63,7 +63,7 @@ Release = Annotated[str, Rules(pattern=_RELEASE)]
 class Envelope(Item):
     version: Literal[3] = 3
     release: Release = field(
-        default_factory=lambda: RELEASE,  # so that no document names it
+        default_factory=lambda: RELEASE,  # so that documents do not contain it
         metadata={"description": "of the sender; no more than its errors name it"},
     )
 
@@ -80,7 +80,7 @@ Model = TypeVar("Model", bound=Message)
 
 
 class InProcessRequest:
-    """A request in frames that never leaves its process: its blobs are not copied. Its length is that of the frames."""
+    """A request in frames that never leaves its process. Its blobs are not copied. Its length is that of the frames."""
 
     def __init__(self, request: Message) -> None:
         self.head, self.blobs = _head_and_blobs(request)
@@ -98,7 +98,7 @@ def dump_json(message: Message) -> bytes:
 
 
 def dump_frames(message: Message, answering: bytes = NO_MARK) -> bytes:
-    """`answering`: of an answer, the `mark` of its request."""
+    """`answering`: for an answer, the `mark` of its request."""
     head, blobs = _head_and_blobs(message)
     sizes = struct.pack(f"<I{len(blobs)}I", len(blobs), *map(len, blobs))
     parts = [answering, struct.pack("<I", len(head)), head, sizes, *blobs]
@@ -121,7 +121,7 @@ def _head_and_blobs(message: Message) -> tuple[bytes, list[Bytes]]:
 def _json(message: Message, blob: Callable[[Bytes], str | int]) -> bytes:
     def fields(value: object) -> object:
         if isinstance(value, Message):
-            return vars(value)  # in the order of their declaration
+            return vars(value)  # in the order of declaration
         if isinstance(value, bytes | memoryview):
             return blob(value)
         raise TypeError(f"no message can hold a {type(value).__name__}")
@@ -130,21 +130,21 @@ def _json(message: Message, blob: Callable[[Bytes], str | int]) -> bytes:
 
 
 def mark(body: Body, content_type: str) -> bytes:
-    """Return the name of a request with this body in its answer."""
+    """The mark that an answer to this request must have."""
     if isinstance(body, InProcessRequest):
         return body.mark
     return body[4:_DIGESTED] if media_type(content_type) == FRAMES_TYPE else hashlib.sha256(body).digest()
 
 
 def answers(body: bytes, content_type: str) -> bytes:
-    """The mark of the request that an answer, which `load` has taken, is to; JSON names none."""
+    """The mark of the request that an answer is to. Check the answer with `load` first; JSON has no mark."""
     return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if media_type(content_type) == FRAMES_TYPE else NO_MARK
 
 
 def load(model: type[Model], body: Body, content_type: str, *, own: bool = False) -> Model:
-    """Parse and validate an envelope that a service sent. `own`: one in this process.
+    """Parse and validate an envelope from a service. `own`: the service is in this process.
 
-    Raises WireError (422, or 415 for another content type); the message names fields, never values.
+    Raises WireError (422, or 415 for another content type). The message names fields, never values.
     """
     head, blobs = parse(body, content_type)
     if issubclass(model, Envelope) and (version := version_of(head)) != VERSION:
@@ -153,7 +153,7 @@ def load(model: type[Model], body: Body, content_type: str, *, own: bool = False
 
 
 def parse(body: Body, content_type: str) -> tuple[Any, Sequence[Bytes] | None]:
-    """The JSON of an envelope, and its blobs where it is in frames. Raises WireError as `load` does."""
+    """The JSON of an envelope, and its blobs if it is in frames. Raises WireError as `load` does."""
     kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
         raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
@@ -168,12 +168,12 @@ def parse(body: Body, content_type: str) -> tuple[Any, Sequence[Bytes] | None]:
 
 
 def version_of(head: Any) -> Any:
-    """The wire version that an envelope names, by default this one."""
+    """The wire version in an envelope; by default this one."""
     return head.get("version", VERSION) if isinstance(head, dict) else VERSION
 
 
 def skewed(sender: Literal["client", "service"], head: Any, version: Any) -> WireError:
-    """The error for an envelope of another wire version. It names both releases and which side to change."""
+    """The error for another wire version. It names both releases, and which side to upgrade."""
     if type(version) is not int or not 0 < version < 1 << 16:
         return WireError(f"wire version is not {VERSION}", hint="upgrade the client or the service")
     receiver = "service" if sender == "client" else "client"
@@ -189,13 +189,15 @@ def skewed(sender: Literal["client", "service"], head: Any, version: Any) -> Wir
 
 
 class _Names:
-    """Counts objects and names while JSON is read: each takes 100 bytes or more, and an error of its own if unknown."""
+    """Counts objects and names while JSON is read. Each takes at least 100 bytes, and an unknown one may be an error of
+    its own.
+    """
 
     def __init__(self) -> None:
         self._left = limits.MAX_NAMES
 
     def take(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Build one object. Raises WireError (413) past MAX_NAMES."""
+        """Build one object. Raises WireError (413) above MAX_NAMES."""
         self._left -= 1 + len(pairs)
         if self._left < 0:
             raise WireError(
@@ -205,14 +207,14 @@ class _Names:
 
 
 def _split(body: Body, kind: str) -> tuple[bytes, Sequence[Bytes] | None]:
-    """The JSON and the blobs; None of a body that is JSON as a whole."""
+    """(JSON, blobs); blobs are None for a body that is JSON."""
     if isinstance(body, InProcessRequest):
         return body.head, body.blobs
     return _split_frames(body) if kind == FRAMES_TYPE else (body, None)
 
 
 def _require_unicode(head: Any) -> None:
-    """JSON can spell halves of surrogate pairs, which neither DuckDB nor an answer can hold."""
+    """Raises WireError for unpaired surrogates, which JSON can contain, but neither DuckDB nor an answer."""
     try:
         json.dumps(head, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -248,14 +250,14 @@ def _validated(model: type[Model], value: Any, frames: Frames | None) -> Model:
 
 @cache
 def _adapter(model: Any) -> TypeAdapter[Any]:
-    """Build pydantic's reader of a message, which takes 5 ms."""
+    """pydantic's reader of a message; building it takes 5 ms."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - 50 ms
 
     return TypeAdapter(model)
 
 
 def describe(error: ValidationError) -> str:
-    """Describe the fault of an envelope, by field and rule, without its values."""
+    """The faults of an envelope, by field and rule, without values."""
     problems = []
     for item in error.errors(include_input=False, include_url=False)[:5]:
         place = ".".join(str(part) for part in item["loc"]) or "body"
