@@ -1,6 +1,6 @@
 """Bodies of requests and answers, over HTTP or within one process.
 
-Errors carry names of fields and rules, never values; of an unexpected error only the class is named.
+Errors contain names of fields and rules, never values. Of an unexpected error, only the class is named.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ _LONGEST_ERROR = 1000
 
 
 class Note(Protocol):
-    """Takes numbers for the request's line of log."""
+    """Adds numbers to the request's log line."""
 
     def __call__(self, **numbers: float | Mapping[str, float]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """An answer that is put elsewhere where it is too large to be returned."""
+    """An answer that can be stored elsewhere if it is too large to return."""
 
     answer: Message
-    put: Callable[[bytes], Message]  # takes its frames; what it returns is returned instead
+    put: Callable[[bytes], Message]  # gets the answer's frames; its result is returned instead
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request in this wire version. `mark`: of the answer to it. `answer`: gives its answer the sender's version."""
+    """A request in the current wire version. `mark`: for its answer. `answer` converts an answer to the sender's
+    version.
+    """
 
     request: Any
     answer: Callable[[Any], Message]
@@ -48,7 +50,7 @@ class Answer:
 
 
 def limit_of(kind: str) -> int:
-    """The most bytes a request of a media type may have. Raises WireError (415) for any other type."""
+    """Maximum bytes of a request, by media type. Raises WireError (415) for other types."""
     if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
         raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)
     return limits.MAX_BODY_BYTES if kind == wire.FRAMES_TYPE else limits.MAX_JSON_BYTES
@@ -61,13 +63,13 @@ def check_size(size: int, limit: int) -> None:
 
 
 def load(content: wire.Body, kind: str, model: type[Message]) -> Received:
-    """The request in a body, of this wire version or the one before. Raises WireError: 415, 413, or 422."""
+    """The request in a body, of this wire version or the one before. Raises WireError: 415, 413 or 422."""
     check_size(len(content), limit_of(kind))
     return parse(content, kind, model)
 
 
 def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
-    """`load` of a body of any size."""
+    """Like `load`, for a body of any size."""
     head, blobs = wire.parse(content, kind)
     mark = wire.mark(content, kind)
     version = wire.version_of(head) if issubclass(model, wire.Envelope) else wire.VERSION
@@ -82,7 +84,7 @@ def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
 
 
 def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
-    """Raises WireError (413) where it is over what Lambda can return, which the caller would see as a bare 502."""
+    """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
     if isinstance(answer, Large):
         try:
             return dump(answer.answer, received, kind)
@@ -94,7 +96,7 @@ def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
         size = len(content)
     else:
         content, limit = wire.dump_json(model), limits.MAX_JSON_BYTES
-        # Lambda returns the body as a JSON string, in which each of these takes two bytes
+        # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
         size = len(content) + content.count(b'"') + content.count(b"\\")
     if size > limit:
         raise _too_large("answer", limit, "request fewer groups at a time")
@@ -106,8 +108,8 @@ def frames(answer: Message, received: Received) -> bytes:
 
 
 def refusal(error: Exception) -> Answer:
-    """The answer in place of one that there is not."""
-    if not isinstance(error, MemoryError):  # a limit of the service's own
+    """The answer that reports an error."""
+    if not isinstance(error, MemoryError):  # a MemoryError comes from the service's own limit
         error = exhausted(error) or error
     if not isinstance(error, CleaveError):
         return problem(500, f"internal error: {type(error).__name__}")
@@ -116,7 +118,7 @@ def refusal(error: Exception) -> Answer:
 
 
 def problem(status: int, error: str, hint: str | None = None) -> Answer:
-    # field names are the sender's: of any length, and not always Unicode
+    # field names come from the sender: any length, perhaps not Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
     return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
 

@@ -1,6 +1,6 @@
-"""Code that both services need around their work: reading and answering envelopes, errors, logs, the Lambda handler.
+"""Code around both services' work: reading and answering envelopes, errors, logs, the Lambda handler.
 
-Bodies are measured while they arrive and read by `cleave_services.bodies`. Every request leaves one line of log.
+Bodies are measured while they arrive, and read by cleave_services.bodies. Every request leaves one log line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Context(BaseModel):
 
 
 class _Event(BaseModel):
-    """Fields, by AWS's names, of REST (1.0) and HTTP API (2.0) events that Mangum reads, where there are any."""
+    """The fields, with AWS's names, that Mangum reads in REST (1.0) and HTTP API (2.0) events."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -74,7 +74,7 @@ class _Event(BaseModel):
 
 
 def create_app(service: Service) -> Application:
-    """Its operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
+    """The service's operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
     app = Application(service.name, service.description, service.operations)
     app.add_middleware(_RequestLog)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
@@ -94,9 +94,8 @@ def create_app(service: Service) -> Application:
 async def read(request: Request, model: type[Model]) -> Received:
     """The request in a body.
 
-    Raises WireError: 415 for a content type that is neither JSON nor frames, and for any content encoding, since its
-    size is unknown. 413 over the limit of either, counted while it arrives, whatever content-length says. 422 for
-    anything else.
+    Raises WireError: 415 for a content type that is neither JSON nor frames, and for any content encoding, whose size
+    would be unknown; 413 above the limit, counted while the body arrives; 422 for other errors.
     """
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)
@@ -105,7 +104,7 @@ async def read(request: Request, model: type[Model]) -> Received:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and len(announced) < 20:
         bodies.check_size(int(announced), limit)
-    content = bytearray()  # a list of parts of a byte each would be sixty times their size
+    content = bytearray()  # a list of one-byte parts would take sixty times their size
     async for part in request.stream():
         bodies.check_size(len(content) + len(part), limit)
         content += part
@@ -113,9 +112,9 @@ async def read(request: Request, model: type[Model]) -> Received:
 
 
 def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """Handle a POST: `read`, then the work in a thread. Raises what these raise.
+    """A handler of POSTs: `read`, then work in a thread. Raises their errors.
 
-    The answer has the form that the request accepts, else the request's own.
+    The answer has the form that the request accepts, by default the request's own.
     """
 
     async def respond(request: Request) -> Response:
@@ -123,7 +122,7 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 
         def work() -> Response:
             table_set = request.path_params.get("set")
-            # numbers (rows, groups, chunks, timings in seconds) for the request's line of log
+            # numbers (rows, groups, chunks, seconds by stage) for the request's log line
             note = request.state.facts.update
             result = operation.answer(received, note, table_set, links.own)
             return _response(bodies.dump(result, received, _accepted(request)))
@@ -136,31 +135,31 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 def lambda_handler(
     app: Application, prepare: Callable[[], None] = lambda: None
 ) -> Callable[[Any, Any], dict[str, Any]]:
-    """The Lambda entry point: REST proxy events and HTTP API events; anything but JSON is returned as base64.
+    """The Lambda entry point for REST proxy events and HTTP API events. Answers other than JSON are returned as base64.
 
-    Any other event, and one with a field of a wrong type, is answered 400.
+    Other events, and events with a wrong type in a field, are answered with 400.
 
-    Lambda's runtime starts a thread before the first event: `prepare` is called before that, and nowhere but there.
-    Otherwise nothing happens before the first event, so that importing a service leaves loggers and event loops alone.
+    Lambda's runtime starts a thread before the first event; `prepare` is called earlier, and only on Lambda. Nothing
+    else happens before the first event, so importing a service does not touch loggers or event loops.
     """
     if "AWS_LAMBDA_RUNTIME_API" in os.environ:
         prepare()
 
     def handler(event: Any, context: Any) -> dict[str, Any]:
         log_to_stderr()
-        # its second line would hold the path as it was sent; disabling "mangum" would not reach "mangum.http"
+        # Mangum logs the path as sent; disabling "mangum" would not affect "mangum.http"
         logging.getLogger("mangum").setLevel(logging.CRITICAL)
         try:
             _require_event(event)
             with asyncio.Runner() as runner:
-                runner.get_loop()  # Mangum takes the thread's current loop; this makes one and sets it
+                runner.get_loop()  # Mangum uses the thread's current loop; this creates and sets one
                 mangum = Mangum(
                     app, lifespan="off", text_mime_types=[wire.JSON_TYPE], api_gateway_base_path=_stage_prefix(event)
                 )
                 response: dict[str, Any] = mangum(event, context)
         except WireError as error:
             return _refused_event(bodies.refusal(error))
-        except Exception:  # noqa: BLE001 - the application lets none out, so Mangum cannot read the event
+        except Exception:  # noqa: BLE001 - the application handles its own errors, so Mangum could not read the event
             return _refused_event(bodies.refusal(_NO_EVENT))
         return response
 
@@ -168,7 +167,7 @@ def lambda_handler(
 
 
 def _require_event(event: Any) -> None:
-    """Raises WireError (400) unless `event` has the types of an event of API Gateway or a function URL."""
+    """Raises WireError (400) unless `event` has the types of an event from API Gateway or a function URL."""
     if not isinstance(event, dict) or "requestContext" not in event:
         raise _NO_EVENT
     try:
@@ -184,9 +183,10 @@ def _refused_event(answer: Answer) -> dict[str, Any]:
 
 
 class _RequestLog:
-    """Counts, times and logs each request; answers 500 with the class of an unexpected error.
+    """Counts, times and logs each request. An unexpected error is answered with 500 and its class.
 
-    Nothing may escape from here: Starlette, Mangum and uvicorn all log tracebacks, whose messages may quote values.
+    Nothing may be raised from here: Starlette, Mangum and uvicorn would log tracebacks, whose messages may quote
+    values.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -214,7 +214,7 @@ class _RequestLog:
 
         try:
             await self.app(scope, counted_receive, counted_send)
-        except Exception as error:  # noqa: BLE001 - the last place before the loggers of others
+        except Exception as error:  # noqa: BLE001 - the last handler before other loggers
             facts["error"] = type(error).__name__
             if line["status"] is None:
                 await _response(bodies.refusal(error))(scope, receive, counted_send)
@@ -229,13 +229,13 @@ class _RequestLog:
 
 
 def _stage_prefix(event: dict[str, Any]) -> str:
-    """HTTP APIs leave the stage in the path, REST APIs do not."""
+    """The stage in the path: HTTP APIs leave it there, REST APIs do not."""
     stage = event.get("requestContext", {}).get("stage", "$default")
     return "/" if event.get("version") != "2.0" or stage == "$default" else f"/{stage}"
 
 
 def _request_id(scope: Scope) -> str:
-    """AWS's own id where there is one; one sent along; or a new one."""
+    """The request id: AWS's, else one sent by the client, else a new one."""
     context = scope.get("aws.context")
     sent = dict(scope["headers"]).get(b"x-amzn-requestid", b"").decode("latin-1")
     for candidate in (getattr(context, "aws_request_id", None), sent):

@@ -1,4 +1,4 @@
-"""Objects of a folder, for a service on this machine; `cleave_shared.folder_store` opens them."""
+"""Objects in a folder, for a service on this machine, over cleave_shared.folder_store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from cleave_shared.folder_store import ForeignEntry
 
 
 class Broken(Exception):  # noqa: N818 - never leaves cleave_services.links
-    """`reason` follows the name of the object; neither holds anything of a link or of an answer."""
+    """An object cannot be read or written. `reason` follows the object's name in errors; it contains nothing of a link
+    or answer.
+    """
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -28,14 +30,14 @@ def read(folder: str, name: str, size: int) -> bytes:
 
 
 def read_into(folder: str, name: str, into: memoryview) -> None:
-    """Fill `into` with the object `name`. Raises Broken unless it has just as many bytes."""
+    """Fill `into` with the object `name`. Raises Broken if its size differs."""
     with _translated("read"), folder_store.opened(folder, name) as (file, size):
         if size != len(into) or file.readinto(into) != len(into):
             raise _other_size()
 
 
 def write(folder: str, name: str, content: bytes) -> None:
-    """Write a new object `name`. Raises Broken, also where there is one; nothing is left of one that fails."""
+    """Write a new object. Raises Broken, also if it exists. A failed write leaves nothing."""
     with _translated("written"):
         folder_store.write(folder, name, content)
 

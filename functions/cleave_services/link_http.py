@@ -1,7 +1,6 @@
-"""GET and PUT by presigned links, with nothing but the standard library: functions ship no HTTP client.
+"""GET and PUT over presigned links, with the standard library only, because functions contain no HTTP client.
 
-No redirects, no proxies, no cookies, no encodings; certificates are checked. Errors name the store's status, and
-nothing else of its answer.
+No redirects, proxies, cookies or encodings; certificates are checked. Errors name the store's status only.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from urllib.parse import urlsplit
 
 from cleave_services.link_files import Broken
 
-_TAG = re.compile(r'"[!#-~]{1,100}"')  # a strong one; S3's are of hexadecimal digits
+_TAG = re.compile(r'"[!#-~]{1,100}"')  # a strong tag; S3's have hexadecimal digits
 _ATTEMPTS = 3
-_PAUSE = 0.1  # seconds before the second attempt, twice as long before the third
+_PAUSE = 0.1  # seconds before the second attempt; twice as long before the third
 _SILENCE = 10.0  # seconds without a byte
 _PASSING = (500, 502, 503, 504)  # S3: InternalError, SlowDown
 _HINTS = {
@@ -33,24 +32,24 @@ _HINTS = {
 
 
 class Connections:
-    """Connections of one thread, reused for objects of the same place. Another thread may call `cut`."""
+    """Connections of one thread, reused for objects of the same host. Another thread may call `cut`."""
 
     def __init__(self, until: float, stopped: threading.Event) -> None:
-        """`until`: of time.monotonic, when all is over. `stopped`: no further attempt is made."""
+        """`until`: deadline, in time.monotonic's seconds. `stopped`: once set, there are no further attempts."""
         self._until = until
         self._stopped = stopped
         self._open: dict[str, http.client.HTTPConnection] = {}
-        self._line: socket.socket | None = None  # of an answer after which the connection is closed
+        self._line: socket.socket | None = None  # of an answer after which the connection closes
 
     def get(self, base: str, rest: str, size: int, cached: str = "") -> tuple[bytes | None, str]:
-        """Exactly `size` bytes, and the store's tag of them; None where they are still those of the tag `cached`.
+        """Exactly `size` bytes, and the store's tag for them. The bytes are None if the tag is still `cached`.
 
         Raises Broken.
         """
         return self._try(base, "GET", rest, None, size, cached)
 
     def put(self, base: str, rest: str, content: bytes) -> None:
-        """Raises Broken, also where an object of that name is there."""
+        """Raises Broken, also if an object of that name exists."""
         self._try(base, "PUT", rest, content, 0)
 
     def close(self) -> None:
@@ -75,7 +74,7 @@ class Connections:
                 if last or self._left() <= 0 or self._stopped.wait(_PAUSE * 2**attempt):
                     raise Broken(passing.reason, "send the request again") from None
             except BaseException:
-                self._drop(base)  # what is left of an answer must not be taken for the next
+                self._drop(base)  # the rest of an answer must not be read as the next one
                 raise
         raise AssertionError
 
@@ -134,7 +133,7 @@ def _body(answer: http.client.HTTPResponse, size: int) -> bytes:
 
 
 class _Passing(Broken):
-    """Failure that another attempt may mend."""
+    """A failure that another attempt may fix."""
 
 
 def _refused(status: int) -> Broken:

@@ -1,13 +1,13 @@
-"""Objects of stores, read and written by the links that a request brings: presigned URLs.
+"""Objects of stores, read and written through the links in a request: presigned URLs.
 
-A service has no rights of its own in any store. A link counts where it leads into one of the places this service was
-given, below the set that stands in the request's path, and nowhere else:
+A service has no rights of its own in any store. It follows a link only into its allowed locations, and only below the
+set in the request's path:
 
-    https://BUCKET.s3.REGION.amazonaws.com/   a bucket, from the environment: CLEAVE_STORE_URLS, with commas between
-    file:///FOLDER/                           a folder, only as the program says that holds the service (`allow`)
+    https://BUCKET.s3.REGION.amazonaws.com/   a bucket, from the environment: CLEAVE_STORE_URLS, separated by commas
+    file:///FOLDER/                           a folder, only if the program that runs the service allows it (`allow`)
 
-A link is a credential, so nothing of it is logged or put into an error. No redirect is followed, and no proxy of the
-environment is used. An error names the object's place in the request, and the status or class of the failure.
+A link is a credential, so no part of it is logged or in an error. Redirects are not followed, and the environment's
+proxies are not used. An error names the object's position in the request, and the status or class of the failure.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ class _Address:
 
 
 class Content(Protocol):
-    """An object's bytes."""
-
     def read(self, buffer: Buffer) -> memoryview:
-        """Return them, perhaps in `buffer`. Raises WireError where they are not what they must be."""
+        """Return the bytes, perhaps in `buffer`. Raises WireError if they are not the expected ones."""
         ...
 
 
@@ -76,7 +74,7 @@ class _InMemory:
 
 @dataclass(frozen=True, slots=True)
 class _InFolder:
-    """Object in a folder; an error names it by `number`."""
+    """An object in a folder. Errors name it by `number`."""
 
     folder: str
     name: str
@@ -98,10 +96,10 @@ class _InFolder:
 
 
 class Links:
-    """The places that links may lead to. Thread-safe."""
+    """The locations that links may lead to. Thread-safe."""
 
     def __init__(self, bases: Sequence[str]) -> None:
-        """`bases`: URLs that end in a slash. Raises ValueError for one that is no place of a store."""
+        """`bases`: URLs that end with a slash. Raises ValueError for one that is not a store's location."""
         for base in bases:
             _require_base(base)
         self._bases = tuple(bases)
@@ -114,18 +112,17 @@ class Links:
 
 
 class TableLinks:
-    """The objects of one set that links may lead to. Thread-safe."""
+    """The objects of one set, to which links may lead. Thread-safe."""
 
     def __init__(self, bases: Sequence[str], table_set: str) -> None:
         self._bases = bases
         self._set = table_set
 
     def read(self, objects: Sequence[Linked], *, kind: str = TABLES, what: str = "") -> list[bytes]:
-        """The content of each, several of them read at once. Raises WireError before any is read for a link that leads
-        elsewhere, else for the first that is missing, changed or late.
+        """The content of each object; several are read at once. Raises WireError: before reading, for a link that leads
+        elsewhere; else for the first object that is missing, changed or late.
 
-        `kind`: RESULTS for questions and answers of a job.
-        `what` an error calls them: else objects, by number.
+        `kind`: RESULTS for questions and answers of a job. `what`: name in errors, by default "object" and its number.
         """
         addresses = [self._address(each.link, kind, what or f"object {at}") for at, each in enumerate(objects)]
         contents: list[bytes] = [b""] * len(objects)
@@ -137,7 +134,7 @@ class TableLinks:
         return contents
 
     def contents(self, objects: Sequence[Linked]) -> list[Content]:
-        """Like `read`, but the process that needs an object of a folder reads it."""
+        """Like `read`, but an object in a folder is read by the process that needs it."""
         addresses = [self._address(each.link, TABLES, f"object {at}") for at, each in enumerate(objects)]
         if any(not address.base.startswith("file:") for address in addresses):
             return [_InMemory(content) for content in self.read(objects)]
@@ -147,7 +144,7 @@ class TableLinks:
         ]
 
     def write(self, link: str, content: bytes) -> StoredAnswer:
-        """Put an answer where `link` says, if nothing is there. Raises WireError."""
+        """Write an answer to `link`, if no object exists there. Raises WireError."""
         address = self._address(link, RESULTS, "result")
 
         def put(_: int, connections: Connections) -> None:
@@ -171,8 +168,9 @@ class TableLinks:
         key = unquote(path)
         parts = key.split("/")
         named = re.fullmatch(rf"{kind}/{self._set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
-        plain = quote(key) == path and not {"", ".", ".."} & set(parts)  # one spelling, so `path` is sent as checked
-        within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # of a folder: no prefix, nothing signed
+        # only one spelling, so `path` is sent as checked
+        plain = quote(key) == path and not {"", ".", ".."} & set(parts)
+        within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # in a folder: no prefix, nothing signed
         if not (named and plain and within):
             raise WireError(
                 f"{what}: its link leads to no object of the set in the path", hint=f"they are {kind}/SET/..."
@@ -183,7 +181,7 @@ class TableLinks:
 def read(
     objects: Sequence[messages.Bytes | Linked], links: TableLinks | None, result: str | None
 ) -> Sequence[messages.Bytes]:
-    """The content of a request's objects: inline without `links`, else linked. `result`: where its answer may be put.
+    """The content of a request's objects: inline without `links`, else linked. `result`: link for a stored answer.
 
     Raises WireError.
     """
@@ -198,7 +196,7 @@ def read(
 
 
 def seconds_left(limit: float, reading: float) -> float:
-    """Seconds of a request's `limit` that are left after `reading` its objects: some, however long that took."""
+    """Remaining seconds of a request's `limit` after `reading` its objects, at least a few."""
     return max(min(_LEAST_SECONDS, limit), limit - reading)
 
 
@@ -207,14 +205,14 @@ _own: Links | None = None
 
 
 def own() -> Links:
-    """Return the links this process's service may read: by `allow` and by the environment. Raises WireError (500)."""
+    """The links that this process's service may read, from `allow` and the environment. Raises WireError (500)."""
     global _own  # noqa: PLW0603 - the configuration of the process, read once
     if _own is None:
         text = os.environ.get(VARIABLE, "")
         bases = [base.strip() for base in text.split(",") if base.strip()]
         try:
             if any(base.startswith("file:") for base in bases):
-                raise ValueError  # a folder is for the program to allow
+                raise ValueError  # only the program can allow a folder
             _own = Links([*_allowed, *bases])
         except ValueError:
             raise WireError(f"{VARIABLE} of this service is not a list of URLs of buckets", status=500) from None
@@ -222,7 +220,7 @@ def own() -> Links:
 
 
 def allow(bases: Sequence[str]) -> None:
-    """Let the service of this process read these places too, besides those of the environment."""
+    """Let this process's service also read these locations."""
     global _own, _allowed
     _allowed, _own = tuple(bases), None
 
@@ -246,7 +244,7 @@ def _folder(base: str) -> str:
 
 
 def _content(address: _Address, wanted: Linked, connections: Connections) -> bytes:
-    """Return the content, if it is the expected one. Raises Broken."""
+    """The content, if it is the expected one. Raises Broken."""
     if address.base.startswith("file:"):
         folder = _folder(address.base)
         return _read_twice(lambda: link_files.read(folder, address.rest, wanted.bytes), wanted.sha256)
@@ -257,7 +255,7 @@ def _content(address: _Address, wanted: Linked, connections: Connections) -> byt
     def read() -> bytes:
         nonlocal new_tag
         content, new_tag = connections.get(address.base, address.rest, wanted.bytes, tag)
-        return cached if content is None else content  # None: the store let the link pass, and has what it had
+        return cached if content is None else content  # None: the store accepts the link, and the object is unchanged
 
     checked = _read_twice(read, wanted.sha256)
     if checked is not cached and new_tag and len(checked) >= limits.WARM_LEAST_BYTES:
@@ -266,7 +264,7 @@ def _content(address: _Address, wanted: Linked, connections: Connections) -> byt
 
 
 def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
-    """Return the result of `read`; once more where its digest is another: a bit may have flipped on the way. Raises
+    """Return the result of `read`. If its digest is wrong, read again: a bit may have flipped in transit. Raises
     Broken.
     """
     for _ in range(2):
@@ -277,10 +275,10 @@ def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
 
 
 class _Warm:
-    """Cache of large objects of earlier requests, up to WARM_BYTES.
+    """Cache of large objects from earlier requests, up to WARM_BYTES.
 
-    The store still decides whether a link may read its object: the request names the object's tag, and the store
-    answers that nothing has changed, or refuses. So no caller gets what was read for another.
+    The store still decides whether a link may read its object: the request contains the object's tag, and the store
+    answers "not modified", or refuses. So no caller gets an object that was read for another.
     """
 
     def __init__(self) -> None:
@@ -288,7 +286,7 @@ class _Warm:
         self._entries: OrderedDict[tuple[str, str, str], tuple[bytes, str]] = OrderedDict()
 
     def find(self, name: tuple[str, str, str]) -> tuple[bytes, str]:
-        """Content and tag, both empty where it is not here."""
+        """Content and tag; both empty if not cached."""
         with self._lock:
             if name in self._entries:
                 self._entries.move_to_end(name)
@@ -306,8 +304,8 @@ _warm = _Warm()
 
 
 def _each(count: int, fetch: Callable[[int, Connections], None], what: str = "") -> None:
-    """`fetch` of 0..count, LINK_READS at once, all of them over when this returns or soon after it raises."""
-    from cleave_services.link_http import Connections  # noqa: PLC0415 - TLS takes 15 ms, and most requests bring no link
+    """Call `fetch` for 0..count, LINK_READS at once. All have ended when this returns, or soon after it raises."""
+    from cleave_services.link_http import Connections  # noqa: PLC0415 - TLS takes 15 ms, and most requests have no link
 
     until = time.monotonic() + limits.LINK_SECONDS
     waiting, failed = deque(range(count)), threading.Event()
@@ -332,7 +330,7 @@ def _each(count: int, fetch: Callable[[int, Connections], None], what: str = "")
         if late or failures:
             failed.set()
             for line in lines:
-                line.cut()  # what waits for a byte waits no longer
+                line.cut()  # ends waits for data
             raise failures[0] if failures else _LATE
     finally:
         pool.shutdown(wait=not failed.is_set(), cancel_futures=True)
@@ -350,16 +348,16 @@ _LARGE_PAGE = 2 << 20
 
 
 class Buffer:
-    """Memory that is used again for one object after another."""
+    """Memory that is reused for one object after another."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
 
     def reserve(self, size: int) -> memoryview:
-        """Return `size` bytes, which the next call reuses. In large pages; a forked process has its own."""
+        """Return `size` bytes, which the next call reuses. They are in huge pages; a forked process has its own."""
         if self._memory is None or len(self._memory) < size:
             length = -(-max(size, 1) // _LARGE_PAGE) * _LARGE_PAGE
             self._memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            with contextlib.suppress(OSError):  # a kernel without them
+            with contextlib.suppress(OSError):  # the kernel has none
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
         return memoryview(self._memory)[:size]

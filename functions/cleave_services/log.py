@@ -1,4 +1,4 @@
-"""A line of JSON for each request on the logger `cleave.service`: numbers, no names, no SQL, no bodies."""
+"""One line of JSON per request on the logger cleave.service: numbers, no names, no SQL, no bodies."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 _log = logging.getLogger("cleave.service")
-_log.addHandler(logging.NullHandler())  # embedded in the client a service says nothing; see `log_to_stderr`
+_log.addHandler(logging.NullHandler())  # embedded in the client, a service logs nothing; see `log_to_stderr`
 
 
 def log_to_stderr() -> None:
-    """Send the request log to stderr, a line of bare JSON each, past whatever the root logger does."""
+    """Send the request log to stderr, as lines of bare JSON, independent of the root logger."""
     _log.handlers = [_Stderr()]
     _log.setLevel(logging.INFO)
     _log.propagate = False
 
 
 def log(line: Mapping[str, Any]) -> None:
-    """Write one line; on Lambda in CloudWatch's embedded metric format, which makes metrics of three of its numbers."""
+    """Write one line. On Lambda it has CloudWatch's embedded metric format, which makes metrics of three of the
+    numbers.
+    """
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
     if function is not None:
         line = {"function": function, **line, "refused": int("error" in line or line.get("status", 200) != 200)}

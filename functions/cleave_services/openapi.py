@@ -1,6 +1,6 @@
-"""The OpenAPI document of a service: made when it is first requested, never while the service starts.
+"""The OpenAPI document of a service, made at the first request for it, not when the service starts.
 
-Routes read and answer bodies themselves (`cleave_services.http`): FastAPI would build validators that nothing uses.
+Routes read and answer bodies themselves (cleave_services.http): FastAPI would build unused validators.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Application(FastAPI):
         self._operations = operations
 
     def openapi(self) -> dict[str, Any]:
-        """The document, with the schemas of all models and the way to sign."""
+        """The document, with the schemas of all models, and how to sign."""
         if not self.openapi_schema:
             models: dict[type[Message], JsonSchemaMode] = {wire.Problem: "serialization"}
             for request, response in (each.models for each in self._operations):
                 models[response] = "serialization"
-                models[request] = "validation"  # which is how a model is shown that is both
+                models[request] = "validation"  # the mode shown for a model that is both
             models[Health] = "serialization"
             health = APIRoute(HEALTH, _undone, name="health", responses=_answers(Health), response_model=None)
             document = get_openapi(

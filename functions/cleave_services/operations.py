@@ -1,4 +1,4 @@
-"""Operations of a service, by path: one table for Lambda, `cleave serve` and a client with the service in it."""
+"""Operations of a service, by path: one table for Lambda, `cleave serve` and embedded services."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """Handling of POSTs to `path`, which may hold {set}, a stored table's.
+    """Handling of POSTs to `path`, which may contain {set}, a stored table's set.
 
-    `target` is module:function, imported when it is first called, since an embedded service needs few operations:
-    work(request, note, links). `links` are None without {set}. Its annotations name the models of request and answer.
+    `target` is module:function, imported at its first call, since an embedded service needs few operations. It is
+    called as work(request, note, links); `links` are None without {set}. Its annotations name the models of request and
+    answer.
     """
 
     def __init__(self, path: str, target: str) -> None:
@@ -42,7 +43,7 @@ class Operation:
         return request, next(iter(get_args(answer)), answer)  # of "Answer | Large", the first
 
     def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
-        """Raises what its work raises; calls `links` where there is a set."""
+        """Run the work, with links if there is a set. Raises its errors."""
         return self.work(received.request, note, links().below(table_set) if table_set is not None else None)
 
 
@@ -58,7 +59,7 @@ class Service:
         self.prepare = prepare
 
     def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Answer:
-        """Answer a POST in its own media type, past HTTP. Raises nothing and logs nothing."""
+        """Answer a POST without HTTP, in its own media type. Raises nothing and logs nothing."""
         for operation in self.operations:
             if match := operation.pattern.fullmatch(path):
                 try:

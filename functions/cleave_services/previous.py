@@ -1,7 +1,7 @@
-"""Wire version 2, which Cleave 1.0.0 speaks: its requests in this version, and answers to them in its own.
+"""Wire version 2, which Cleave 1.0.0 speaks: converts its requests to this version, and answers back.
 
-It had two requests for one question to a service: one for a file, in which rows or chunks were inline, and one for a
-stored table. Only here is anything known of it; without this module and `wire.PREVIOUS`, services refuse it.
+Version 2 had two requests per question and service: one for a file, with rows or chunks inline, and one for a stored
+table. Only this module knows it; without it and `wire.PREVIOUS`, services refuse version 2.
 """
 
 from collections.abc import Callable, Sequence
@@ -164,20 +164,20 @@ _ADDED = {SumsRequest: {"label", "release"}, PlainRequest: {"label", "release"}}
 
 
 def translated(model: type[Message], head: dict[str, Any], blobs: Sequence[Bytes] | None) -> tuple[Message, _Answer]:
-    """A request of version 2 as a `model`, and what makes version 2's answer of this version's. Raises WireError."""
+    """A request of version 2 as a `model`, and a function that converts its answer to version 2. Raises WireError."""
     stored, inline = _INLINE.get(model, ("", None))
     if inline is not None and stored not in head:
         received = wire.validate(inline, head, blobs)
         return received.request(), received.answer
     if added := head.keys() & _ADDED.get(model, {"release"}):
         raise WireError(f"{min(added)}: Extra inputs are not permitted")
-    if head.get("columns") == []:  # the objects of which nothing is read
+    if head.get("columns") == []:  # objects of which nothing is read
         head = head | {"objects": []}
     return _raised(model, head, blobs), lambda answer: _copied(_ANSWERS[model], answer)
 
 
 def answer(model: type[Model], content: bytes) -> Model:
-    """The answer of a step of a job, in frames, that a function of either version wrote. Raises WireError."""
+    """A step's answer in frames, written by a function of either version. Raises WireError."""
     head, blobs = wire.parse(content, wire.FRAMES_TYPE)
     if wire.version_of(head) == wire.PREVIOUS:
         return _raised(model, head, blobs)

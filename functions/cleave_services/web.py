@@ -1,7 +1,7 @@
-"""FastAPI and Mangum, imported at two thirds of their price: `from cleave_services.web import FastAPI`.
+"""FastAPI and Mangum, imported in two thirds of the time: `from cleave_services.web import FastAPI`.
 
-FastAPI declares the forty models of an OpenAPI document while it is imported, and building their validators takes most
-of that time. Pydantic's setting `defer_build` is on meanwhile, so that each is built when it is first used.
+On import FastAPI declares the forty models of an OpenAPI document; building their validators takes most of the time.
+Pydantic's setting `defer_build` is on during the import, so each is built at first use.
 """
 
 from __future__ import annotations

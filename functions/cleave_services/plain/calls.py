@@ -1,4 +1,4 @@
-"""Answer requests to the plain service, each in a child of its own."""
+"""Answers requests to the plain service, each in its own child process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cleave_shared.requests import PlainRequest, PlainResponse
 def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> PlainResponse | Large:
     """Group and aggregate the rows of Parquet objects; with `members`, number rows by group.
 
-    Raises WireError for a link or an object that is not what it must be.
+    Raises WireError for a wrong link or object.
     """
     started = time.monotonic()
     contents = objects_of.read(request.objects, links, request.result)
@@ -25,7 +25,7 @@ def aggregate(request: PlainRequest, note: Note, links: TableLinks | None) -> Pl
     stored = links is not None and request.result is not None
     most = limits.MAX_RESULT_BYTES if stored else limits.MAX_JSON_BYTES
     left = objects_of.seconds_left(limits.PLAIN_SECONDS, read)
-    # the child, in which expressions run, gets no link
+    # the child, which evaluates expressions, gets no link
     question = replace(request, objects=[b""] * len(request.objects), result=None)
     arguments = (question, [memoryview(each) for each in contents], most)
     selection = contained.run(engine.aggregate, arguments, PlainResponse, note, most, left)

@@ -1,9 +1,9 @@
-"""Evaluation of each request in a forked child, so that an expression harms no other process.
+"""Evaluates each request in a forked child, so that an expression cannot harm another process.
 
-SQL of one line can make DuckDB recurse until its stack ends, allocate past its own memory_limit or compute past an
-interrupt. The kernel bounds the child's address space, processor time and time. It has no socket except the one it
-answers on, and leaves no core file. It hands back bytes, which are validated like a stranger's. It has a copy of an
-empty DuckDB that its parent opened, answers one request and ends; then the next one is forked, to wait.
+One line of SQL can make DuckDB overflow its stack, exceed its memory_limit, or ignore an interrupt. So the kernel
+limits the child's address space, processor time and time. The child has no socket but its answer's, and leaves no core
+file. It returns bytes, which are validated like a stranger's. It has a copy of an empty DuckDB that its parent opened.
+It answers one request and ends; then the next child is forked in advance.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from cleave_shared.messages import Message
 
 Response = TypeVar("Response", bound=Message)
 _PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
-_SPARE = 1.0  # seconds between the kernel's end of the child and the end of waiting for it
+_SPARE = 1.0  # seconds between the kernel's kill and the end of the wait
 _SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
-# Children come from here and never from the process of the service, where threads may be at work in DuckDB or anywhere.
+# Children are forked here, not in the service's process, which may have threads in DuckDB or elsewhere.
 _server = ForkServer(
     [
         "cleave_services.plain.engine",
@@ -41,9 +41,9 @@ _crew = Crew(_server.fork, 0, once=True)
 
 
 def prepare(*, ahead: bool = True) -> None:
-    """Start what the first request would start. Takes 2 ms before this process has a second thread, 0.3 s after.
+    """Start what the first request would start. It takes 2 ms while this process has one thread, 0.3 s later.
 
-    `ahead`: from the first request on, a child waits for the next one. For a process that answers many.
+    `ahead`: from the first request on, a child is forked in advance. For a process that answers many requests.
     """
     _crew.most_idle = int(ahead)
     _server.start()
@@ -57,11 +57,11 @@ def run(
     most: int = limits.MAX_JSON_BYTES,
     seconds: float | None = None,
 ) -> Response:
-    """`work(*arguments)`, an `answer` of `most` bytes as JSON, made in a child within `seconds` (limits.PLAIN_SECONDS).
+    """Run `work(*arguments)` in a child within `seconds` (default limits.PLAIN_SECONDS). Its answer has at most `most`
+    bytes of JSON.
 
-    Notes the most memory that any child has had.
-
-    Raises WireError: what `work` raises; 413 where memory is short; 422 where time runs out or the child dies of it.
+    It notes the most memory that any child used. Raises WireError: the work's own, 413 for too little memory, 422 if
+    time runs out or the child dies.
     """
     seconds = limits.PLAIN_SECONDS if seconds is None else seconds
     try:
@@ -91,7 +91,7 @@ def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence
 
 def _read(answer: type[Response], body: bytes) -> Response:
     try:
-        body.decode()  # JSON is read from other encodings as well
+        body.decode()  # json would accept other encodings too
         value, _ = wire.parse(body, wire.JSON_TYPE)
         return wire.validate(answer, value, own=True)
     except (UnicodeDecodeError, WireError):
@@ -103,7 +103,9 @@ def _no_answer() -> ServiceError:
 
 
 def _bounds(seconds: float) -> Bounds:
-    """DuckDB's memory_limit covers its tables, not the strings and lists that functions make: hence address space."""
+    """Limits of a child. Address space is limited because DuckDB's memory_limit does not cover strings and lists made
+    by functions.
+    """
     memory = lambda_megabytes()
     return Bounds(
         seconds=seconds,

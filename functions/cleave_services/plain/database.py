@@ -1,6 +1,6 @@
-"""A fresh DuckDB in memory for one request: one table, then no way out of it.
+"""A new in-memory DuckDB for one request: it loads one table, then cannot access anything else.
 
-DuckDB's messages quote SQL and cell values, so none is passed on: only the place and the error's class are.
+DuckDB's messages quote SQL and cell values, so errors contain only the place and the error's class.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _is_last = False
 
 
 class Database:
-    """Use as a context manager: load a table, then `run`. Time and memory are bounded by who forks (see `contained`).
+    """A context manager: load a table, then `run`. The forking process limits time and memory (see
+    cleave_services.plain.contained).
 
-    `columns` are the table's column names in lower case; `prefix` begins names no column has.
+    `columns`: the table's column names in lower case. `prefix`: a start of names that no column has.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Database:
     def __enter__(self) -> Database:
         self._connection = _unused.pop() if _unused else _opened()
         if threads() > 1:
-            self._connection.execute(f"SET threads = {threads()}")  # which starts them
+            self._connection.execute(f"SET threads = {threads()}")  # it starts them
         if _is_last:
             children.start_no_more()
         return self
@@ -53,9 +54,9 @@ class Database:
         self._open.close()
 
     def load_objects(self, blobs: Sequence[Bytes], rows: Sequence[int], columns: Sequence[str] | None) -> None:
-        """`columns`, by default all, of Parquet files as the table, one after the other, each in its order.
+        """Load `columns` (default: all) of Parquet files as the table, file after file, each in its order.
 
-        Raises WireError unless each has its rows.
+        Raises WireError unless each file has its stated rows.
         """
         selected = "*" if columns is None else _listed(columns)
         with ExitStack() as stack:
@@ -65,11 +66,11 @@ class Database:
         self._lock()
 
     def view_objects(self, blobs: Sequence[Bytes], rows: Sequence[int], columns: Sequence[str]) -> bool:
-        """Make the same table as a view, and a view `placed` with the place of each row: nothing is read yet.
+        """Create the same table as a view, and a view "placed" with each row's position, without reading.
 
-        What Parquet has as a dictionary comes so out of a view, and is grouped in a third of the time. False, and there
-        is no view, where a file has a column of the name that DuckDB gives to a row's number in its file. Raises what
-        `load_objects` raises; errors of what is in the files come when they are read.
+        A view keeps Parquet's dictionaries, which makes grouping three times as fast. Returns False, without a view, if
+        a file has a column named like DuckDB's row number. Raises as `load_objects` does; errors in the content are
+        raised when it is read.
         """
         paths = self._files(self._open, blobs, rows)
         named = "SELECT count(*) FROM parquet_schema(?) WHERE lower(name) = 'file_row_number'"
@@ -87,7 +88,7 @@ class Database:
         return True
 
     def _files(self, stack: ExitStack, blobs: Sequence[Bytes], rows: Sequence[int]) -> list[str]:
-        """Paths to Parquet files, as long as `stack` is. Raises WireError unless each has its rows."""
+        """Paths to Parquet files, valid as long as `stack`. Raises WireError unless each has its stated rows."""
         paths = [stack.enter_context(_as_file(blob)) for blob in blobs]
         counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
         for number, (path, count) in enumerate(zip(paths, rows, strict=True)):
@@ -97,15 +98,15 @@ class Database:
         return paths
 
     def load_nothing(self, rows: int) -> None:
-        """A table of `rows` rows in which there is nothing to ask for but their number."""
+        """A table of `rows` rows without usable columns, for counting."""
         self.run(f'CREATE TABLE {TABLE} AS SELECT true AS "{self.prefix}" FROM range(?)', "rows", [rows])
         self._lock()
 
     def load_columns(self, columns: Sequence[tuple[str, str, str]]) -> None:
-        """Load columns of equal length: name, DuckDB type, and a JSON list of the values.
+        """Load columns of equal length, as (name, DuckDB type, JSON list of values).
 
-        A list of Python's own values would take DuckDB five times the memory. A HUGEINT is text in its list: JSON
-        numbers of more than 64 bits are doubles to DuckDB.
+        A list of Python values would take DuckDB five times the memory. A HUGEINT is text in its list, because DuckDB
+        reads JSON numbers over 64 bits as doubles.
         """
         listed = {kind: json.dumps(["VARCHAR" if kind == "HUGEINT" else kind]) for _, kind, _ in columns}
         select = ", ".join(
@@ -115,9 +116,9 @@ class Database:
         self._lock()
 
     def run(self, sql: str, place: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
-        """Execute one statement; `place` names the part of the request that an error is about.
+        """Execute one statement. `place` names the part of the request in errors.
 
-        Raises WireError: 413 where memory is short, 422 otherwise, DuckDB's own faults included.
+        Raises WireError: 413 for too little memory, else 422, also for DuckDB's internal errors.
         """
         try:
             return self._connection.execute(sql, parameters)
@@ -131,7 +132,7 @@ class Database:
             raise _translated(error, place) from None
 
     def _lock(self, paths: Sequence[str] = ()) -> None:
-        """Forbid any further access to files except `paths`."""
+        """Forbid all file access except to `paths`."""
         if paths:
             self._connection.execute("SET allowed_paths = $paths", {"paths": list(paths)})
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -142,12 +143,12 @@ class Database:
 
 
 def open_to_fork() -> None:
-    """Open, in 20 ms, the DuckDB that every process forked from this one has a copy of.
+    """Open an empty DuckDB (20 ms), of which every forked process has a copy.
 
-    There is nothing in it. It is none where DuckDB starts a thread for it, which no copy would have.
+    None is kept if DuckDB started a thread for it, because a fork would not have that thread.
     """
     connection = _opened()
-    connection.execute("SELECT json_serialize_sql('SELECT 1')")  # the first tree takes 2 ms: a grammar is made
+    connection.execute("SELECT json_serialize_sql('SELECT 1')")  # the first parse takes 2 ms: DuckDB builds its grammar
     if fork_server.threads() == 1:
         _unused.append(connection)
     else:
@@ -155,7 +156,7 @@ def open_to_fork() -> None:
 
 
 def be_the_last() -> None:
-    """The next Database is this process's last: it starts all of its threads, and is not closed, which takes 5 ms."""
+    """The next Database is this process's last: it uses all threads, and is not closed, which would take 5 ms."""
     global _is_last  # noqa: PLW0603 - a fact about the process
     _is_last = True
 
@@ -164,7 +165,7 @@ def _opened() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         ":memory:",
         config={
-            "threads": 1,  # no more are started before there is a table
+            "threads": 1,  # more are started when there is a table
             "async_threads": 0,
             "memory_limit": _memory(),
             "temp_directory": "",
@@ -175,13 +176,13 @@ def _opened() -> duckdb.DuckDBPyConnection:
             "python_enable_replacements": False,
         },
     )
-    # DuckDB 2.0.0 sorts the text of a column that is all '-nan' in three bytes: '-na\0' comes out
+    # DuckDB 2.0.0 sorts a column of text with only '-nan' in three bytes, as '-na\0'
     connection.execute("SET TimeZone = 'UTC'; SET disabled_optimizers = 'compressed_materialization'")
     return connection
 
 
 def lambda_megabytes() -> int | None:
-    """Memory of the Lambda function this runs in, None elsewhere."""
+    """Memory of this Lambda function in MB; None elsewhere."""
     size = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     return int(size) if size else None
 
@@ -192,7 +193,9 @@ def threads() -> int:
 
 
 def _memory() -> str:
-    """DuckDB's buffers; the other 40% of a Lambda function are for Python, the request and what DuckDB mallocs."""
+    """DuckDB's memory limit. The other 40% of a Lambda function are for Python, the request, and DuckDB's other
+    allocations.
+    """
     memory = lambda_megabytes()
     return f"{memory * 6 // 10}MB" if memory else limits.PLAIN_MEMORY
 
@@ -203,7 +206,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 @contextmanager
 def _as_file(blob: Bytes) -> Iterator[str]:
-    """A path to `blob`, in memory."""
+    """A path to `blob` in a memory file."""
     with os.fdopen(os.memfd_create("table"), "wb") as file:
         file.write(blob)
         file.flush()
@@ -217,7 +220,7 @@ def _translated(error: duckdb.Error, place: str) -> WireError:
             "needs more memory than the service has", hint="send fewer rows or columns per request", status=413
         )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
-        # met with damaged Parquet files; the process it happened in answers nothing else
+        # happens with damaged Parquet files; this process answers nothing else
         return WireError(f"{place}: DuckDB fails on it ({kind})", hint="the table may be damaged: send it again")
     return WireError(f"{place}: DuckDB refuses it ({kind})", hint=_HINTS.get(kind))
 

@@ -1,9 +1,9 @@
-"""Group and aggregate the plain half: the groups, their sizes and the plain answers of each.
+"""Groups and aggregates the plain half: finds the groups, their sizes and each one's plain answers.
 
-WHERE and the keys are evaluated once, into a table beside `rows` with a row for each of its rows:
+WHERE and the keys are evaluated once, into a table beside `rows` with one row for each of its rows:
 
-    rows          keyed                  groups (in order of first appearance)
-    a  b  ...     selected  k0  k1 ...   k0  k1 ... first  size  a0  a1 ...
+  rows          keyed                  groups (in order of first appearance)
+  a  b  ...     selected  k0  k1 ...   k0  k1 ... first  size  a0  a1 ...
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS_AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """`counts` and the columns have one entry a group."""
+    """`counts` and the columns have one entry per group."""
 
     counts: list[int]
     keys: list[TypedColumn]
@@ -34,9 +34,9 @@ class Grouping:
 
 
 def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> PlainResponse:
-    """Answer one request about the `contents` of its objects, in `most` bytes of JSON.
+    """Answer one request about the `contents` of its objects, in at most `most` bytes of JSON.
 
-    Raises WireError with a message that names parts of the request, never values.
+    Raises WireError, which names parts of the request, never values.
     """
     started = time.perf_counter()
     with Database() as database:
@@ -49,7 +49,7 @@ def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> Pl
         loaded = time.perf_counter()
         verify(database, request)
         if unread:
-            database.run("BEGIN TRANSACTION", "where")  # so that the current time is one, whenever WHERE is evaluated
+            database.run("BEGIN TRANSACTION", "where")  # so that the current time is the same in every statement
             keyed = _keyed_when_read(database, request.where, request.keys)
         else:
             keyed = _make_keyed(database, request.where, request.keys)
@@ -70,9 +70,9 @@ def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> Pl
 
 
 def _may_stay_unread(request: PlainRequest, columns: Sequence[str]) -> bool:
-    """Return whether rows may stay in their objects, to be read twice: as long as keys are columns, which cost nothing.
+    """True if rows may stay in their objects and be read twice, because keys are columns and cost nothing.
 
-    What is computed of a row beside its keys, aggregates and filters, takes a table.
+    Computed keys, aggregates and filters need a table.
     """
     quoted = {'"' + name.replace('"', '""') + '"' for name in columns}
     computed = request.aggregates or request.filters or not quoted.issuperset(request.keys)
@@ -80,7 +80,7 @@ def _may_stay_unread(request: PlainRequest, columns: Sequence[str]) -> bool:
 
 
 def verify(database: Database, request: PlainRequest) -> None:
-    """Raises WireError, naming it, for the first text that is not an expression of its kind over the table."""
+    """Raises WireError for the first text that is no expression of its kind over the table, and names it."""
     scalars = {} if request.where is None else {"where": request.where}
     scalars |= {f"keys[{index}]": sql for index, sql in enumerate(request.keys)}
     scalars |= {f"filters[{index}]": sql for index, sql in enumerate(request.filters)}
@@ -96,7 +96,7 @@ def group(database: Database, where: str | None, keys: Sequence[str], aggregates
 
 
 def _group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence[str], most: int) -> Grouping:
-    """Group rows that have their keys beside them: `keyed` is what comes after FROM."""
+    """Group rows with their keys. `keyed`: SQL for a FROM clause."""
     size = _make_groups(database, keyed, keys, aggregates)
     if size > limits.MAX_PLAIN_GROUPS:
         raise WireError(
@@ -110,21 +110,21 @@ def _group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence
 
 
 def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> str:
-    """The table `keyed`, with its rows' places: what comes after FROM."""
+    """Create the table of keyed rows. Returns SQL for a FROM clause, with each row's position."""
     p = database.prefix
     database.run(f"CREATE TABLE {p}keyed AS {_keyed(database, TABLE, '', where, keys)}", "where or keys")
     return f"(SELECT rowid AS {p}place, * FROM {p}keyed)"
 
 
 def _keyed_when_read(database: Database, where: str | None, keys: Sequence[str]) -> str:
-    """Like `_make_keyed` over `placed`, but computed again wherever it is read."""
+    """Like `_make_keyed` over the view of positions, but computed each time it is read."""
     return f"({_keyed(database, database.placed, f'{database.place}, ', where, keys)})"
 
 
 def _keyed(database: Database, table: str, place: str, where: str | None, keys: Sequence[str]) -> str:
     p = database.prefix
     selected = "true" if where is None else f"coalesce(CAST(({where}\n) AS BOOLEAN), false)"
-    # a key is not evaluated where WHERE has said no: it may be an error there
+    # a key is not evaluated for unselected rows, where it might fail
     columns = "".join(
         f", ({sql}\n) AS {p}k{i}" if where is None else f", CASE WHEN {p}selected THEN ({sql}\n) END AS {p}k{i}"
         for i, sql in enumerate(keys)
@@ -133,13 +133,13 @@ def _keyed(database: Database, table: str, place: str, where: str | None, keys: 
 
 
 def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence[str]) -> int:
-    """Rows are aggregated beside their keys; groups are stored in order of first appearance. Returns their number."""
+    """Aggregate rows beside their keys, and store groups in order of first appearance. Returns their number."""
     p = database.prefix
     named = "".join(f", {p}k{i}" for i in range(keys))
     wanted = "".join(f", ({sql}\n) AS {p}a{i}" for i, sql in enumerate(aggregates))
     grouped = f"GROUP BY {named[2:]}" if keys else ""
-    # a column of the table may be called rowid: no other one may stand beside it. Where no aggregate reads the table,
-    # it is left out: rows are put beside each other by one thread
+    # A column may be called rowid, so the table may not be joined by rowid. Without aggregates over the table it is
+    # omitted: a positional join uses one thread
     joined = f"{TABLE} POSITIONAL JOIN " if aggregates else ""
     ((size,),) = database.fetch(
         f"CREATE TABLE {p}groups AS SELECT * EXCLUDE ({p}first) FROM ("
@@ -152,10 +152,10 @@ def _make_groups(database: Database, keyed: str, keys: int, aggregates: Sequence
 
 
 def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]:
-    """The table `groups` as text that casts back to each value exactly, which is tried before it is believed."""
+    """The table of groups as text that casts back to exactly each value; this is verified."""
     p = database.prefix
     described = cast(list[tuple[str, str]], database.fetch(f"DESCRIBE {p}groups", "groups"))
-    if 4 * size * len(described) > most:  # a value, its quotes and a comma are 4 bytes or more
+    if 4 * size * len(described) > most:  # a value with quotes and comma takes at least 4 bytes
         raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
     texts = ", ".join(f"CAST({row[0]} AS VARCHAR)" for row in described)
     values = database.fetch(f"SELECT {texts} FROM {p}groups ORDER BY rowid", "groups")
@@ -163,7 +163,7 @@ def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]
         f"coalesce(bool_and(CAST(CAST({row[0]} AS VARCHAR) AS {row[1]}) IS NOT DISTINCT FROM {row[0]}), true)"
         for row in described
     ]
-    # some at a time: DuckDB compares each with every other, which took 30 s of 2,000 at once
+    # a few at a time: DuckDB compares each with every other, which took 30 s for 2,000
     faithful = [
         same
         for start in range(0, len(back), _COLUMNS_AT_ONCE)

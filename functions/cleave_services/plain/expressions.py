@@ -1,8 +1,8 @@
-"""Check that a text is one SQL expression over the table and nothing else, by DuckDB's own parser.
+"""Checks with DuckDB's parser that a text is exactly one SQL expression over the table.
 
-Two parses must agree: the bare text and the text in parentheses. `1) UNION (SELECT 2`, `a; DROP ...`, `a, b`,
-`a FROM t` or an open comment survive at most one of them, so a text that passes is safe to put into `(text\n)`.
-What the tree may hold is then a list of what is allowed.
+Two parses must agree: the text alone and the text in parentheses. `1) UNION (SELECT 2`, `a; DROP ...`, `a, b`, `a FROM
+t` or an open comment pass at most one of them. So a text that passes both can safely be inserted as `(text\n)`. The
+parse tree may only contain listed elements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS, called
 
-# Classes of DuckDB's parsed expressions; absent: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
+# Classes of DuckDB's parsed expressions. Not listed: SUBQUERY, STAR, WINDOW, PARAMETER, POSITIONAL_REFERENCE, DEFAULT.
 _ALLOWED = frozenset(
     {
         "BETWEEN",
@@ -35,7 +35,7 @@ _ALLOWED = frozenset(
         "TYPE",
     }
 )
-# Functions without parentheses that reveal facts about the server; those of the current time are allowed.
+# Functions without parentheses that reveal facts about the server; the current time is allowed.
 _SESSION = frozenset({"current_catalog", "current_role", "current_schema", "current_user", "session_user", "user"})
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HIDING = re.compile(r"\$|--|/\*|\be''", re.IGNORECASE)  # dollar quotes, comments, strings with escapes
@@ -44,11 +44,11 @@ _HINT = "each of where, keys and aggregates is one DuckDB expression over the ta
 
 
 def require(database: Database, scalars: Mapping[str, str], aggregates: Mapping[str, str]) -> None:
-    """Raises WireError, naming its place, unless each of `scalars` has one value per row (no aggregate, no unnest:
-    WHERE allows neither) and each of `aggregates` one per group (HAVING allows neither a bare column nor unnest).
+    """Raises WireError, naming the place, unless each of `scalars` has one value per row (WHERE allows no aggregate or
+    unnest), and each of `aggregates` one per group (HAVING allows no bare column or unnest).
 
-    Both are expressions by their places in the request. They are tried together, which takes a fraction of the time;
-    where one is refused, one after the other, so as to name it.
+    Both are expressions by their place in the request. They are tried together, which is much faster. If that fails,
+    they are tried one by one to name the wrong one.
     """
     with suppress(WireError):
         _check(database, scalars, aggregates)
@@ -81,9 +81,9 @@ def _check(database: Database, scalars: Mapping[str, str], aggregates: Mapping[s
 
 
 def _depth(sql: str) -> int:
-    """Levels of brackets in `sql`, or more; DuckDB's parser takes the square of them in time and memory."""
+    """An upper bound for levels of brackets in `sql`. DuckDB's parser needs time and memory of the square of it."""
     bare = _QUOTED.sub("''", sql)
-    close = 0 if _HIDING.search(bare) else -1  # what may hide quotes may hide closing brackets
+    close = 0 if _HIDING.search(bare) else -1  # text that may hide quotes may also hide closing brackets
     depth = deepest = 0
     for bracket in _BRACKET.findall(bare):
         depth = max(0, depth + (1 if bracket in "([{" else close))
@@ -109,13 +109,13 @@ def _require_expression(database: Database, bare: list[Any] | None, wrapped: lis
 
 
 def _is_no_column(names: list[str], columns: Collection[str]) -> bool:
-    """Check for a name that means a row, its number or the session to DuckDB where no column has it."""
+    """True for a name that DuckDB reads as a row, its number or the session, because no column has it."""
     last = names[-1].lower()
     return last not in columns and (last == "rowid" or (len(names) == 1 and last in {TABLE, *_SESSION}))
 
 
 def _select_list(text: str, place: str) -> list[Any] | None:
-    """The selected expressions, without their places in the text; None where it is not one bare SELECT."""
+    """The selected expressions, without positions in the text; None unless it is one bare SELECT."""
     try:
         tree = json.loads(text, object_hook=_without_location)
     except RecursionError:
@@ -129,7 +129,7 @@ def _without_location(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every parsed expression in `tree`, and the number of lambdas that it is in or is."""
+    """Every parsed expression in `tree`, and the number of lambdas around it, itself included."""
     waiting = [(tree, 0)]
     while waiting:
         item, lambdas = waiting.pop()

@@ -1,4 +1,4 @@
-"""The number of every row's group, and the rows for which filters hold, in bit planes (cleave_shared.rowsets)."""
+"""Group numbers of all rows, and the rows where filters hold, in bit planes (cleave_shared.rowsets)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cleave_shared.requests import PlainRequest
 def members(
     database: Database, request: PlainRequest, keyed: str, groups: int
 ) -> tuple[list[bytes], list[list[bytes]]]:
-    """Number every row's group, and say for which rows each filter holds: of each object.
+    """For each object: the numbers of its rows' groups; and for each filter and object: the rows where it holds.
 
-    `keyed`: rows with their keys, as `engine` makes them; its table `groups` is there.
+    `keyed`: rows with their keys, from cleave_services.plain.engine, whose table of groups must exist.
     """
     _number_rows(database, keyed, len(request.keys), request.filters)
     p, parts = database.prefix, list(pairwise(accumulate(request.rows, initial=0)))
@@ -25,17 +25,19 @@ def members(
 
 
 def _number_rows(database: Database, keyed: str, keys: int, filters: Sequence[str]) -> None:
-    """Make the table `numbered` of selected rows: place, number of the group from 1, and whether each filter holds."""
+    """Create the table "numbered" of selected rows: position, number of the group from 1, and whether each filter
+    holds.
+    """
     p = database.prefix
     same = " AND ".join(f"rows_of.{p}k{i} IS NOT DISTINCT FROM groups_of.{p}k{i}" for i in range(keys)) or "true"
-    # an expression is not evaluated where WHERE has said no: it may be an error there
+    # an expression is not evaluated for unselected rows, where it might fail
     held = "".join(
         f", coalesce(CAST(CASE WHEN {p}selected THEN ({sql}\n) END AS BOOLEAN), false) AS {p}f{i}"
         for i, sql in enumerate(filters)
     )
     columns = "".join(f", {p}f{i}" for i in range(len(filters)))
-    least = f"(SELECT min(rowid) FROM {p}groups)"  # of a table that is not committed yet they begin at 2^60
-    joined = f"{TABLE} POSITIONAL JOIN " if filters else ""  # by one thread
+    least = f"(SELECT min(rowid) FROM {p}groups)"  # rowids of an uncommitted table begin at 2^60
+    joined = f"{TABLE} POSITIONAL JOIN " if filters else ""  # it uses one thread
     database.run(
         f"CREATE TABLE {p}numbered AS SELECT {p}place, {p}number + 1 AS {p}number{columns} "
         f"FROM (SELECT * FROM (SELECT {p}keys.*{held} FROM {joined}{keyed} AS {p}keys) WHERE {p}selected) AS rows_of "
@@ -45,7 +47,7 @@ def _number_rows(database: Database, keyed: str, keys: int, filters: Sequence[st
 
 
 def _planes(database: Database, conditions: Sequence[str], start: int, stop: int) -> bytes:
-    """A bit for each of the rows `start`..`stop`, for each condition over `numbered`."""
+    """For each condition over the table "numbered", a bit for each of the rows `start`..`stop`."""
     size = -(-(stop - start) // 8)
     if not size or not conditions:
         return b""

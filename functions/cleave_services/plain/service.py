@@ -1,4 +1,4 @@
-"""The plain service: the half of the table that may be seen, grouped and aggregated by DuckDB."""
+"""The plain service: DuckDB groups and aggregates the half of the table that it may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simplest call: columns as JSON lists, one operation over every numeric column, optionally by group."""
+"""The simplest call: columns as JSON lists, and one operation over every numeric column, perhaps by group."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from cleave_shared.params import AGGREGATE_OF, Operation
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
-_SAFE = (1 << 53) - 1  # the largest integer every JSON reader keeps exactly
+_SAFE = (1 << 53) - 1  # the largest integer that every JSON reader keeps exactly
 _EXAMPLE: dict[str, Any] = {
     "data": {"ward": ["A", "B", "A"], "age": [61, 47, 33]},
     "operation": "mean",
@@ -49,10 +49,10 @@ def _load_column(values: object) -> list[Any]:
 
 
 class _Loaded(Metadata):
-    """A column, by `_load_column`."""
+    """A column, loaded by `_load_column`."""
 
     def __iter__(self) -> Iterator[object]:
-        from pydantic import PlainValidator, WithJsonSchema  # noqa: PLC0415 - a child does without
+        from pydantic import PlainValidator, WithJsonSchema  # noqa: PLC0415 - children do not need it
 
         yield PlainValidator(_load_column)
         yield WithJsonSchema({"type": "array", "items": {"type": ["number", "string", "boolean", "null"]}})
@@ -79,7 +79,7 @@ class SimpleRequest(Item):
 
     @property
     def operands(self) -> list[str]:
-        """The numeric columns that are not grouped by; one of nothing but nulls counts as numeric."""
+        """The numeric columns that are not in `group_by`. A column of only nulls counts as numeric."""
         numeric = (name for name, values in self.data.items() if _duckdb_type(values) not in ("VARCHAR", "BOOLEAN"))
         return [name for name in numeric if name not in self.keys]
 
@@ -115,7 +115,7 @@ def operate(request: SimpleRequest, note: Note, _links: None = None) -> SimpleRe
 
 
 def answer(request: SimpleRequest) -> SimpleResponse:
-    """Evaluate with the same DuckDB as every other request. Raises WireError, e.g. for a result out of range."""
+    """Evaluate with DuckDB, like every other request. Raises WireError, for example for a result out of range."""
     numbers = {name: f"c{index}" for index, name in enumerate(request.data)}
     with Database() as database:
         database.load_columns(
@@ -156,7 +156,7 @@ def _duckdb_type(values: Sequence[Scalar]) -> str:
 
 
 def _list(values: list[Any]) -> str:
-    """JSON for `Database.load_columns`."""
+    """The JSON for `Database.load_columns`."""
     huge = _duckdb_type(values) == "HUGEINT"
     return json.dumps([None if value is None else str(value) for value in values] if huge else values)
 

@@ -20,15 +20,15 @@ from cleave_shared.seal import seal_evaluator
 
 
 def answer_sums(request: SumsRequest, note: Note, links: TableLinks | None) -> SumsResponse | Large:
-    """Sums of the ciphertexts of objects, lane by lane.
+    """Sums of the ciphertexts in objects, lane by lane.
 
-    Raises WireError for a link, an object or a ciphertext that is not what it must be.
+    Raises WireError for a wrong link, object or ciphertext.
     """
     return sums(request, note, links, seal_evaluator(request.profile))
 
 
 def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: Evaluator) -> SumsResponse | Large:
-    """`answer_sums` by any scheme."""
+    """Like `answer_sums`, with any evaluator."""
     started = time.monotonic()
     contents = iter(objects_of.read(request.objects, links, request.result))
     read = time.monotonic() - started
@@ -56,7 +56,9 @@ def sums(request: SumsRequest, note: Note, links: TableLinks | None, evaluator: 
 
 
 def _chunks(number: int, lane: Lane, first: int, contents: Sequence[Bytes]) -> Iterator[Chunk]:
-    """The chunks to add up for a lane, sums numbered from `first`, those of one sum together. Raises WireError."""
+    """The chunks to add up for a lane. Sums are numbered from `first`; chunks of one sum are consecutive. Raises
+    WireError.
+    """
     files = []
     for content in contents:
         try:

@@ -1,4 +1,4 @@
-"""Sums of chunks, block by block, on ciphertexts the service cannot read."""
+"""Adds up chunks, block by block, as ciphertexts that the service cannot read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cleave_shared.moments import Polynomial
 
 
 class Evaluator(Protocol):
-    """Interface of a scheme for evaluation; `cleave_shared.seal` has it on CKKS, the tests have it on integers.
+    """Interface of a scheme for evaluation. cleave_shared.seal implements it with CKKS, the tests with integers.
 
-    Ciphertexts are consumed: `add` may change its first argument.
+    `add` may change its first argument.
     """
 
     degree: int
@@ -27,13 +27,13 @@ class Evaluator(Protocol):
     def add(self, total: Any, ciphertext: Any) -> Any: ...
 
     def dump(self, ciphertext: Any, coefficients: int) -> bytes:
-        """File of a result; only its first `coefficients` coefficients matter."""
+        """The file of a result. Only its first `coefficients` coefficients matter."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Ciphertext's file, and the block it is added to."""
+    """A ciphertext's file, and the block it belongs to."""
 
     block: int
     blob: bytes | memoryview
@@ -51,7 +51,7 @@ class Results:
 
 
 class Sums:
-    """Running sums by number, made of ciphertexts."""
+    """Running sums of ciphertexts, by number."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -66,7 +66,7 @@ class Sums:
 
 
 class Clock:
-    """Seconds by stage: a lap belongs to the stage it ends."""
+    """Seconds by stage: a lap is added to the stage that it ends."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -79,7 +79,7 @@ class Clock:
 
 
 class BlockSums:
-    """Adds up the chunks of each block: no masks, no groups, nothing is multiplied."""
+    """Adds up the chunks of each block, without masks or groups."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -87,7 +87,7 @@ class BlockSums:
     def work(self, chunks: Sequence[Chunk]) -> int:
         return len(chunks)
 
-    def part(self, chunks: Sequence[Chunk]) -> BlockSums:  # noqa: ARG002 - the protocol's
+    def part(self, chunks: Sequence[Chunk]) -> BlockSums:  # noqa: ARG002 - the protocol's argument
         return self
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Results:

@@ -1,8 +1,8 @@
-"""Steps of a job, as a state machine passes them (`cleave_shared.jobs` defines them).
+"""Steps of a job, passed by a state machine (defined in cleave_shared.jobs).
 
-A function of its own, with the code of the sensitive service and more time: nothing but the state machine invokes it.
-Questions come from the store and answers go there, by links that the client signed; only numbers and digests are
-returned. The state machine stores an error's text: it names places and rules, never a link or a value.
+It is a separate function with the sensitive service's code and more time; only the state machine invokes it. Questions
+and answers are in the store, behind links that the client signed; only numbers and digests are returned. The state
+machine stores error texts, so they name places and rules, never links or values.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduce
 
 
 class Failed(Exception):  # noqa: N818 - named for what happened
-    """A step that has no answer. The text is what the state machine keeps."""
+    """A step has no answer. The state machine stores the text."""
 
 
 def handler(event: Any, _context: Any) -> dict[str, Any]:
-    """Run one step. Raises Failed, and otherwise only what the runtime itself raises."""
+    """Run one step. Raises Failed, and otherwise only the runtime's own errors."""
     log_to_stderr()
     started = time.perf_counter()
     line: dict[str, Any] = {}
@@ -89,14 +89,14 @@ def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
 
 
 def _received(step: Call | Reduce, own: TableLinks, model: type[Message]) -> Received:
-    """The step's question: a job may have been started by a client of the wire version before."""
+    """The step's question. A client of the previous wire version may have started the job."""
     (content,) = own.read([step.question], kind=links.RESULTS)
     return bodies.parse(content, wire.FRAMES_TYPE, model)
 
 
 def _linked(parts: Sequence[Answered | None], answers: Sequence[Sequence[str]]) -> list[Linked]:
-    """Objects with the answers, by number of the step. Raises WireError unless every step answered once, by one of its
-    links in `answers`.
+    """The answers as objects, by number of the step. Raises WireError unless every step answered once, through one of
+    its links in `answers`.
     """
     by_number = {part.number: part for part in parts if part is not None}
     if len(parts) != len(answers) or set(by_number) != set(range(len(answers))):
@@ -111,7 +111,7 @@ def _linked(parts: Sequence[Answered | None], answers: Sequence[Sequence[str]]) 
 
 
 def _answers(own: TableLinks, request: ReduceRequest, wanted: Sequence[Linked]) -> Iterator[list[bytes]]:
-    """The ciphertexts of each answer, a few answers in memory at a time."""
+    """The ciphertexts of each answer, with a few answers in memory at a time."""
     model = _KINDS[request.kind]
     left = iter(wanted)
     while some := list(islice(left, limits.LINK_READS)):
@@ -123,7 +123,7 @@ def _answers(own: TableLinks, request: ReduceRequest, wanted: Sequence[Linked]) 
 
 
 def _written(step: Call | Reduce, own: TableLinks, content: bytes) -> Answered:
-    """Write an answer to the first link that is unused: earlier attempts may have written theirs."""
+    """Write an answer to the first unused link: earlier attempts may have used theirs."""
     for attempt, link in enumerate(step.results):
         try:
             written = own.write(link, content)

@@ -1,15 +1,15 @@
-"""Sums of the rows of each group, of lanes that are stored apart: a mask is encoded once and picks from every lane.
+"""Sums of the rows of each group, over lanes in separate ciphertexts: a mask is encoded once and selects in every lane.
 
-Row r of a chunk is coefficient r of one ciphertext of each lane. A mask brings the rows of one group to coefficient 0,
-where their sum is read (`cleave_shared.moments` has the polynomial, here with one lane). The request numbers the group
-of every row; only the client knows what the groups mean.
+Row r of a chunk is coefficient r of one ciphertext per lane. A mask moves the sum of a group's rows to coefficient 0
+(cleave_shared.moments has the polynomial, here with one lane). The request has the group number of every row; only the
+client knows what the groups mean.
 
-One more mask of every chunk is the sum of the groups' masks, each times its weight, and the sentinels' mask. So the
-check result is the weighted sum of the others and of sentinels that only the client knows. A fault in one group, or an
-exchanged chunk, breaks that sum.
+One more mask per chunk is the sum of the groups' masks, each times its weight, and of the sentinels' mask. So the check
+result is the weighted sum of the other results and of sentinels that only the client knows. A fault in one group, or a
+swapped chunk, breaks that equation.
 
-`Scanning` is the work of one process: where the lanes' ciphertexts are, and which rows are wanted. The process that
-adds ciphertexts of a folder up reads them itself.
+`Scanning` is the work of one process: where the lanes' ciphertexts are, and which rows are requested. Ciphertexts in a
+folder are read by the process that adds them up.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from cleave_shared.requests import ScanRequest, ScanResponse
 from cleave_shared.rowsets import Numbers, size, unpack
 from cleave_shared.seal import ring
 
-CHECK = 0  # the place of a lane's check result among its results; those of the groups follow
+CHECK = 0  # index of the check result in a lane's results; the groups' results follow
 
 
 def answer_scan(request: ScanRequest, note: Note, links: TableLinks) -> ScanResponse:
-    """Sums of the rows of each group, of stored lanes, which are read by links.
+    """Sums of the rows of each group, over stored lanes that are read through links.
 
-    Raises WireError for a link, an object, a ciphertext or a row set that is not what it must be.
+    Raises WireError for a wrong link, object, ciphertext or row set.
     """
     rows = ring(request.profile).degree - SENTINELS
     if len(request.numbers) != len(request.chunks) * size(rows, len(request.cuts)):
@@ -73,7 +73,7 @@ def answer_scan(request: ScanRequest, note: Note, links: TableLinks) -> ScanResp
 
 @dataclass(frozen=True, slots=True)
 class ScanChunk:
-    """Chunk `number` of every lane, the `place`-th of the request, and the groups of its rows."""
+    """Chunk `number` of every lane, at index `place` in the request, and the groups of its rows."""
 
     place: int
     number: int
@@ -83,9 +83,9 @@ class ScanChunk:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`cuts`: of each group the places of chunks at which another partial sum of it begins.
+    """`cuts`: for each group, the indices of chunks where a new partial sum begins.
 
-    The client cuts so that a partial sum stays within its field. `weights`: of each group in the check.
+    The client chooses them so that a partial sum fits its field. `weights`: of each group in the check.
     """
 
     cuts: tuple[tuple[int, ...], ...]
@@ -94,11 +94,11 @@ class Wanted:
 
     @property
     def results(self) -> int:
-        """Return the results of one lane."""
+        """Number of results of one lane."""
         return 1 + sum(map(len, self.cuts))
 
     def result(self, group: int, place: int) -> int:
-        """Number of the lane's result for a group's rows of the chunk at `place`. Raises WireError for none."""
+        """Number of the lane's result for a group's rows in the chunk at `place`. Raises WireError if there is none."""
         piece = bisect_right(self.cuts[group], place) - 1
         if piece < 0:
             raise WireError(f"cuts[{group}]: the group has rows before its first partial sum")
@@ -111,7 +111,7 @@ class MaskedSums:
         self._wanted = wanted
 
     def evaluate(self, chunks: Iterable[ScanChunk]) -> Results:
-        """Files by lane * results + result."""
+        """The files, numbered by lane * results + result."""
         clock, sums = Clock(), Sums(self._evaluator)
         for chunk in chunks:
             clock.lap("read")
@@ -144,7 +144,7 @@ class MaskedSums:
 
 
 def selected_mask(degree: int, selected: np.ndarray[Any, np.dtype[np.bool_]]) -> Polynomial | None:
-    """The polynomial that brings the sum of the selected rows to coefficient 0; None where there is none."""
+    """The polynomial that moves the sum of the selected rows to coefficient 0; None if no row is selected."""
     if not selected.any():
         return None
     mask = np.zeros(degree, np.int64)
@@ -153,12 +153,12 @@ def selected_mask(degree: int, selected: np.ndarray[Any, np.dtype[np.bool_]]) ->
     return mask
 
 
-_buffers: defaultdict[int, Buffer] = defaultdict(Buffer)  # by lane, of a process that scans; the next request's as well
+_buffers: defaultdict[int, Buffer] = defaultdict(Buffer)  # by lane; kept in a scanning process for later requests
 
 
 @dataclass(frozen=True, slots=True)
 class LaneObject:
-    """An object of a lane, whose first ciphertext is number `first` of it."""
+    """An object of a lane. `first`: number of its first ciphertext in the lane."""
 
     first: int
     content: Content
@@ -166,9 +166,9 @@ class LaneObject:
 
 @dataclass(frozen=True, slots=True)
 class Scanning:
-    """MaskedSums of places in `chunks`, the numbers of ciphertexts.
+    """Masked sums over places, which are indices in `chunks`, the numbers of ciphertexts.
 
-    `lanes`: the objects of each. `numbers`: the groups of the chunks' rows, packed.
+    `lanes`: the objects of each lane. `numbers`: the groups of the chunks' rows, packed.
     """
 
     profile: str
@@ -178,11 +178,11 @@ class Scanning:
     numbers: bytes
 
     def work(self, places: Sequence[int]) -> int:
-        """Estimate the work in added chunks, of which MIN_WORK pay for a process."""
+        """Estimate the work in added chunks; MIN_WORK of them justify a process."""
         return workers.MIN_WORK * len(places) // limits.SCAN_CHUNKS_OF_A_PROCESS
 
     def part(self, places: Sequence[int]) -> Scanning:
-        """Copy with only the objects that hold the chunks at `places`."""
+        """A copy with only the objects that contain the chunks at `places`."""
         chunks = [self.chunks[place] for place in places]
         lanes = (Files(number, parts).holding(chunks) for number, parts in enumerate(self.lanes))
         return replace(self, lanes=tuple(lanes))
@@ -210,9 +210,9 @@ class Scanning:
 
 
 class Files:
-    """The ciphertexts of a lane, read object by object: what comes next is mostly in the one before.
+    """The ciphertexts of a lane, read object by object. The next ciphertext is mostly in the same object.
 
-    One stands where the one before stood, whose ciphertexts are no more.
+    A new object overwrites the previous one's memory.
     """
 
     def __init__(self, number: int, parts: Sequence[LaneObject]) -> None:
@@ -223,12 +223,12 @@ class Files:
         self._files: list[memoryview] = []
 
     def holding(self, chunks: Sequence[int]) -> tuple[LaneObject, ...]:
-        """The objects in which `chunks` are, if they are in any."""
+        """The objects that contain `chunks`."""
         places = {place for chunk in chunks if (place := self._place(chunk)) >= 0}
         return tuple(self._parts[place] for place in sorted(places))
 
     def file(self, chunk: int) -> memoryview:
-        """Raises WireError for an object that is not what it must be, or a chunk that is in none."""
+        """The file of a ciphertext. Raises WireError for a wrong object, or a chunk that no object contains."""
         place = self._place(chunk)
         if place >= 0 and place != self._open:
             self._files = self._read(place)
@@ -238,7 +238,7 @@ class Files:
         return self._files[chunk - self._parts[place].first]
 
     def _place(self, chunk: int) -> int:
-        """The place of the last object that begins with `chunk` or before it; -1: there is none."""
+        """Index of the last object that begins at or before `chunk`; -1 if there is none."""
         return bisect_right(self._firsts, chunk) - 1
 
     def _read(self, place: int) -> list[memoryview]:

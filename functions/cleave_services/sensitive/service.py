@@ -1,4 +1,4 @@
-"""The sensitive service: sums of ciphertexts. Holds no key."""
+"""The sensitive service: sums of ciphertexts. It holds no key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cleave_services.operations import Service
 
 
 def _prepare() -> None:
-    """Make the ring and what masks need, so that no request waits for it and every worker inherits it."""
+    """Create the ring and what masks need in advance, for workers to inherit."""
     from cleave_shared.masking import mask_evaluator  # noqa: PLC0415 - SEAL
     from cleave_shared.params import SUM60_PACK  # noqa: PLC0415
 

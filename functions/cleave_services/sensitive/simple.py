@@ -1,4 +1,4 @@
-"""The simplest call: columns as lists of base64 ciphertexts, those of each column added up."""
+"""The simplest call: columns as lists of base64 ciphertexts. The ciphertexts of each column are added up."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -53,7 +53,7 @@ def answer_simple(request: SimpleRequest, note: Note, _links: None = None) -> Si
 
 
 def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
-    """Raises WireError: 413 where the answer would be too large, 422 for chunks that are no ciphertexts."""
+    """Raises WireError: 413 if the answer would be too large, 422 for chunks that are no ciphertexts."""
     most = limits.MAX_BODY_BYTES // limits.RESULT_BYTES
     if len(request.data) > most:  # before any work
         raise WireError(

@@ -1,12 +1,12 @@
-"""Spread sums over worker processes.
+"""Spreads sums over worker processes.
 
-Every ciphertext is read in a worker, never in the service's own process: what crashes or stalls SEAL ends one request.
-TenSEAL holds the GIL in every call, so threads would gain nothing.
+Ciphertexts are only read in workers, never in the service's own process: if SEAL crashes or stalls, one request fails.
+TenSEAL holds the GIL in every call, so threads would not help.
 
-A function forks the workers of each request, which inherit the ring and their chunks. A client that has the service
-embedded (`prepare`) is large: forking it takes 20 ms, for its page tables and for every page that it writes to
-afterwards. So a crew serves it, request after request, forked before there is a key by a process that has only SEAL.
-Starting a worker takes as long as adding up 20 chunks, and what masks need as long as adding up 150.
+A Lambda function forks the workers of each request; they inherit the ring and their chunks. A client with an embedded
+service (`prepare`) is large: forking it takes 20 ms, for its page tables and for each page that it writes to
+afterwards. So it uses a crew, forked before there is a key from a process that has only SEAL. Starting a worker takes
+as long as adding up 20 chunks, and loading what masks need as long as adding up 150.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from cleave_shared.fork_server import ForkServer
 from cleave_shared.params import SUM60_PACK
 from cleave_shared.seal import ring
 
-MIN_WORK = 24  # a second process's start and answer cost about as much as loading or masking this many chunks
-SPARE = 1.0  # seconds between the kernel's end of a worker and the end of waiting for it
-_MOST_IDLE = 4  # as many requests a client has under way
+MIN_WORK = 24  # a second process costs about as much as loading or masking this many chunks
+SPARE = 1.0  # seconds between the kernel's kill and the end of the wait
+_MOST_IDLE = 4  # a client's requests at once
 
 Item = TypeVar("Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 
-ring(SUM60_PACK.name)  # so that no request waits for it and every worker inherits it
-# what only scans need is imported there, since a question over files needs none of it
+ring(SUM60_PACK.name)  # created here, so that no request waits for it and every worker inherits it
+# scans' imports are in their module, since questions over files need none of them
 _server = ForkServer([__name__, "cleave_services.sensitive.scan"])
 _crew: Crew | None = None
 _under_way = 0
@@ -44,12 +44,12 @@ _lock = threading.Lock()
 
 
 class Evaluation(Protocol[Item_contra]):
-    """Sums of items; can be pickled. `work` estimates it in chunks loaded or masked."""
+    """Sums over items. It can be pickled. `work` estimates it in chunks loaded or masked."""
 
     def work(self, items: Sequence[Item_contra]) -> int: ...
 
     def part(self, items: Sequence[Item_contra]) -> Evaluation[Item_contra]:
-        """Reduce to what evaluating `items` needs."""
+        """The part that evaluating `items` needs."""
         ...
 
     def evaluate(self, items: Sequence[Item_contra]) -> Results: ...
@@ -58,12 +58,12 @@ class Evaluation(Protocol[Item_contra]):
 
 
 def prepare(*, once: bool = False) -> ForkServer:
-    """Serve this process by a crew from now on, and return the server it is forked from. Best called while it is small.
+    """From now on use a crew for this process, and return its fork server. Best called while the process is small.
 
-    `once`: no worker takes a second request, for a process that serves several clients.
+    `once`: each worker serves one request, for a process with several clients.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
-    with _lock:  # threads of one client may ask for the first time together
+    with _lock:  # threads of one client may call it together
         if _crew is None:
             _crew = Crew(_server.fork, max(_MOST_IDLE, processors()), once=once)
             _server.start()
@@ -71,7 +71,7 @@ def prepare(*, once: bool = False) -> ForkServer:
 
 
 def processors() -> int:
-    """Number of processors: on Lambda by the function's memory, elsewhere those this process may use."""
+    """Number of processors: on Lambda from the function's memory, elsewhere those that this process may use."""
     memory = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
     count = int(memory) // limits.LAMBDA_MB_PER_CPU if memory else len(os.sched_getaffinity(0))
     return max(1, min(count, limits.MAX_WORKERS))
@@ -79,7 +79,7 @@ def processors() -> int:
 
 @contextlib.contextmanager
 def fair_share() -> Iterator[int]:
-    """Processes one request may use while others are under way: Lambda has one at a time, a local server several."""
+    """Number of processes that one request may use, given the other running requests. (Lambda runs one at a time.)"""
     global _under_way  # noqa: PLW0603 - counts this process's requests
     with _lock:
         _under_way += 1
@@ -94,15 +94,15 @@ def fair_share() -> Iterator[int]:
 def evaluate(
     evaluation: Evaluation[Item], items: Sequence[Item], workers: int, seconds: float | None = None
 ) -> Results:
-    """Evaluate consecutive shares of `items`, each in one of at most `workers` processes; each adds its sums to those
-    of the one before.
+    """Evaluate consecutive shares of `items`, each in one of at most `workers` processes. Each adds its sums to the
+    previous one's.
 
-    Raises the WireError of a share that is refused, and one (422) after `seconds` (limits.SENSITIVE_SECONDS);
-    ServiceError (500) where a worker dies. Whatever happens, no worker goes on.
+    Raises the WireError of a refused share, or one (422) after `seconds` (default limits.SENSITIVE_SECONDS);
+    ServiceError (500) if a worker dies. In any case all workers end.
     """
     seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
     bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES, confined=True)
-    until = time.monotonic() + seconds + SPARE  # so that the kernel's end of a worker comes first
+    until = time.monotonic() + seconds + SPARE  # so that the kernel ends the worker first
     count = max(1, min(workers, evaluation.work(items) // MIN_WORK, len(items)))
     size = -(-len(items) // count)
     shares = [items[start : start + size] for start in range(0, len(items), size)]
@@ -135,7 +135,7 @@ def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[It
     try:
         own = evaluation.evaluate(share)
     finally:
-        before = channel.receive()  # also of a share that is refused: who sends reads the error only then
+        before = channel.receive()  # also for a refused share: the sender reads the error only then
     channel.send(dumped(evaluation.merge([loaded(before), own]) if before else own))
 
 
