@@ -154,7 +154,7 @@ def test_what_is_sealed_opens_for_the_owner_alone(
         (key, "an/object", b"CLS1" + sealed[4:]),
         (key, "an/object", b"CLP1"),
     ):
-        with pytest.raises(CheckFailed, match="damaged or another's"):
+        with pytest.raises(CheckFailed, match="damaged, or not sealed for this key"):
             open_sealed(opener, name, content, MOST)
 
 

@@ -1,7 +1,7 @@
-"""`cleave accept`: go on with a table as the store shows it, though a newer state was seen here, or it was dropped.
+"""`cleave accept`: continue with the table in the store, although this machine saw a newer state, or dropped it.
 
-The log of the table records it. Nothing else in the store changes. Other machines compare the length of its log with
-what they saw themselves, so each accepts for itself.
+The table's log records it; nothing else in the store changes. Other machines compare the length of the log with what
+they saw, so each must accept for itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _INCOMPLETE = (
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A table that was accepted. `at`: time of its last change or export.
+    """An accepted table. `at`: time of its last change or export.
 
-    `lost`: records of its log that were seen here and that it no longer has. `was`: why it was refused here; empty for
-    one that was not.
+    `lost`: number of log records that this machine saw and that are gone. `was`: why this machine refused the table; ""
+    if it did not.
     """
 
     table: str
@@ -36,9 +36,9 @@ class Accepted:
 
 
 def accept(tables: Tables, name: str, version: int) -> Accepted:
-    """Accept version `version` of a table, which must be the one in the store, on this machine.
+    """Accept version `version` of a table on this machine. It must be the version in the store.
 
-    Raises InputError where there is no such table or version, CheckFailed where some of its objects are missing.
+    Raises InputError if there is no such table or version, CheckFailed if some of its objects are missing.
     """
     where = tables.stores.sensitive.location
     try:

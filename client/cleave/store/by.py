@@ -1,4 +1,4 @@
-"""Proposal of by columns, and its costs, before anything is encrypted."""
+"""Proposes by columns and estimates their cost, before anything is encrypted."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cleave_shared.errors import InputError
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
-_MOST_VALUES = 400  # of a column that is proposed: days of a year
-_MOST_CELLS = 8_176  # one ciphertext a lane
-_ROWS_A_CELL = 20  # at least, of all cells that are proposed
-_SAMPLE = 100_000  # rows; of a table that has no more the counts are exact
+_MOST_VALUES = 400  # values of a proposed column: days of a year
+_MOST_CELLS = 8_176  # one ciphertext per lane
+_ROWS_A_CELL = 20  # minimum average rows per cell for a proposal
+_SAMPLE = 100_000  # rows; for smaller tables the counts are exact
 
 
 def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
-    """Plain columns of few values, as long as their combinations are few against the `rows`; and encrypted or sealed
-    columns that could be added to them.
+    """Propose by columns: plain columns with few values, as long as their combinations are few compared to `rows`. Also
+    returns encrypted or sealed columns that could be added.
 
-    Determined on a sample of the rows; the plain ones are then counted on all of them.
+    It uses a sample of the rows; the combinations of plain columns are then counted over all rows.
     """
     columns = [each for each in stream.schema.columns if each.type not in (*FLOATS, "INTERVAL")]
     names = [each.name for each in columns if each.kind is not Kind.LOCAL]
@@ -52,7 +52,7 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
 
 
 def count_cells(stream: Stream, by: Sequence[str]) -> int:
-    """Count the combinations of values. Raises InputError for more than a table may have."""
+    """Count the combinations of values. Raises InputError if there are more than a table may have."""
     if not by:
         return 1
     names = ", ".join(map(identifier, by))
@@ -60,7 +60,8 @@ def count_cells(stream: Stream, by: Sequence[str]) -> int:
         stream.gather(by, f"SELECT {names} FROM rows GROUP BY ALL", "cells")
     except TooLargeError:
         raise too_many_cells(by) from None
-    ((cells,),) = stream.query("SELECT count(*) FROM (SELECT DISTINCT * FROM cells)")  # sources share some
+    # several sources may have the same cells
+    ((cells,),) = stream.query("SELECT count(*) FROM (SELECT DISTINCT * FROM cells)")
     if cells > MOST_CELLS:
         raise too_many_cells(by)
     return int(cells)
@@ -77,7 +78,7 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
 
 
 def describe(manifest: Manifest, survey: Survey, cells: int, segments: int, profile: Profile) -> str:
-    """Describe in a line the cells, how well they fill the ciphertexts of their totals, and bytes that are stored."""
+    """One line: the cells, how well they fill the ciphertexts of their totals, and bytes to be stored."""
     capacity = profile.degree - SENTINELS
     fill = cells / (capacity * max(1, -(-cells // capacity)))
     size = estimated_bytes(manifest, survey, cells, segments, profile)
@@ -88,9 +89,9 @@ def describe(manifest: Manifest, survey: Survey, cells: int, segments: int, prof
 
 
 def estimated_bytes(manifest: Manifest, survey: Survey, cells: int, segments: int, profile: Profile) -> int:
-    """About how many bytes a put stores: sealed values, texts, and the ciphertexts of all segments.
+    """Approximate bytes that a put stores: sealed values, texts, and the ciphertexts of all segments.
 
-    Plain columns other than texts, which are compressed, are left out.
+    Plain columns other than texts are not counted; they compress well.
     """
     rows = survey.rows
     values = int(rows * sum(each.width + each.nullable / 8 for each in manifest.sealed))

@@ -1,8 +1,8 @@
-"""The cells of a table: the combinations of its by columns, each with a number, and how many rows each has.
+"""The cells of a table: combinations of values of the by columns. Each has a number and a row count.
 
-A segment's sealed index has the rows of each cell in it, and the runs of rows with equal plain by columns. Rows are
-sorted by these, so a condition on them leaves some runs, and the blocks of the others need not be read. By columns of
-other kinds order nothing and choose nothing: what is read must not depend on their values.
+A segment's sealed index has its rows per cell, and its runs of rows with equal plain by columns. Rows are sorted by
+these. So a condition on plain by columns selects runs, and blocks without selected runs need not be read. Other by
+columns do not affect the order or the selection, because reads must not depend on their values.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared.errors import CheckFailed
 
-MOST_CELLS = 1 << 18  # of a table: what their keys and totals take of the memory is bounded by it
+MOST_CELLS = 1 << 18  # of a table; it limits the memory for keys and totals
 
 
-Blocks = tuple[int, int]  # the first of some blocks in a row, and the one after the last
+Blocks = tuple[int, int]  # (first block, one after the last block)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`rows` of each of `cells`; `runs` in the order of the rows: a cell of each, and its rows. Empty: one run."""
+    """`rows`: the number of rows of each of `cells`. `runs`: in the order of the rows, (one of its cells, its rows).
+    Empty: a single run.
+    """
 
     cells: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -42,9 +44,9 @@ class Index:
         return json.dumps(fields, separators=(",", ":")).encode()
 
     def blocks_of(self, selected: NDArray[np.bool_]) -> list[Blocks]:
-        """The blocks that hold rows of runs whose cells are `selected`, in order; neighbours together.
+        """The blocks with rows of `selected` cells, in order; consecutive blocks are merged.
 
-        `selected`: by the number of a cell, and the same for all cells of a run.
+        `selected`: by cell number; equal for all cells of a run.
         """
         if not len(self.runs):
             return [(0, -(-int(self.rows.sum()) // BLOCK_ROWS))] if selected[self.cells].any() else []
@@ -58,7 +60,7 @@ class Index:
 
 
 def load_index(content: bytes, segment: Segment) -> Index:
-    """Read what `Index.dump` wrote. Raises CheckFailed where it is not that of the segment."""
+    """Read the result of `Index.dump`. Raises CheckFailed if it does not fit the segment."""
     fields = json.loads(content)
     cells, rows = (np.asarray(fields[name], np.int64) for name in ("cells", "rows"))
     runs = np.asarray(fields["runs"], np.int64).reshape(-1, 2)
@@ -69,8 +71,8 @@ def load_index(content: bytes, segment: Segment) -> Index:
 
 @dataclass(slots=True)
 class Cells:
-    """`keys[c]` has DuckDB's text of the by columns' values of cell c. Numbers are given in random order, and given
-    again once a cell has lost all its rows: then no segment has a total in it.
+    """`keys[c]`: DuckDB's text of the by columns' values of cell c. Numbers are random. A number is reused after its
+    cell has lost all rows, because no segment has a total for it then.
     """
 
     keys: list[Texts] = field(default_factory=list)
@@ -80,7 +82,7 @@ class Cells:
         return len(self.keys)
 
     def add(self, keys: Sequence[Texts], rows: Sequence[int]) -> list[int]:
-        """Count `rows` more rows of the cells of `keys`, new ones among them; their numbers."""
+        """Add `rows` to the cells of `keys`, creating new cells. Returns their numbers."""
         numbers = {key: number for number, key in enumerate(self.keys)}
         fresh = [key for key in keys if key not in numbers]
         secrets.SystemRandom().shuffle(fresh)  # a number must not reveal a key's rank
@@ -100,24 +102,23 @@ class Cells:
         return cells
 
     def count(self, index: Index, times: int = 1) -> None:
-        """Add the rows of a segment `times` times; -1: take them out."""
+        """Add the rows of a segment `times` times; -1 removes them."""
         for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):
             self.rows[number] += times * rows
 
     def copy(self) -> Cells:
-        """Return a copy."""
         return Cells(list(self.keys), list(self.rows))
 
     def create(self, connection: duckdb.DuckDBPyConnection, relation: str, number: str) -> None:
-        """Make `relation` of the cells that have rows: their numbers, in column `number`."""
+        """Create `relation` with the numbers of all cells that have rows, in column `number`."""
         filled = [cell for cell, rows in enumerate(self.rows) if rows]
         numbers, values = ("range(?)", len(self)) if len(filled) == len(self) else ("?::BIGINT[]", filled)
         connection.execute(f"CREATE TABLE {relation} AS SELECT unnest({numbers}) AS {identifier(number)}", [values])
 
     def extend(self, connection: duckdb.DuckDBPyConnection, relation: str, by: Sequence[tuple[int, Column]]) -> None:
-        """Add the columns `by` (place in the keys, column) to `relation`, which `create` made of the same cells.
+        """Add the columns `by` (index in the keys, column) to `relation`, which `create` made from the same cells.
 
-        Raises CheckFailed for a key that is not of its column's type.
+        Raises CheckFailed for a key that does not fit its column's type.
         """
         columns = [
             (each.name, each.type, [key[place] for key, rows in zip(self.keys, self.rows, strict=True) if rows])
@@ -127,7 +128,7 @@ class Cells:
             create_of_texts(connection, "more", columns)
         except duckdb.Error as error:  # its message may quote values
             raise CheckFailed("stored", f"a cell's key is not of its type ({type(error).__name__})") from None
-        connection.execute(  # DuckDB keeps the order that rows were put in
+        connection.execute(  # DuckDB keeps the order of inserted rows
             f"CREATE TABLE extended AS FROM {relation} POSITIONAL JOIN more; DROP TABLE more; "
             f"DROP TABLE {relation}; ALTER TABLE extended RENAME TO {relation}"
         )
@@ -137,6 +138,6 @@ class Cells:
 
 
 def load_cells(content: bytes) -> Cells:
-    """Read what `dump` wrote; it was sealed, so no one else wrote it."""
+    """Read the result of `dump`. It was sealed, so nobody else wrote it."""
     fields = json.loads(content)
     return Cells([tuple(key) for key in fields["keys"]], fields["rows"])

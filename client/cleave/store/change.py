@@ -1,7 +1,7 @@
-"""Change a table: `apply` writes the pieces of its next version, commits it, and remembers in a draft what it wrote.
+"""Changes a table: `apply` writes the pieces of the next version, commits it, and records finished segments in a draft.
 
-A change that was stopped continues: the draft records every segment that is stored. It stays until the next version
-where a repeated change must be recognised: an append, a deletion and an update are not done a second time.
+A stopped change continues from the draft. The draft stays until the next version if a repeated change must be
+recognised: an append, deletion or update must not happen twice.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ChangeDraft(Draft):
         return super().objects() | {self.secret.name}
 
     def is_of(self, manifest: Manifest) -> bool:
-        """Check whether the table has all segments of this draft."""
+        """True if the table has all segments of this draft."""
         return {each.id for each in self.steps} <= {each.id for each in manifest.segments}
 
     def begun(self, manifest: Manifest) -> Manifest:
-        """`manifest` with the random ids and scales that the draft was begun with."""
+        """`manifest` with the random ids and scales with which the draft began."""
         return manifest.model_copy(update={name: getattr(self, name) for name in _GIVEN})
 
 
@@ -71,13 +71,13 @@ def apply(
     log: LogHead | None = None,
     details: Mapping[str, JsonValue] = MappingProxyType({}),
 ) -> Opened:
-    """Write `pieces` and commit `manifest` with their segments as the next version; see `Tables.commit` too.
+    """Write `pieces`, and commit `manifest` with their segments as the next version; see `Tables.commit` too.
 
-    `manifest`: without a secret where the table is new. `request`: JSON of what makes a second call the same as one
-    that was stopped. `cells` of the rows that no piece brings; None: those of `previous`. `stays`: the draft, by which
-    `last_change` knows it again. `stage`: of `progress`, `what` by default.
+    `manifest`: without a secret if the table is new. `request`: JSON that identifies the change; a call with an equal
+    request continues a stopped one. `cells`: of the rows that no piece writes; None: those of `previous`. `stays`: keep
+    the draft, for `last_change`. `stage`: name for `progress`, default `what`.
 
-    Raises InputError, CheckFailed, StoreError; ConflictError where another writer came first. Nothing is changed then.
+    Raises InputError, CheckFailed, StoreError; ConflictError if another writer was first. Then nothing is changed.
     """
     head = previous.head.manifest.name if previous else None
     drafts, digest = change_drafts(tables, manifest.table, manifest.version + 1), digest_of_request(what, request)
@@ -130,12 +130,12 @@ def _done(piece: Piece, draft: ChangeDraft) -> list[ChangeStep]:
 
 
 def last_change(tables: Tables, manifest: Manifest, what: str, request: Sequence[object]) -> ChangeDraft | None:
-    """The draft of the table's last change, if that was this very one; else None."""
+    """The draft of the table's last change if it was this change; else None."""
     drafts = change_drafts(tables, manifest.table, manifest.version)
     draft = drafts.find(digest_of_request(what, request))
     if draft is None or not draft.is_of(manifest):
         return None
-    with cleaning():  # where it was killed before
+    with cleaning():  # left by a killed process
         drafts.finish(draft)
     return draft
 
@@ -145,7 +145,7 @@ def digest_of_request(what: str, request: Sequence[object]) -> str:
 
 
 def _continued(tables: Tables, draft: ChangeDraft, pieces: Sequence[Piece], cells: Cells) -> Cells | None:
-    """A copy of `cells` with the rows of `draft`. None where these are not of `pieces`, or an index is damaged."""
+    """A copy of `cells` with the rows of `draft`. None if the draft is not of `pieces`, or an index is damaged."""
     counted, vault = cells.copy(), tables.vault(draft.table_id)
     by_segments = {each.replaces: each for each in pieces}
     try:
@@ -167,7 +167,7 @@ def _continued(tables: Tables, draft: ChangeDraft, pieces: Sequence[Piece], cell
 
 
 def _next(manifest: Manifest, pieces: Sequence[Piece], draft: ChangeDraft) -> Manifest:
-    """`manifest` with the segments of `draft`, each in the place of what it replaces, or last."""
+    """`manifest` with the segments of `draft`. Each replaces its old segment, or is appended."""
     replacements = {step.replaces: step.segment for step in draft.steps if step.replaces}
     news = {
         id_: replacements.get(piece.replaces) if place == 0 else None
@@ -185,7 +185,7 @@ def _next(manifest: Manifest, pieces: Sequence[Piece], draft: ChangeDraft) -> Ma
 
 
 def _renamed(contributor: Contributor, news: Mapping[str, Segment | None]) -> Contributor:
-    """`contributor` with the new ids of the segments of its parts, so that it can still take a part back."""
+    """`contributor` with the new ids of its parts' segments, so that it can still replace a part."""
 
     def ids(old: Sequence[str]) -> tuple[str, ...]:
         segments: list[Segment | str | None] = [news.get(each, each) for each in old]

@@ -1,7 +1,8 @@
-"""Columns of DuckDB's rows as bytes to be sealed, and opened blocks as Arrow arrays that DuckDB reads without a copy.
+"""Columns of DuckDB's rows as bytes for sealing, and opened blocks as Arrow arrays, which DuckDB reads without a copy.
 
 A value of fixed width is a two's complement integer, an IEEE 754 float, or a count of days or microseconds since 1970.
-It is little-endian, in as many bytes as its declared bounds need. Text and intervals (as DuckDB's text) vary in length.
+It is little-endian, in as many bytes as the declared bounds need. Texts, and intervals as DuckDB's text, have variable
+length.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
     from nanoarrow.c_array import CArray
     from nanoarrow.c_schema import CSchema
 
-    PlainBlock: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, which divide the rows of a block
+    PlainBlock: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, for consecutive rows of a block
 
 Width = Literal[0, 1, 2, 4, 8, 16]
 
 _TEXTS = ("VARCHAR", "INTERVAL")
-_WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others of no bounds have 8
-# Offsets of texts have 8 bytes, decimals 4 or 8 where their digits allow.
+_WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others without bounds have 8
+# Offsets of texts have 8 bytes; decimals have 4 or 8 if their digits fit.
 _ARROW = "SET arrow_large_buffer_size = true; SET arrow_output_version = '1.5'"
-_DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that Arrow has in 4 and in 8 bytes
+_DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that fit Arrow's 4 and 8 bytes
 
 
 def sealed_column(column: Column) -> SealedColumn:
-    """Describe how `column` is stored, by its type and declared bounds, never by values."""
+    """How `column` is stored: it depends on its type and declared bounds, never on values."""
     return SealedColumn(name=column.name, id=new_id(), type=column.type, width=_width(column), nullable=column.nullable)
 
 
@@ -70,7 +71,7 @@ def bounds_of(column: Column) -> tuple[int, int]:
 def read_columns(
     connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], relation: str
 ) -> list[ColumnValues]:
-    """Values of columns of all rows of `relation`, in their order. Raises duckdb.Error."""
+    """Values of columns over all rows of `relation`, in order. Raises duckdb.Error."""
     if not columns:
         return []
     selected = ", ".join(_selected(each) for each in columns)
@@ -81,7 +82,7 @@ def read_columns(
 
 
 def _selected(column: SealedColumn) -> str:
-    """SQL of a column as Arrow has it in one buffer."""
+    """SQL of a column that Arrow exports as one buffer."""
     name = identifier(column.name)
     if column.type == "BOOLEAN":
         return f"CAST({name} AS UTINYINT)"
@@ -124,7 +125,7 @@ def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
 
 
 def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:
-    """A buffer of an array that DuckDB made, which begins at its first row. Valid as long as `array` is held."""
+    """A buffer of an array from DuckDB, which begins at its first row. Valid as long as `array` exists."""
     if array.offset:
         raise TypeError("DuckDB hands out arrays without an offset")
     if not size:
@@ -134,12 +135,12 @@ def _buffer(array: CArray, place: int, size: int) -> NDArray[np.uint8]:
 
 
 def is_text(type_: str) -> bool:
-    """Check whether the values of a type have no one width."""
+    """True if the type's values have variable length."""
     return type_ in _TEXTS
 
 
 def plain_column(column: Column) -> SealedColumn:
-    """A plain column as one of those of `Batches`."""
+    """A plain column, described like a sealed one for `Batches`."""
     width = 0 if column.type in _TEXTS else opened_width(column.type)
     return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
 
@@ -147,7 +148,7 @@ def plain_column(column: Column) -> SealedColumn:
 def plain_blocks(
     connection: duckdb.DuckDBPyConnection, columns: Sequence[SealedColumn], source: str, rows: Sequence[int]
 ) -> list[PlainBlock]:
-    """Columns of all rows of `source`, in their order, as DuckDB has them: by blocks of so many `rows`.
+    """Columns of all rows of `source`, in order, as DuckDB exports them, cut into blocks of `rows`.
 
     Raises duckdb.Error.
     """
@@ -170,10 +171,10 @@ def plain_blocks(
 
 
 class Batches(ArrowRows):
-    """Blocks of columns as one relation of Arrow arrays, a batch for each block of rows.
+    """Blocks of columns as one relation of Arrow arrays, with a batch for each block of rows.
 
-    DuckDB reads it where it is registered, without a copy wherever a value is stored as wide as Arrow has it. Batches
-    are made while DuckDB reads them, once for each scan, unless they are held.
+    DuckDB reads it by its registered name, without a copy if a value is as wide as Arrow's. Batches are made while
+    DuckDB reads, once per scan, unless they are held.
     """
 
     def __init__(
@@ -182,7 +183,9 @@ class Batches(ArrowRows):
         connection: duckdb.DuckDBPyConnection,
         batches: Callable[[Batches], Iterator[CArray]],
     ) -> None:
-        """`connection`: any, which says how Arrow has the types. `batches`: all of them, made by what it gets."""
+        """`connection`: any; it defines Arrow's types. `batches` yields all batches; it gets this object, which makes
+        them.
+        """
         self.columns = tuple(columns)
         self._schema = _schema(columns, connection)
         self._batches = batches
@@ -190,7 +193,7 @@ class Batches(ArrowRows):
         self._streams: list[int] = []
 
     def make(self, blocks: Sequence[ColumnBlock]) -> CArray:
-        """Return a batch of one block of each column."""
+        """A batch from one block of each column."""
         return self._batch(self._arrays(blocks))
 
     def make_beside(self, plain: PlainBlock, blocks: Sequence[ColumnBlock]) -> Iterator[CArray]:
@@ -202,7 +205,7 @@ class Batches(ArrowRows):
             start = stop
 
     def _arrays(self, blocks: Sequence[ColumnBlock]) -> list[CArray]:
-        """Arrays of one block of each of the last columns."""
+        """Arrays from one block for each of the last columns."""
         first = len(self.columns) - len(blocks)
         return [
             nanoarrow.c_array_from_buffers(self._schema.child(place), block.rows, _buffers(self.columns[place], block))
@@ -213,7 +216,7 @@ class Batches(ArrowRows):
         return nanoarrow.c_array_from_buffers(self._schema, children[0].length, [None], children=children)
 
     def hold(self, most: int | None) -> int | None:
-        """Make all batches now. Return their bytes, or None, and hold none, if over `most`."""
+        """Make all batches now. Returns their bytes; None, and keeps none, if that is over `most`."""
         held, size = [], 0
         with closing(cast("Generator[CArray, None, None]", self._batches(self))) as batches:
             for each in batches:
@@ -225,13 +228,13 @@ class Batches(ArrowRows):
         return size
 
     def close(self) -> None:
-        """End scans that are still under way, and give up what is held."""
+        """End running scans, and free held batches."""
         self._held = None
         for each in self._streams:
             close_stream(each)
 
     def __arrow_c_schema__(self) -> object:
-        """DuckDB asks for it once for each time that a statement or a view names it."""
+        """DuckDB calls this once for each time a statement or view names it."""
         self.named += 1
         return self._schema.__arrow_c_schema__()
 
@@ -251,7 +254,7 @@ def value_of(column: SealedColumn, name: str) -> str:
 
 
 def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnection) -> CSchema:
-    """Arrow's types of the columns, by DuckDB itself: decimals are as narrow as their digits allow."""
+    """Arrow's types of the columns, defined by DuckDB: decimals are as narrow as their digits allow."""
 
     connection.execute(_ARROW)
     nulls = ", ".join(f"NULL AS {identifier(each.name)}" for each in columns)
@@ -284,7 +287,7 @@ def _buffers(column: SealedColumn, block: ColumnBlock) -> list[Any]:
 
 
 def opened_width(type_: str) -> int:
-    """Bytes of a value in Arrow, except for booleans, which are read one byte each."""
+    """Bytes of a value in Arrow. Booleans are read as one byte each."""
     if type_ == "BOOLEAN":
         return 1
     if type_ in INTEGERS:

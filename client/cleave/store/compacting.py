@@ -1,7 +1,7 @@
-"""Choice of small segments to merge: consecutive ones, so that rows keep their order and work stays bounded.
+"""Chooses small segments to merge. They are consecutive, so rows keep their order and work is limited.
 
 Each append makes a segment, which costs every query some requests and a decryption. In the long run a merged segment is
-at most half of the new one. So the number of times that a row is written grows with the logarithm of the rows.
+at most half of the new one. So a row is rewritten a number of times that grows with the logarithm of all rows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from cleave.store.manifest import Manifest, Segment
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.table.stream import Survey
 
-MOST_SMALL = 8  # small segments that appends leave
-_FEWEST = 4  # segments that an append merges
+MOST_SMALL = 8  # small segments allowed after an append
+_FEWEST = 4  # minimum segments that an append merges
 
 
 def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
-    """Groups of segments, each to become one: all that can be merged."""
+    """All groups of segments that can be merged into one each."""
     most = _most_rows(manifest)
     groups = []
     for run in _runs(manifest):
@@ -34,7 +34,7 @@ def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
 
 
 def merge_due(manifest: Manifest) -> tuple[Segment, ...]:
-    """The newest segments and those before that are not much larger, once there are too many; else none."""
+    """The newest segments, and earlier ones that are not much larger, if there are too many; else none."""
     most = _most_rows(manifest)
     if sum(2 * each.rows < most for each in manifest.segments) <= MOST_SMALL:
         return ()
@@ -50,14 +50,14 @@ def merge_due(manifest: Manifest) -> tuple[Segment, ...]:
 
 
 def _runs(manifest: Manifest) -> Iterator[Sequence[Segment]]:
-    """Consecutive segments of one part of one contributor, or of the owner."""
+    """Consecutive segments of the owner, or of one part of one contributor."""
     parts = {id_: part.id for each in manifest.contributors for part in each.parts for id_ in part.segments}
     for _, run in groupby(manifest.segments, lambda each: (each.contributor, parts.get(each.id))):
         yield list(run)
 
 
 def _most_rows(manifest: Manifest) -> int:
-    """Rows of a segment that memory has room for."""
+    """Rows of a segment that fit in memory."""
     size = sum(each.object.bytes for segment in manifest.segments for each in segment.columns)
     size += sum(segment.plain.bytes for segment in manifest.segments if segment.plain)
     full = Survey(SEGMENT_ROWS, size * SEGMENT_ROWS // max(1, manifest.rows), {})

@@ -1,4 +1,4 @@
-"""Refusals of changes by which the plain place or analysts would learn too much, unless their owner says yes."""
+"""Refuses changes that would tell the plain place or analysts too much, unless the owner confirms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from cleave_shared.errors import InputError
 
 
 def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
-    """Raise InputError without the owner's word for what the plain place could not know by itself."""
+    """Raise InputError, without `yes`, if a change tells the plain place something that depends on other than plain
+    columns.
+
+    `read`: columns that select the rows. `reveals`: what it would learn.
+    """
     if not yes and (others := sorted({*read}.difference(schema.plain))):
         raise InputError(
             f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",

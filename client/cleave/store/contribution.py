@@ -1,12 +1,12 @@
-"""Contributor's part of the store: a folder of its own, and a head in it that it signs.
+"""A contributor's part of the store: its own folder, with a head that it signs.
 
-    head        in the clear, signed: the parts that are valid, in the order they were put
-    part        sealed to the owner: its segments, and the key of their columns; made by one `cleave put --public-key`
-    names       in the clear: the random names of a part's objects, by which the contributor finds its leftovers
-    columns     sealed under the part's key: every column of a segment, in blocks (cleave.store.sealed)
+  head        in the clear, signed: the valid parts, in order of put
+  part        sealed to the owner: its segments, and the key of their columns; from one `cleave put --public-key`
+  names       in the clear: random names of a part's objects, by which the contributor finds leftovers
+  columns     sealed under the part's key: every column of a segment, in blocks (cleave.store.sealed)
 
-The folder follows from the table and the contributor, so a contributor's credentials can be limited to it. It needs no
-rights at the plain place.
+The folder's name follows from the table and the contributor, so a contributor's credentials can be limited to it. They
+need no rights in the plain place.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Entry(StoredModel):
 
 
 class ContributionHead(StoredModel):
-    """`owner`: the key id of its reader. `version` counts up with every change.
+    """`owner`: the key id of its reader. `version` grows with every change.
 
-    `parts` stay in the list once they are taken in, and their objects are deleted: the owner has copies.
+    Collected parts stay in the list, but their objects are deleted: the owner has copies.
     """
 
     cleave_contribution: Literal[2] = 2
@@ -60,7 +60,7 @@ class ContributionHead(StoredModel):
 class ContributedSegment(StoredModel):
     id: Hex
     rows: Count
-    columns: tuple[Sealed, ...]  # one for each of the part's columns
+    columns: tuple[Sealed, ...]  # one per column of the part
 
     def parts(self) -> Iterator[Object]:
         """Objects of its columns."""
@@ -68,7 +68,7 @@ class ContributedSegment(StoredModel):
 
 
 class PartManifest(StoredModel):
-    """`registration` and `terms`: of the invitation it was made by. `key`: under which its columns are sealed."""
+    """`registration` and `terms`: from the invitation that it follows. `key`: its columns are sealed under it."""
 
     format: Literal[2] = 2
     id: Hex
@@ -82,19 +82,17 @@ class PartManifest(StoredModel):
 
     @property
     def place(self) -> tuple[str, str, str, str, str]:
-        """Return its arguments of `context_of`, except owner and name."""
+        """Its arguments for `context_of`, except owner and name."""
         return self.table_id, self.contributor, self.registration, self.terms, self.id
 
 
 def context_of(owner: str, table_id: str, contributor: str, registration: str, terms: str, part: str, name: str) -> str:
-    """Return the context that binds a sealed part's manifest: the owner's fingerprint and the rest of its place, as
-    text.
-    """
+    """The text that a sealed part's manifest is bound to: the owner's fingerprint and the part's position."""
     return json.dumps(["cleave part 2", owner, table_id, contributor, registration, terms, part, name])
 
 
 def folder_of(table_id: str, contributor: str) -> str:
-    """Return the folder of a contributor's objects, in both stores."""
+    """The folder of a contributor's objects, in both stores."""
     text = f"cleave contribution {table_id} {contributor}"
     return f"tables/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
@@ -104,7 +102,7 @@ def dump_head(head: ContributionHead, signature: str) -> bytes:
 
 
 def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> ContributionHead:
-    """The head of `contributor`, known by its signature. Raises CheckFailed for any other."""
+    """The head of `contributor`, verified by its signature. Raises CheckFailed for any other."""
     try:
         members: dict[str, Any] = json.loads(content)
         signature = members.pop("signature")
@@ -132,7 +130,7 @@ def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> Co
 
 
 def names_of(entry: Entry, content: bytes) -> list[str]:
-    """The objects of a part, from its list `content`; that list comes last. Raises CheckFailed."""
+    """Names of a part's objects, from its list `content`; the list itself is last. Raises CheckFailed."""
     folder = entry.names.name.rpartition("/")[0]
     failed = CheckFailed("stored", "the list of a part's objects is damaged")
     if hashlib.sha256(content).hexdigest() != entry.names.sha256:

@@ -1,4 +1,4 @@
-"""The contributors of a table, as its owner keeps them in the sealed manifest, and whose rows a question is over."""
+"""The contributors of a table, in the owner's sealed manifest, and which of their rows a question covers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 
 
 def register(tables: Tables, table: str, name: str, key: str) -> Opened:
-    """Let the holder of `key` (64 hex digits) contribute as `name`. Raises InputError."""
+    """Register the holder of `key` (64 hex digits) as contributor `name`. Raises InputError."""
     opened = tables.open(table)
     if not _NAME.fullmatch(name) or name.lower() == OWNER:
         raise InputError(
@@ -38,7 +38,7 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
 
 
 def contributed(manifest: Manifest) -> str:
-    """Describe what contributors put into a table; empty where there is nothing."""
+    """What contributors put into a table, as text; "" for nothing."""
     of = {each.name: 0 for each in manifest.contributors}
     for segment in manifest.segments:
         if segment.contributor is not None:
@@ -48,7 +48,7 @@ def contributed(manifest: Manifest) -> str:
 
 
 def min_group_of(manifest: Manifest) -> int:
-    """People, or rows, that every group shown has at least, where nothing else is said: those of others are in it."""
+    """Default minimum people, or rows, of every shown group. It is not 0 if the table has others' rows."""
     return MIN_GROUP if _is_shared(manifest) else 0
 
 
@@ -57,16 +57,18 @@ def _is_shared(manifest: Manifest) -> bool:
 
 
 def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
-    """`schema` with the column that says whose each row is, unless no row is a contributor's or it has one so named."""
+    """`schema` with the column of each row's contributor. Unchanged if no row is a contributor's, or the name
+    is used.
+    """
     if not _is_shared(manifest) or CONTRIBUTOR in map(str.lower, schema.names):
         return schema
     return replace(schema, columns=(*schema.columns, Column(CONTRIBUTOR, Kind.PLAIN, "VARCHAR", nullable=False)))
 
 
 def party_of(manifest: Manifest) -> str:
-    """The column that says whose each row is, "" where no row is a contributor's.
+    """The column of each row's contributor; "" if no row is a contributor's.
 
-    Raises QueryRefused where the table has another column so named.
+    Raises QueryRefused if the table has another column of that name.
     """
     if not _is_shared(manifest):
         return ""
@@ -79,7 +81,7 @@ def party_of(manifest: Manifest) -> str:
 
 
 def contributors_in(manifest: Manifest) -> list[str]:
-    """Names of those whose rows there are, in their order."""
+    """Names of the contributors with rows, in order."""
     return list(dict.fromkeys(map(contributor_in, manifest.segments))) or [OWNER]
 
 
@@ -93,7 +95,7 @@ def segments_of(manifest: Manifest, contributor: str) -> tuple[Segment, ...]:
 
 
 def contributor_of(manifest: Manifest, name: str) -> Contributor:
-    """Raises InputError for one that there is not."""
+    """Raises InputError for an unknown name."""
     for each in manifest.contributors:
         if each.name.lower() == name.lower():
             return each
@@ -102,9 +104,9 @@ def contributor_of(manifest: Manifest, name: str) -> Contributor:
 
 
 def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
-    """The table as far as it is one contributor's, or its owner's, and how many of those rows each cell has.
+    """The table restricted to the rows of one contributor or the owner, and the row counts of its cells.
 
-    A contributor that was removed may have left rows. Raises InputError for a name that has none and is not known.
+    A removed contributor may still have rows. Raises InputError for an unknown name without rows.
     """
     manifest = opened.manifest
     names = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}

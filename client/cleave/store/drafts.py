@@ -1,11 +1,11 @@
-"""Drafts: sealed records of what is stored already of rows that are being put, by which a second try goes on.
+"""Drafts: sealed records of segments already stored during a put, from which a second attempt continues.
 
-    PLACE          the request, the head it started from, and the first segment
-    PLACE.ID.n     the n-th further segment; ID is random and belongs to this draft alone
+  PLACE          the request, the head it started from, and the first segment
+  PLACE.ID.n     the n-th further segment; ID is random and belongs to this draft only
 
-Each record is written once, after its segment, and has only what is new with it. It names the digest of the record
-before it, so records of two tries are never taken together. A draft is bound to the head it started from and to the
-request. It proves nothing about the rows: their digests are compared with the rows that are put.
+Each record is written once, after its segment, and contains only what is new. It has the digest of the previous record,
+so records of two attempts are never combined. A draft is bound to its starting head and to the request. It proves
+nothing about the rows: their digests are compared with the rows that are put.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from cleave_shared.errors import CheckFailed
 
 
 class Step(StoredModel):
-    """A segment that is stored. `digest`: of its rows. `segment`: None once it is in the head.
+    """A stored segment. `digest`: of its rows. `segment`: None once it is in the head.
 
-    `replaces`: ids of the segments in whose place it is, which for a contributor's are made of its part's; none for
-    rows that are put.
+    `replaces`: ids of the segments that it replaces; for a contributor's rows, those of its part; empty for new rows.
     """
 
     id: Hex
@@ -37,11 +36,11 @@ class Step(StoredModel):
     digest: str
     segment: StoredModel | None = None
     replaces: tuple[Hex, ...] = ()
-    after: str | None = None  # digest of the record before this one; None in the first record
+    after: str | None = None  # digest of the previous record; None in the first
 
 
 class Draft(StoredModel):
-    """`request`: its digest, stored as `asked`. `head`: name of the manifest that it adds to, or replaces."""
+    """`request`: its digest, stored as "asked". `head`: name of the manifest that it adds to or replaces."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -53,26 +52,26 @@ class Draft(StoredModel):
 
     @property
     def put(self) -> tuple[Any, ...]:
-        """Steps of rows that are put."""
+        """Steps of new rows."""
         return tuple(each for each in self.steps if not each.replaces)
 
     @property
     def rows(self) -> int:
-        """Rows that are put."""
+        """Number of new rows."""
         return sum(each.rows for each in self.put)
 
     @property
     def is_open(self) -> bool:
-        """Return whether it has segments, and they are in no head yet."""
+        """True if it has segments, and no head has them yet."""
         return bool(self.steps) and all(each.segment is not None for each in self.steps)
 
     @property
     def segments(self) -> tuple[Any, ...]:
-        """Segments that are in no head yet."""
+        """Segments that no head has yet."""
         return tuple(each.segment for each in self.steps if each.segment is not None)
 
     def objects(self) -> set[str]:
-        """Names of the objects it needs, in either store."""
+        """Names of the objects that it needs, in either store."""
         return {part.name for each in self.segments for part in each.parts()}
 
 
@@ -82,7 +81,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Drafts(Generic[D, S]):
-    """The draft at `place`, sealed by `vault`. Of two processes that continue one draft, the second gets an error."""
+    """The draft at `place`, sealed by `vault`. If two processes continue one draft, the second one fails."""
 
     def __init__(self, stores: Stores, place: str, vault: Vault, draft: type[D], step: type[S]) -> None:
         self._stores = stores
@@ -90,11 +89,11 @@ class Drafts(Generic[D, S]):
         self._vault = vault
         self._draft = draft
         self._step = step
-        self._version: str | None = None  # version of the first record in the store
+        self._version: str | None = None  # of the first record in the store
         self._last = ""  # digest of the last record
 
     def find(self, request: str) -> D | None:
-        """Return the draft of `request`. None where there is none, it is of another, or it is damaged.
+        """The draft of `request`. None if there is none, it is of another request, or it is damaged.
 
         Raises StoreError, ForeignError.
         """
@@ -118,7 +117,7 @@ class Drafts(Generic[D, S]):
         return draft.model_copy(update={"steps": tuple(steps)})
 
     def resumable(self, draft: D | None, head: str | None) -> D | None:
-        """Return `draft` where a put on top of `head` can continue it: None if any of its objects is gone."""
+        """Return `draft` if a put on top of `head` can continue it; None otherwise, also if an object is missing."""
         if draft is None or draft.head != head or not draft.is_open:
             return None
         folder = self._place.rpartition("/")[0]
@@ -126,14 +125,14 @@ class Drafts(Generic[D, S]):
         return draft if draft.objects() <= stored else None
 
     def write(self, draft: D, steps: Generator[S]) -> D:
-        """Record each of `steps` when its objects are stored; return `draft` with all of them."""
+        """Record each of `steps` after its objects are stored. Returns `draft` with all of them."""
         with contextlib.closing(steps):
             for step in steps:
                 draft = self.add(draft, step)
         return draft
 
     def add(self, draft: D, step: S) -> D:
-        """Record one more segment. Raises ConflictError where another process continued the same draft."""
+        """Record one more segment. Raises ConflictError if another process continued the same draft."""
         longer = draft.model_copy(update={"steps": (*draft.steps, step)})
         if not draft.steps:
             self._begin(longer)
@@ -145,18 +144,18 @@ class Drafts(Generic[D, S]):
         return longer
 
     def finish(self, draft: D) -> None:
-        """Keep only what recognises the rows of `draft`, whose segments, if it has any, are in the head."""
+        """Keep only what recognises the rows of `draft`. Its segments must already be in the head."""
         if draft.is_open or not draft.steps:
             past = tuple(
                 self._step(id=each.id, rows=each.rows, digest=each.digest, replaces=each.replaces)
                 for each in draft.steps
             )
-            with contextlib.suppress(ConflictError):  # the next put has begun its own
+            with contextlib.suppress(ConflictError):  # the next put has already begun
                 self._begin(draft.model_copy(update={"steps": past}))
         self._stores.sensitive.delete([*self.names(draft)][1:])
 
     def delete(self, draft: D) -> None:
-        """Delete its records, of several the first last: until then it is recognised."""
+        """Delete the records. The first is deleted last, so until then the draft is recognised."""
         if len(draft.steps) > 1:
             self.finish(draft)
         self._stores.sensitive.delete([self._place])
@@ -178,7 +177,7 @@ class Drafts(Generic[D, S]):
         return self._vault.seal("draft", name, record.model_dump_json().encode())
 
     def _opened(self, kind: type[Model], name: str, content: bytes) -> Model | None:
-        """Open a record; None for one that is damaged, or not of this key or release."""
+        """Open a record; None if it is damaged, or from another key or release."""
         try:
             return kind.model_validate_json(self._vault.open("draft", name, content))
         except (CheckFailed, ValidationError):

@@ -1,4 +1,4 @@
-"""Lanes of a segment into ciphertexts, on all cores."""
+"""Encrypts the lanes of a segment on all cores."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
 from cleave_shared.moments import SENTINELS
 
 _UNDER_WAY = 4  # objects being written
-_SECONDS = 3600.0  # for one segment, the store's waits included
-_SHARED = struct.Struct("<Q16s")  # rows of the segment under way, its id; then lane after lane
+_SECONDS = 3600.0  # for one segment, including waits for the store
+_SHARED = struct.Struct("<Q16s")  # rows of the current segment, its id; then lane after lane
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Ciphertexts of a lane by number, from `start` up to `stop`."""
+    """Ciphertexts `start` to before `stop` of a lane."""
 
     lane: int
     start: int
@@ -36,9 +36,9 @@ class Span:
 
 
 def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane: int, first: int = 0) -> list[bytes]:
-    """The ciphertexts of a lane's `entries`, which are number `first` and following of it.
+    """Encrypt `entries` of a lane; the first ciphertext has number `first`.
 
-    `label` makes their sentinels their own.
+    `label` makes their sentinels unique.
     """
     polynomials = lanes.polynomials(entries)
     for number, polynomial in enumerate(polynomials, first):
@@ -47,12 +47,12 @@ def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane
 
 
 def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArray[np.int64]:
-    """Return the last coefficients of ciphertext `number` of a lane."""
+    """The last coefficients of ciphertext `number` of a lane."""
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
 
 class _Rows:
-    """Rows of the segment under way, `rows` at most, in the memory file `memory`."""
+    """The current segment's rows, at most `rows`, in the memory file `memory`."""
 
     def __init__(self, memory: int, lanes: Lanes, rows: int, cipher: Cipher) -> None:
         self.lanes = lanes
@@ -85,7 +85,7 @@ def _in_worker(memory: int, lanes: Lanes, rows: int, key: SharedKey) -> _Rows:
 
 
 class RowEncryptors:
-    """Processes that encrypt the rows of segment after segment, which reach them through memory that is shared."""
+    """Processes that encrypt the rows of segment after segment, over shared memory."""
 
     def __init__(self, lanes: Lanes, rows: int, cipher: Cipher) -> None:
         """Prepare for segments of at most `rows` rows."""
@@ -114,7 +114,7 @@ class RowEncryptors:
     def each(
         self, label: bytes, words: Sequence[Words], keep: Callable[[Span, Sequence[bytes | memoryview]], None]
     ) -> None:
-        """Call `keep` with the ciphertexts of every span of a segment's rows, whose columns are `words`."""
+        """Call `keep` with the ciphertexts of every span of a segment's rows. `words`: their columns."""
         rows = words[0].shape[1] if words else 0
         if rows > self._segment.most:
             raise ValueError("more rows than the encryptors were made for")

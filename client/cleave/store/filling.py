@@ -1,6 +1,6 @@
-"""Cut a stream of rows into segments: while one is sealed and written, a thread reads the next.
+"""Cuts a stream of rows into segments. While one is sealed and written, a thread reads the next.
 
-A second try with the same rows goes on after the segments that its draft records.
+A second attempt with the same rows continues after the segments in its draft.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cleave.table.stream import Stream, Survey
 from cleave.table.table import Table
 from cleave.text.quantities import counted
 
-_SECONDS = 3600.0  # for the rows of one segment to be read and put in their order
-_SEGMENT_BYTES = 256 << 20  # of a segment while it is written, and of the next one, which is read meanwhile
-_MEASURE_BYTES = 96  # of a measure's value for scans: its parts as DuckDB has them and as words, in two orders
+_SECONDS = 3600.0  # to read and sort the rows of one segment
+_SEGMENT_BYTES = 256 << 20  # of a segment during writing, and of the next one, which is read at the same time
+_MEASURE_BYTES = 96  # memory for one value of a measure for scans: DuckDB's parts, and words in two orders
 _FEWEST_ROWS = 1 << 12
 
 Say = Callable[[str], None]
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sorts: bool = False) -> int:
-    """Rows of a segment that memory has room for: all of a full one, unless they are wide.
+    """Rows of a segment that fit in memory: `most`, or fewer if rows are wide.
 
-    `scanned`: measures whose rows are stored for scans. `sorts`: rows are put in another order.
+    `scanned`: number of measures with rows for scans. `sorts`: rows are sorted.
     """
     copies = 4 if sorts else 2
     each = copies * survey.bytes / max(1, survey.rows) + scanned * _MEASURE_BYTES
@@ -47,9 +47,9 @@ def rows_together(survey: Survey, scanned: int, most: int = SEGMENT_ROWS, *, sor
 
 
 class NewRows:
-    """Rows that are put: the `schema` columns of a stream, in segments of at most `segment_rows` rows.
+    """New rows: the `schema` columns of a stream, in segments of at most `segment_rows` rows.
 
-    `scanned`, `sorts`: see `rows_together`. `say` gets what became of an earlier try.
+    `scanned`, `sorts`: see `rows_together`. `say` gets a line about an earlier attempt.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class NewRows:
         self._say = say
 
     def are(self, steps: Sequence[Step]) -> bool:
-        """Check whether all of them are the rows of the segments of `steps`, by their digests."""
+        """True if these rows are exactly those of `steps`, compared by digests."""
         return self.rows == sum(each.rows for each in steps) and self._begin_with(steps)
 
     def can_resume(self, steps: Sequence[Step]) -> bool:
-        """Check whether a put that stored `steps` was of these rows, and say what happens now."""
+        """True if `steps` were stored from the first of these rows. It also says what happens next."""
         if not steps:
             return True
         if not self._begin_with(steps):
@@ -93,10 +93,9 @@ class NewRows:
         return True
 
     def segments(self, done: Sequence[Step], begin: Callable[[Table], T]) -> Generator[tuple[str, T]]:
-        """Cut the rows that follow those of `done`.
+        """Cut the rows after those of `done` into segments.
 
-        Yields the digest of each segment's rows, and what `begin` made of them in a thread of its own. Raises
-        InputError.
+        Yields each segment's digest, and what `begin` made of its rows in a thread. Raises InputError.
         """
         rows = sum(each.rows for each in done)
         with Slices(self._stream, self._schema) as slices:
@@ -121,7 +120,7 @@ class NewRows:
 
 @contextlib.contextmanager
 def _ahead(items: Iterator[T], interrupt: Callable[[], None]) -> Iterator[Iterator[T]]:
-    """The same items, each made by a thread while the one before it is used."""
+    """The same items; a thread makes each while the previous one is used."""
 
     def each(pool: ThreadPoolExecutor) -> Iterator[T]:
         coming = pool.submit(next, items, None)

@@ -1,6 +1,6 @@
-"""Public keys of others that somebody compared on this machine: the first use of a key names its fingerprint.
+"""Public keys of others whose fingerprint was compared on this machine. The first use of a key needs its fingerprint.
 
-Whoever can exchange a public file on its way would else receive what is meant for its holder, unnoticed.
+Otherwise, an attacker who replaces a public file in transit would receive what is meant for its owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARK = "=SHA256:"
 
 @dataclass(frozen=True, slots=True)
 class PublicFile:
-    """A public file as a command names it: FILE or FILE=SHA256:..."""
+    """A public file in a command: FILE or FILE=SHA256:..."""
 
     path: Path
     fingerprint: str | None = None
@@ -41,11 +41,11 @@ def require_compared(
     files: Sequence[tuple[PublicFile, str]],
     listed: Collection[str] = (),
 ) -> None:
-    """Check the fingerprint of each file, and remember those that were named.
+    """Check the fingerprint of each file, and remember those that were given.
 
-    `files`: with the fingerprints that they have. `role`: how they are used, such as "analyst". `option`: the words
-    that name them. `listed`: fingerprints of keys that are in use already. Raises KeyFileError for another fingerprint,
-    and for a key that is used here for the first time and was named without one.
+    `files`: with their actual fingerprints. `role`: what they are used as, such as "analyst". `option`: the words that
+    name them. `listed`: fingerprints of keys already in use. Raises KeyFileError for a wrong fingerprint, and for a key
+    used here for the first time without one.
     """
     memory = SeenVersions()
     for file, fingerprint in files:

@@ -1,6 +1,6 @@
-"""Heads of tables: small clear objects that name a table's manifest, or another key, and are signed by the owner.
+"""Heads of tables: small objects in the clear, signed by the owner. A head names a table's manifest, or another key.
 
-The signature is Ed25519's (RFC 8032): with the owner's public key one can verify a head and not write one.
+The signature is Ed25519's (RFC 8032): the public key can verify a head but not write one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_BYTES = 4096
 
 
 class Heads:
-    """Heads of the tables of `key` at `location`, a name for messages. A table is known by its tag."""
+    """Heads of the tables of `key`. `location`: the store's name in messages. A table is identified by its tag."""
 
     def __init__(self, key: OwnerKey, location: str) -> None:
         self._signing = key.signing_key()
@@ -31,7 +31,7 @@ class Heads:
         return json.dumps({**head, "signature": self._signing.sign(_signed(tag, head)).hex()}).encode()
 
     def load(self, tag: str, content: bytes) -> dict[str, Any]:
-        """Raises CheckFailed for a head that is not signed by the owner, or was signed for another table."""
+        """Raises CheckFailed for a head that the owner did not sign, or signed for another table."""
         failed = CheckFailed("stored", f"{self._location}: a table's head is damaged", hint=DAMAGED)
         try:
             head: dict[str, Any] = _parsed(content)
@@ -51,7 +51,7 @@ class Heads:
         return head
 
     def shown(self, head: dict[str, Any]) -> TableHead:
-        """Return what a head says of its table. Raises InputError for one of an earlier release."""
+        """What a head says of its table. Raises InputError for an earlier release's head."""
         try:
             return TableHead.model_validate({name: head[name] for name in TableHead.model_fields})
         except (KeyError, ValidationError):
@@ -66,13 +66,13 @@ def _signed(tag: str, head: dict[str, Any]) -> bytes:
 
 
 def key_moved_to(head: dict[str, Any]) -> str | None:
-    """The id of the key that a moved table is under now; None for any other head."""
+    """The id of a moved table's new key; None for other heads."""
     key_id = head.get("moved_to")
     return key_id if isinstance(key_id, str) else None
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the fields of a head, by any writer; none for what is no head."""
+    """The fields of a head by any writer; {} for anything else."""
     try:
         head = _parsed(content)
     except (ValueError, RecursionError):

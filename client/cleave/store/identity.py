@@ -1,10 +1,10 @@
-"""Identities of contributors and analysts: an Ed25519 key (RFC 8032) in a PEM file that other tools know, PKCS #8.
+"""Identities of contributors and analysts: an Ed25519 key (RFC 8032) in a PEM file (PKCS #8) that other tools can read.
 
-A contributor's identity signs its rows, and opens none of them. With a stolen one rows can be added in its name until
-the owner removes it, and no row can be read. The draft of a put is sealed under a key that follows from it. Its public
-half is SubjectPublicKeyInfo.
+A contributor's identity signs its rows, but opens none. With a stolen identity, rows can be added in its name until the
+owner removes it; no row can be read. The draft of a put is sealed under a key derived from it. Its public half is
+SubjectPublicKeyInfo.
 
-Releases are sealed to the HPKE key that follows from an analyst's. Its public half is the public side of that key, in
+Releases are sealed to the HPKE key derived from an analyst's identity. Its public half is that key's public side, in
 the format of an owner's (cleave.ckks.public_key).
 """
 
@@ -48,15 +48,17 @@ class Identity:
         return self._key.sign(content).hex()
 
     def derive(self, purpose: str) -> bytes:
-        """A 32-byte key for one purpose, by HKDF (RFC 5869) from the key's 32 random bytes (RFC 8032, 5.1.5); what is
-        signed with is not they but their SHA-512.
+        """A 32-byte key for one purpose: HKDF (RFC 5869) from the key's 32 random bytes (RFC 8032, 5.1.5). Signatures
+        do not use these bytes but their SHA-512.
         """
         info = b"cleave/contributor/1/" + purpose.encode()
         return HKDF(SHA256(), 32, salt=None, info=info).derive(self._key.private_bytes_raw())
 
 
 def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Path]:
-    """Write a new identity to `path` (mode 0600) and its public half beside it. Raises KeyFileError if one is there."""
+    """Write a new identity to `path` (mode 0600) and its public half beside it. Raises KeyFileError if a file
+    exists.
+    """
     public = path.with_name(path.name + ".pub")
     for each in (path, public):
         if names_file(each):
@@ -74,7 +76,7 @@ def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Pat
 
 
 def read_identity(path: Path) -> Identity:
-    """Raises KeyFileError for what is no identity, and for one that others may read."""
+    """Raises KeyFileError if the file is no identity, or other users can read it."""
     content = _read(path)
     try:
         key = load_pem_private_key(content, None)
@@ -100,7 +102,7 @@ def read_contributor_key(path: Path) -> str:
 
 
 def is_signed(public: str, signature: str, content: bytes) -> bool:
-    """Return whether `signature` is that of the holder of `public` under `content`."""
+    """True if `signature` is by the holder of `public`, over `content`."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), content)
     except (InvalidSignature, ValueError):

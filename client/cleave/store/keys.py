@@ -1,6 +1,6 @@
-"""Key columns of a table: together their values name one row. No two rows have the same, and none has NULL in them.
+"""Key columns of a table: their values together identify one row. No two rows are equal in them, and none has NULL.
 
-Values are compared here, in memory: a store sees no more than which segments are written again.
+Values are compared here, in memory. A store only sees which segments are rewritten.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from cleave.table.schema import Schema
 from cleave.table.table import Table, no_table
 from cleave_shared.errors import InputError
 
-_NUMBER = identifier(ROW)  # which no column of a stored table may be called
+_NUMBER = identifier(ROW)  # no column of a stored table may have this name
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The values of the key columns, `schema`, of rows that are put: each once. `digest`: of them, in their order."""
+    """The distinct key values of new rows. `schema`: of the key columns. `digest`: of the values in order."""
 
     schema: Schema
     rows: RowBatch
     digest: str
 
     def count_in(self, tables: Tables, opened: Opened, segments: Sequence[Segment]) -> dict[str, int]:
-        """Count the rows of each of `segments` that have one of these keys, by its id, without zeros.
+        """Number of rows with one of these keys, by segment id; segments without any are omitted.
 
         Raises CheckFailed, StoreError.
         """
@@ -51,11 +51,11 @@ class Keys:
         return counts
 
     def replaced(self, table: Table) -> str:
-        """SQL of the rows of `table` that have one of these keys."""
+        """SQL of the rows of `table` with one of these keys."""
         return f"SELECT * FROM {table.relation} SEMI JOIN {self._beside(table)} USING ({self._names})"
 
     def others(self, table: Table) -> str:
-        """SQL of the rows of `table` that have none of these keys, in their order."""
+        """SQL of the rows of `table` with none of these keys, in order."""
         numbered = f"(SELECT *, row_number() OVER () AS {_NUMBER} FROM {table.relation})"
         others = f"{numbered} ANTI JOIN {self._beside(table)} USING ({self._names})"
         return f"SELECT * EXCLUDE ({_NUMBER}) FROM {others} ORDER BY {_NUMBER}"
@@ -78,9 +78,9 @@ class Keys:
 def keys_of(
     batches: Iterable[RowBatch], schema: Schema, key: Sequence[str], place: Callable[[int], str]
 ) -> Keys | None:
-    """The keys of rows whose columns `key`, in the order of `schema`, are `batches`. None: there is no row.
+    """The keys of new rows. `batches`: their columns `key`, in the order of `schema`. None if there is no row.
 
-    `place`: words for a row, by its number from 0. Raises InputError for a key with NULL, or one that occurs twice.
+    `place`: a row's position in words, by its number from 0. Raises InputError for a NULL or repeated key.
     """
     schema, parts = schema.only(key), list(batches)
     if not parts:

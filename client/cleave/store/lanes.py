@@ -1,8 +1,8 @@
-"""Columns of integers as they rest in a store: every lane a row of ciphertexts of its own, so that it is read alone.
+"""Columns of integers in a store: every lane has its own ciphertexts, so it can be read alone.
 
-An entry is a row of the table, or a cell of its totals. Lane l of entry e is coefficient e mod capacity of ciphertext
-e div capacity of that lane; the last SENTINELS coefficients hold secret values. Up to `window` ciphertexts of a lane
-may be added up, and every field keeps to its bits.
+An entry is a row of the table, or a cell of its totals. Lane l of entry e is coefficient e mod capacity of ciphertext e
+div capacity of that lane. The last SENTINELS coefficients hold secret values. Up to `window` ciphertexts of a lane can
+be added up without overflow of a field.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from cleave.store.manifest import WINDOW, Manifest, Measure
 from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
-# Rows that a service may select and add up into one value of a field: 16 full ciphertexts. Fields are 17 bits wider
-# than a value then.
+# Rows that a service may select and add up into one value of a field: 16 full ciphertexts. So fields are 17 bits wider
+# than a value.
 SCAN_ROWS = 1 << 17
 OBJECT_CHUNKS = 64  # ciphertexts of a lane in one object: 4.2 MB
 
-Integers = NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.object_]  # Python's where 64 bits may not do
+Integers = NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.object_]  # Python integers if 64 bits may be too few
 Lane = NDArray[np.int64]  # (entries,)
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Places of `columns` in lanes. They follow from the columns' limits alone."""
+    """Positions of `columns` in lanes. They depend on the columns' limits only."""
 
     columns: tuple[Exact, ...]
     layout: Layout
-    capacity: int  # entries of a ciphertext
+    capacity: int  # entries per ciphertext
 
     @property
     def count(self) -> int:
         return self.layout.lanes
 
     def holding(self, column: int) -> tuple[int, ...]:
-        """The lanes that hold a part of `column`."""
+        """The lanes with a part of `column`."""
         return tuple(sorted({field.lane for field in self._place(column).fields}))
 
     def chunks(self, entries: int) -> int:
-        """Ciphertexts of a lane of so many entries."""
+        """Ciphertexts of a lane with this many entries."""
         return -(-entries // self.capacity)
 
     def encode(self, values: Sequence[Words]) -> list[Lane]:
-        """Encode `values`, an array (words, entries) per column. Raises InputError for one above its limit."""
+        """Encode `values`: an array (words, entries) per column. Raises InputError for a value above its limit."""
         lanes = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
         return [lanes[lane] for lane in range(self.count)]
 
     def polynomials(self, lane: Lane) -> NDArray[np.int64]:
-        """The ciphertexts of a lane's entries (chunks, N), their sentinels still 0."""
+        """The ciphertexts of a lane's entries (chunks, N); their sentinels are still 0."""
         out = np.zeros((self.chunks(len(lane)), self.capacity + SENTINELS), np.int64)
         whole, rest = divmod(len(lane), self.capacity)
         out[:whole, : self.capacity] = lane[: whole * self.capacity].reshape(whole, self.capacity)
@@ -66,9 +66,10 @@ class Lanes:
         return out
 
     def decode(self, column: int, lanes: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
-        """Decode `column` from the decrypted coefficients (entries,) of its lanes, each the sum of `terms`.
+        """Decode `column` from the decrypted coefficients (entries,) of its lanes. Each is a sum of `terms`
+        ciphertexts.
 
-        Raises CheckFailed where one is no integer or beyond its bounds.
+        Raises CheckFailed if a value is no integer or outside its bounds.
         """
         fields = {
             number: values for lane in self.holding(column) for number, values in self.fields(lane, lanes[lane], terms)
@@ -76,11 +77,11 @@ class Lanes:
         return self.combine(column, fields, terms)
 
     def fields(self, lane: int, coefficients: NDArray[np.int64], terms: int) -> list[tuple[int, NDArray[np.int64]]]:
-        """Return the arguments of `combine`: the fields in `lane`, each with its number. Raises as `decode` does."""
+        """The fields in `lane`, each with its number, for `combine`. Raises as `decode` does."""
         return fields_of_lane(self.layout, lane, coefficients, terms)
 
     def combine(self, column: int, fields: Mapping[int, NDArray[np.int64]], terms: int) -> Integers:
-        """Compute `column` from its fields, which are some of `fields`; none at all where its limit is 0."""
+        """Combine `column` from its fields, which are among `fields`. If its limit is 0 it has none."""
         mine = [*enumerate(self._place(column).fields, self.layout.first_fields[column])]
         largest = self.columns[column].limit * terms
         kind: type = np.int64 if largest < 1 << 62 else np.uint64 if largest < 1 << 64 else object

@@ -1,9 +1,9 @@
-"""The audit log of a table: one record for each change and each export, sealed, signed and chained.
+"""The audit log of a table: one record per change and per export, sealed, signed and chained.
 
-The log is a chain of pages, sealed objects of up to PAGE records. The signed head of the table holds the number of
-records, the digest of the last one, and the newest page. That page names the full pages before it. Every record holds
-the digest of its predecessor, so that a removed, changed or moved record is detected, and so is a cut tail. A page is
-read to append to it or to read the log, never to open the table.
+The log is a chain of pages, which are sealed objects of up to PAGE records. The table's signed head has the number of
+records, the digest of the last one, and the newest page, which names the full pages before it. Every record has the
+digest of its predecessor. So a removed, changed or moved record is detected, and so is a truncated log. Pages are read
+to append or to read the log, never to open the table.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cleave.store.reader import Objects
 from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-PAGE = 64  # records that are written into one
-_MOST = 128  # as Cleave 1.0 wrote
+PAGE = 64  # records per page
+_MOST = 128  # Cleave 1.0's limit
 
 
 class Record(StoredModel):
-    """`rows`: added; below 0: taken out. `details`: names of contributors and the like, never a value of the table.
+    """`rows`: added; negative: removed. `details`: names of contributors and other facts, never a value of the table.
 
-    `version`: of the table, once this was done. `user`: as the user is called on the machine where it was done.
+    `version`: of the table after this. `user`: the user's name on the machine where it was done.
     """
 
     number: Annotated[int, Field(ge=1)]
@@ -40,7 +40,7 @@ class Record(StoredModel):
     what: str
     rows: int
     details: dict[str, JsonValue]
-    before: str  # digest of the record before this one; empty in the first
+    before: str  # digest of the previous record; "" in the first
     signature: str = ""
 
     @property
@@ -63,7 +63,7 @@ class Page(StoredModel):
 def extended(
     objects: Objects, folder: str, vault: Vault, log: LogHead | None, fields: dict[str, Any]
 ) -> tuple[LogHead, Page]:
-    """Write a page that continues `log` by one record. `fields`: the record, but for its place in the chain."""
+    """Append one record to `log` and write its page. `fields`: the record, without its position in the chain."""
     page = _page(objects, vault, log.page) if log else None
     record = _signed(
         objects.key, {**fields, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
@@ -78,7 +78,7 @@ def extended(
 
 
 def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
-    """Return all records in their order. Raises CheckFailed where they are not those that were written."""
+    """All records in order. Raises CheckFailed if they are not as written."""
     newest = _page(objects, vault, log.page)
     records = [each for which in newest.pages for each in _page(objects, vault, which).records]
     records += newest.records
@@ -95,7 +95,7 @@ def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ..
 
 
 def copied(records: tuple[Record, ...], target: Objects, folder: str, vault: Vault) -> LogHead:
-    """Seal the records of a log again for another key, as they are."""
+    """Seal the records of a log, unchanged, for another key."""
     pages = list[Object]()
     for start in range(0, len(records), PAGE):
         page = Page(pages=tuple(pages), records=records[start : start + PAGE])
@@ -121,7 +121,6 @@ def _signed(key: OwnerKey, fields: dict[str, Any]) -> Record:
 
 
 def _content(record: Record) -> bytes:
-    """The bytes that are signed."""
     return _canonical(["cleave log", record.model_dump(exclude={"signature"})])
 
 

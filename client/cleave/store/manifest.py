@@ -1,22 +1,22 @@
-"""The parts of a stored table, as its sealed manifest lists them.
+"""The parts of a stored table, as listed in its sealed manifest.
 
-    head        in the clear, the one object that changes: names the manifest, marked by the owner
-    manifest    sealed: schema, by columns, measures, segments and the objects of each
-    secret      sealed: the CKKS secret key of the table's totals and rows for scans
-    cells       sealed: the by columns' values of every cell, and its rows
-    release     ledger sealed: the numbers that were released to analysts; digests sealed: of published rows that left
-                the table. The totals that analysts read are below releases/, sealed under the key of the release
-    log         sealed: pages of the audit log (cleave.store.log), which the head names
-    segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
-                columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
-                marks   sealed likewise: which rows were published in a release
-                plain   Parquet of the plain columns, in the plain store; its rows have the same order
-                totals  CKKS: every measure's totals of every cell
-                scan    after `put --scan`: the rows of every measure as CKKS ciphertexts in a secret order, and that
-                        order, sealed
+  head        in the clear, the only object that changes: names the manifest; signed by the owner
+  manifest    sealed: schema, by columns, measures, segments and the objects of each
+  secret      sealed: the CKKS secret key of the table's totals and rows for scans
+  cells       sealed: the by columns' values of every cell, and its rows
+  release     ledger sealed: the numbers that were released to analysts; digests sealed: of published rows that left
+              the table. The totals that analysts read are below releases/, sealed under the key of the release
+  log         sealed: pages of the audit log (cleave.store.log), which the head names
+  segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
+              columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
+              marks   sealed likewise: which rows were published in a release
+              plain   Parquet of the plain columns, in the plain store; its rows have the same order
+              totals  CKKS: every measure's totals of every cell
+              scan    after `put --scan`: the rows of every measure as CKKS ciphertexts in a secret order, and that
+                      order, sealed
 
-Every object but the head is written once, under a random name, before the manifest that names it. So a reader sees the
-table as it was or as it is.
+Every object except the head is written once, under a random name, before the manifest that names it. So a reader sees
+the table before or after a change, never in between.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from pydantic import BaseModel, ConfigDict, Field
 FORMAT = 2
 WINDOW = 64  # segments whose totals may be added up, position by position
 
-# Columns that DuckDB's tables have here beside the stored table's own, which no schema's may have: a row number, say,
-# would be read in the place of a value.
+# Columns that DuckDB's tables have here besides the stored table's. No schema may use these names: a row number, for
+# example, would be read instead of a value.
 NUMBER: Final = "number of the cell"  # of the cells
-ROW: Final = "row of the segment"  # of rows that are put, and of those stored in another order
-MARK: Final = "mark of the row"  # TRUE: it was published
+ROW: Final = "row of the segment"  # of new rows, and of rows stored in another order
+MARK: Final = "mark of the row"  # TRUE: the row was published
 RESERVED = frozenset({NUMBER, ROW, MARK, "file_row_number"})  # the last is DuckDB's, of a Parquet file
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -48,7 +48,7 @@ class StoredModel(BaseModel):
 
 
 class Object(StoredModel):
-    """Stored object. Its digest identifies what was written: the manifest that holds it is authenticated."""
+    """A stored object. Its digest identifies the written content, because the manifest with it is authenticated."""
 
     name: Annotated[str, Field(pattern=r"^(tables|releases)/[0-9a-f]{32}/[0-9a-f]{32}$")]
     bytes: Count
@@ -56,11 +56,11 @@ class Object(StoredModel):
 
 
 class Measure(StoredModel):
-    """An expression whose totals are stored per cell: an encrypted column, or a derived one of the schema.
+    """An expression with totals per cell: an encrypted column, or a derived column of the schema.
 
-    `sql` over the table's columns. An exact one (`decimals` not None) is counted in units of its last decimal within
-    `lower`..`upper`; of a double x the totals are of round((x - centre) * 2^exponent), of its square
-    as many bits are stored.
+    `sql`: over the table's columns. If exact (`decimals` is set), it is counted in units of the last decimal, within
+    `lower`..`upper`. For a double x, totals are of round((x - centre) * 2^exponent), and of the square with as many
+    bits.
     """
 
     name: str
@@ -70,15 +70,15 @@ class Measure(StoredModel):
     lower: int | float | None
     upper: int | float | None
     nullable: bool
-    derived: bool  # no column of the table: only its totals are stored
+    derived: bool  # not a column of the table: only its totals are stored
     centre: float = 0.0
     exponent: int = 0
 
 
 class TotalsObjects(StoredModel):
-    """The totals of measures `first`..`stop` over a segment: an object for each lane.
+    """The totals of measures `first`..`stop` over a segment: one object per lane.
 
-    `sums` and `weighted`: of every lane the sum of its entries, plain and by secret weights. They verify a sum over
+    `sums` and `weighted`: for every lane, the sum of its entries, plain and with secret weights. They verify a sum over
     several segments that a service computed.
     """
 
@@ -90,7 +90,7 @@ class TotalsObjects(StoredModel):
 
 
 class SealedColumn(StoredModel):
-    """A column whose rows are sealed. `width`: bytes of a value; 0 for values of variable length."""
+    """A column whose rows are sealed. `width`: bytes of a value; 0 for variable length."""
 
     name: str
     id: Hex
@@ -100,10 +100,10 @@ class SealedColumn(StoredModel):
 
 
 class Sealed(StoredModel):
-    """The object of a sealed column in one segment. `lengths`: of its blocks, where values vary in length.
+    """The object of a sealed column in one segment. `lengths`: of its blocks, for values of variable length.
 
-    `keys`: 2: its key follows from the column's. 1, as Cleave 1.0 wrote: from that of all rows; and in contributions,
-    from the part's.
+    `keys` 2: its key is derived from the column's. 1: from the key of all rows (Cleave 1.0), or of the part
+    (contributions).
     """
 
     object: Object
@@ -112,9 +112,9 @@ class Sealed(StoredModel):
 
 
 class ScanObjects(StoredModel):
-    """Rows of a segment as ciphertexts that a service adds up, in a secret order of their own."""
+    """Rows of a segment as ciphertexts that a service adds up, in a secret order."""
 
-    order: Object  # sealed: the row of the segment that each of these rows is
+    order: Object  # sealed: for each of these rows, its row in the segment
     lanes: tuple[tuple[Object, ...], ...]  # by lane, then by range of chunks
 
 
@@ -124,18 +124,18 @@ class Segment(StoredModel):
     id: Hex
     added: str  # ISO 8601, UTC
     rows: Count
-    cells: Count  # of the table when it was written: its totals have an entry for each
+    cells: Count  # of the table when it was written: its totals have one entry per cell
     index: Object
-    columns: tuple[Sealed, ...]  # one for each of the manifest's sealed columns
-    totals: tuple[TotalsObjects, ...]  # of all measures there were, then of each that was derived later
+    columns: tuple[Sealed, ...]  # one per sealed column of the manifest
+    totals: tuple[TotalsObjects, ...]  # of all measures at that time, then of each later derived one
     plain: Object | None
     scan: ScanObjects | None = None
-    contributor: str | None = None  # whose rows they are; None: the owner's
+    contributor: str | None = None  # owner of the rows; None: the table's owner
     marks: Sealed | None = None  # None: no row is published
     unpublished: Count | None = None  # rows; None: all
 
     def parts(self) -> Iterator[Object]:
-        """List all its objects, in either store."""
+        """All its objects, in either store."""
         yield self.index
         yield from (each.object for each in self.columns)
         if self.marks is not None:
@@ -149,16 +149,16 @@ class Segment(StoredModel):
 
 
 class HandledPart(StoredModel):
-    """A part of a contribution that the owner has dealt with: its segments in the table; none where it was refused."""
+    """A part of a contribution that the owner has handled: its segments in the table; () if it was refused."""
 
     id: Hex
     segments: tuple[Hex, ...]
 
 
 class Contributor(StoredModel):
-    """Party that may add rows without the owner's key. `version` and `digest`: of the head that was last taken in.
+    """A party that may add rows without the owner's key. `version` and `digest`: of the last collected head.
 
-    `registration`: random, so that one who was removed and added again is somebody new.
+    `registration`: random, so that a contributor who is removed and added again is a different one.
     """
 
     name: str
@@ -171,7 +171,7 @@ class Contributor(StoredModel):
 
 
 class Analyst(StoredModel):
-    """Reader that the table's releases are sealed to. `box`, `signing`: of the public half, in base64.
+    """A reader to whom the table's releases are sealed. `box`, `signing`: its public keys, in base64.
 
     `place`: the folder of its head.
     """
@@ -186,11 +186,12 @@ class Analyst(StoredModel):
 class Release(StoredModel):
     """The newest release of the table (cleave.share.release).
 
-    `number`: counts releases alone. `least`: people of a part, or rows without an entity. `ledger`, sealed: the key of
-    the totals, and the numbers of every part. `totals`: None without analysts. `before`: the totals that analysts read
-    until their heads name the new ones. `revoked`: they get no more. `lineage`: id of the parts that no row is in
-    twice; None: Cleave 1.0 made it. `digests`, sealed: of published rows that left. `ended` 1: a published row left
-    without one, so the lineage gets no further part. `accepted`: restored copies that the log names when it began.
+    `number`: counts releases. `least`: minimum people of a cell, or rows without an entity. `ledger`, sealed: the key
+    of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
+    until their heads name the new ones. `revoked`: analysts who get no more. `lineage`: id of a series of releases in
+    which no row appears twice; None: made by Cleave 1.0. `digests`, sealed: of published rows that left. `ended` 1: a
+    published row left without a digest, so the lineage gets no more releases. `accepted`: number of restored copies in
+    the log when it began.
     """
 
     id: Hex
@@ -203,23 +204,23 @@ class Release(StoredModel):
     analysts: tuple[Analyst, ...] = ()
     revoked: tuple[Analyst, ...] = ()
     lineage: Hex | None = None
-    lowest: Count = 0  # the least of the first of its parts
+    lowest: Count = 0  # the smallest `least` in this lineage
     digests: Object | None = None
     ended: Literal[0, 1] = 0
     accepted: Count = 0
 
     @property
     def is_live(self) -> bool:
-        """Check whether its lineage may get further parts."""
+        """True if its lineage may get more releases."""
         return self.lineage is not None and not self.ended
 
     def parts(self) -> Iterator[Object]:
-        """List all its objects, except the analysts' heads."""
+        """All its objects, except the analysts' heads."""
         yield from (each for each in (self.ledger, self.totals, self.before, self.digests) if each is not None)
 
 
 class Batch(StoredModel):
-    """An append that was named. `digest`: SHA-256 of its file; empty where it was no single file."""
+    """A named append. `digest`: SHA-256 of its file; "" if it was not a single file."""
 
     id: str
     digest: str
@@ -234,10 +235,10 @@ class Manifest(StoredModel):
     profile: str
     schema_toml: str
     by: tuple[str, ...]
-    key: tuple[str, ...] = ()  # columns whose values name one row
+    key: tuple[str, ...] = ()  # columns that together identify a row
     measures: tuple[Measure, ...]
     sealed: tuple[SealedColumn, ...]
-    scanned: Count = 0  # how many of the first measures have rows for scans
+    scanned: Count = 0  # number of measures, counted from the first, with rows for scans
     secret: Object  # sealed: the table's CKKS secret key
     cells: Object
     segments: tuple[Segment, ...]
@@ -252,19 +253,19 @@ class Manifest(StoredModel):
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of all its objects, in either store."""
+        """Bytes of all its objects, in either store."""
         return sum(each.bytes for each in self.parts())
 
     def next(self) -> Manifest:
-        """The manifest as the next version."""
+        """The manifest of the next version."""
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:
-        """Return the names of all its objects, in either store."""
+        """Names of all its objects, in either store."""
         return {each.name for each in self.parts()}
 
     def parts(self) -> Iterator[Object]:
-        """List all its objects, in either store."""
+        """All its objects, in either store."""
         yield self.secret
         yield self.cells
         if self.release is not None:
@@ -274,7 +275,9 @@ class Manifest(StoredModel):
 
 
 class LogHead(StoredModel):
-    """The audit log of a table (cleave.store.log): how many records, the digest of the last, and its newest page."""
+    """The audit log of a table (cleave.store.log): the number of records, the digest of the last one, and the newest
+    page.
+    """
 
     count: Annotated[int, Field(ge=1)]
     last: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -1,8 +1,8 @@
-"""Totals of a measure: how many of its values there are in each cell, their sum, and that of their squares.
+"""Totals of a measure: per cell, the number of its values, their sum, and the sum of their squares.
 
-All of them are integers, so that no noise is in a stored figure. Exact values count in units of their last decimal from
-their lower bound. Their squares are taken about the middle of the bounds, as in a query over a file. A double x is
-stored as round((x - centre) * 2^exponent), in 52 bits, and so is (x - centre)^2. Error bounds include the rounding.
+All are integers, so stored figures contain no noise. Exact values are counted in units of the last decimal from their
+lower bound. Their squares are taken about the middle of the bounds, as in a query over a file. A double x is stored as
+round((x - centre) * 2^exponent), with 52 bits, and so is (x - centre)^2. Error bounds include the rounding.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from cleave.table.stream import Extent
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20
-EXTENT = "min({0}) AS least, approx_quantile({0}, 0.5) AS middle, max({0}) AS largest"  # SQL of an expression's
+EXTENT = "min({0}) AS least, approx_quantile({0}, 0.5) AS middle, max({0}) AS largest"  # SQL of an expression's extent
 BITS = 52  # of a double's distance from the centre, and of its square
-_HEADROOM = 8  # bits by which later rows may lie farther out than the first ones, where no bounds are declared
+_HEADROOM = 8  # bits by which later rows may exceed the first ones, if no bounds are declared
 _ULP = Fraction(1, 1 << 53)
 _STEP = 1000  # 2^1000 and 2^-1000 are doubles
 _HALF, _WORD = (1 << 32) - 1, (1 << 64) - 1
-_LARGEST = 1 << 106  # so many of a segment's rows add up to less than 2^127, which HUGEINT holds
+_LARGEST = 1 << 106  # a segment's rows of this size add up to less than 2^127, which HUGEINT can hold
 _LARGEST_ROOT = 1 << 53
-_SMALL = 1 << 31  # a smaller distance has a square that BIGINT holds
+_SMALL = 1 << 31  # the square of a smaller distance fits BIGINT
 _SUM, _SQUARE = Sum(), Power(2)
 
 
@@ -54,9 +54,9 @@ def unscaled(name: str, argument: Argument, *, derived: bool = False) -> Measure
 
 
 def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived: bool = False) -> Measure:
-    """The measure of `argument`. Where its doubles lie chooses their centre and scale.
+    """The measure of `argument`. The extent of its doubles determines their centre and scale.
 
-    Raises InputError for doubles that are not finite or beyond the argument's bounds.
+    Raises InputError for doubles that are infinite, NaN or outside the argument's bounds.
     """
     measure = unscaled(name, argument, derived=derived)
     if argument.decimals is not None:
@@ -71,7 +71,7 @@ def measure_of(name: str, argument: Argument, extent: Extent | None, *, derived:
 
 
 def of_bounds(measure: Measure) -> Measure | None:
-    """The measure with a centre and scale that follow from its bounds and from no value; None: doubles without."""
+    """The measure with centre and scale from its bounds, independent of values; None for doubles without bounds."""
     domain = domain_of(measure)
     if measure.decimals is not None:
         return measure
@@ -104,7 +104,9 @@ def domain_of(measure: Measure) -> Domain:
 
 @dataclass(frozen=True, slots=True)
 class SumTerm:
-    """SQL of an integer of each row, NULL where the measure is; at most `most` in magnitude, and times 2^shift."""
+    """SQL of an integer per row, NULL where the measure is; at most `most` in magnitude; to be multiplied by
+    2^shift.
+    """
 
     sql: str
     shift: int
@@ -113,7 +115,7 @@ class SumTerm:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Terms of a column of totals: `terms`, and `constant` for each value."""
+    """Terms of a column of totals, and a `constant` per value."""
 
     terms: tuple[SumTerm, ...]
     constant: int = 0
@@ -134,7 +136,7 @@ class TotalsColumn:
 
 
 def columns_of(measures: Sequence[Measure], first: int = 0) -> list[TotalsColumn]:
-    """List the columns of the totals of `measures`, which have numbers from `first`."""
+    """The columns of the totals of `measures`, which are numbered from `first`."""
     columns = []
     for number, measure in enumerate(measures, first):
         domain = domain_of(measure)
@@ -152,9 +154,7 @@ def value_of(measure: Measure) -> str:
 
 
 def terms_of(column: TotalsColumn, measure: Measure, value: str) -> Terms:
-    """Return the terms of `column`, where `value` is the SQL name of what `value_of` gives. Exact for values within
-    bounds.
-    """
+    """The terms of `column`. `value`: the SQL name of `value_of`. They are exact for values within bounds."""
     if column.part == "count":
         return Terms((), 1)
     domain = domain_of(measure)
@@ -162,7 +162,7 @@ def terms_of(column: TotalsColumn, measure: Measure, value: str) -> Terms:
         moved = f"({value} - {_double(measure.centre)})"
         if column.part == "sum":
             return Terms((SumTerm(f"CAST({_scaled(moved, measure.exponent)} AS BIGINT)", 0, 1 << BITS),), 1 << BITS)
-        small = _scaled(moved, measure.exponent - BITS)  # to at most 1, so that no square overflows
+        small = _scaled(moved, measure.exponent - BITS)  # at most 1, so that no square overflows
         return Terms((SumTerm(f"CAST({small} * {small} * {_double(2.0**BITS)} AS BIGINT)", 0, 1 << BITS),))
     _, type_ = units(argument_of(measure))
     wide = value if type_ == "BIGINT" else f"CAST({value} AS HUGEINT)"
@@ -193,7 +193,7 @@ def _double(value: float) -> str:
 
 
 def _scaled(sql: str, exponent: int) -> str:
-    """SQL of a double times 2^exponent, in steps that are doubles themselves."""
+    """SQL of a double times 2^exponent, in steps whose factors are doubles."""
     while exponent:
         step = max(-_STEP, min(_STEP, exponent))
         sql, exponent = f"({sql} * {_double(2.0**step)})", exponent - step
@@ -201,9 +201,9 @@ def _scaled(sql: str, exponent: int) -> str:
 
 
 def require_within(measure: Measure, rows: int, count: int, least: float | None, largest: float | None) -> None:
-    """Raise InputError for NULLs where there may be none, and values that the table was not made for.
+    """Raise InputError for unexpected NULLs, and for values outside the range that the table was created with.
 
-    `count` of `rows` have a value; `least` and `largest` are in units of exact ones.
+    `count` of `rows` have a value. For exact values, `least` and `largest` are in units of the last decimal.
     """
     domain = domain_of(measure)
     if count < rows and not domain.nullable:
@@ -234,9 +234,9 @@ def require_within(measure: Measure, rows: int, count: int, least: float | None,
 
 
 def combined(terms: Sequence[tuple[Words, int]], constant: int, counts: NDArray[np.int64], limit: int) -> Words:
-    """Return the sum of (words, entries) times 2^shift each, and of `constant` for each of the `counts` (entries,).
+    """The sum of `terms` (words, entries), each times 2^shift, plus `constant` for each of the `counts` (entries,).
 
-    Words are two's complement, shifts multiples of 32. Every result is at least 0 and at most `limit`.
+    Words are two's complement; shifts are multiples of 32. Every result is between 0 and `limit`.
     """
     places = 2 * max(1, -(-limit.bit_length() // 64))
     sums = [(counts * ((constant >> 32 * place) & _HALF)).astype(np.uint64) for place in range(places)]
@@ -254,7 +254,7 @@ def combined(terms: Sequence[tuple[Words, int]], constant: int, counts: NDArray[
 
 
 def decoding(measure: Measure, part: str) -> Decoding:
-    """Return how a total of `part` becomes the moment of the same name."""
+    """How a total of `part` becomes the moment of the same name."""
     domain = domain_of(measure)
     if domain.is_exact:
         if part == "sum":
@@ -262,7 +262,7 @@ def decoding(measure: Measure, part: str) -> Decoding:
         return Decoding(Fraction(1, domain.unit**2))
     if part == "sum":
         unit = Fraction(2) ** -measure.exponent
-        # the difference x - centre is a double, at most 2^52 units: rounded by half a unit, and then to a unit
+        # x - centre is a double of at most 2^52 units: rounded by half a unit, then to a unit
         return Decoding(unit, Fraction(measure.centre) - unit * (1 << BITS), each=unit)
     unit = Fraction(4) ** -measure.exponent * (1 << BITS)
     return Decoding(unit, each=unit / 2, share=4 * _ULP)
@@ -275,5 +275,5 @@ def facts(measure: Measure) -> Facts:
 
 
 def part_of(moment: Moment) -> str | None:
-    """Return the part that a moment of one argument is read from; None: none is stored for it."""
+    """The part from which a moment of one argument is read; None if it is not stored."""
     return "sum" if moment == _SUM else "square" if moment == _SQUARE else None

@@ -1,8 +1,8 @@
-"""Sizes of sealed objects: by counts, never by values.
+"""Sizes of sealed objects: they depend on counts, never on values.
 
-Nothing that is sealed is compressed, since a compressed size shows how much values are alike. In a record (JSON) every
-number takes as many bytes as the longest one may, and every text of a cell's key as many as the longest one, rounded up
-to a power of two. What remains is rounded up by Padme (Nikitin et al., PoPETs 2019).
+Sealed content is not compressed, because its compressed size would show how similar values are. In a record (JSON),
+every number takes as many bytes as the longest may, and every text of a cell's key as many as the longest one, rounded
+up to a power of two. The rest is rounded up by Padme (Nikitin et al., PoPETs 2019).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 _SMALLEST = 512  # bytes of an object
 _SHORTEST_KEY = 16  # bytes of a text in a cell's key
-_KEYS = "keys"  # the member of a record that holds keys of cells, or numbers and keys
+_KEYS = "keys"  # a record's member with keys of cells, or numbers and keys
 
 
 def padded(size: int) -> int:
-    """Round a size up so that only its leading bits are set: Padme, at most 12% more."""
+    """Round a size up so that only its leading bits are set (Padme): at most 12% more."""
     if size < _SMALLEST:
         return _SMALLEST
     bits = size.bit_length() - 1
@@ -25,7 +25,7 @@ def padded(size: int) -> int:
 
 
 def room(record: bytes, number: int) -> int:
-    """Bytes that a record takes whatever its numbers and keys are; a number has at least `number`."""
+    """The size that a record gets for any numbers and keys. A number takes at least `number` bytes."""
     numbers: list[int] = []
     texts: list[int] = []
 
@@ -43,7 +43,7 @@ def _longest(lengths: list[int], least: int) -> int:
 
 
 def _walk(value: Any, numbers: list[int], texts: list[int], *, is_key: bool) -> None:
-    """List the lengths of all texts of keys, and of numbers that are names of members."""
+    """Collect the lengths of all texts of keys, and of numbers that are names of members."""
     if isinstance(value, dict):
         for name, each in value.items():
             if name.isdecimal():

@@ -1,8 +1,8 @@
-"""Pieces of a change: each writes new segments of the table's next version.
+"""Pieces of a change: each writes new segments for the table's next version.
 
-Rows of a stream, and rows of segments chosen by SQL, are here. Rows of a contribution are in cleave.share.collect, and
-what is added to segments in cleave.maintain.derive. A new segment has a random id, and so have all its objects, except
-for a plain half that did not change.
+Here are rows of a stream, and rows of segments selected by SQL. Rows of a contribution are in cleave.share.collect,
+additions to segments in cleave.maintain.derive. A new segment and all its objects have random ids, except a plain half
+that did not change.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from cleave_shared.errors import InputError
 
 
 class ChangeStep(Step):
-    """`keys`: the cells that came with the segment, by number."""
+    """`keys`: the new cells of the segment, with their numbers."""
 
     segment: Segment | None = None
     keys: tuple[tuple[Count, Texts], ...] = ()
 
 
 class Piece(ABC):
-    """Part of a change. Of segments that it replaces it makes one at most, else any number.
+    """A part of a change. If it replaces segments, it makes at most one; else any number.
 
-    `replaces`: their ids. `same_cells`: the rows of each cell stay as many, whatever the values are.
+    `replaces`: ids of replaced segments. `same_cells`: the number of rows of each cell does not change, whatever the
+    values are.
     """
 
     @property
@@ -50,19 +51,19 @@ class Piece(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """Rows that it reads."""
+        """Number of rows that it reads."""
 
     @property
     def most_rows(self) -> int:
-        """Rows of its largest segment, where it encrypts them for scans."""
+        """Rows of its largest segment, if it encrypts them for scans."""
         return self.rows
 
-    def can_resume(self, done: Sequence[ChangeStep]) -> bool:  # noqa: ARG002 - as others take it
-        """Check whether `done`, stored by an earlier try, is of this piece."""
+    def can_resume(self, done: Sequence[ChangeStep]) -> bool:  # noqa: ARG002 - other pieces use it
+        """True if `done`, stored by an earlier attempt, belongs to this piece."""
         return True
 
     def take_out(self, cells: Cells) -> None:  # noqa: B027 - most pieces replace nothing
-        """Take the rows of the segments that it replaces out of their cells. Raises CheckFailed, StoreError."""
+        """Subtract the rows of the replaced segments from their cells. Raises CheckFailed, StoreError."""
 
     @abstractmethod
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
@@ -104,11 +105,12 @@ def whole(table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows(Piece):
-    """The rows that `select`, SQL over the relation of a table, returns of the rows of `segments`, as one segment.
+    """The rows that `select` returns from the rows of `segments`, as one segment. `select` makes SQL over a table's
+    relation.
 
-    `source` reads them. `keeps_plain`: rows and plain columns stay, so the plain object does. `id` of the new segment;
-    None: a random one. `recounts`: cells are new, and have no rows of `segments` yet. In a released table the relation
-    has MARK too, and so must what `select` returns.
+    `source` reads the rows. `keeps_plain`: rows and plain columns do not change, so the plain object stays. `id`: of
+    the new segment; None: random. `recounts`: the cells are new, and do not count the rows of `segments` yet. In a
+    released table the relation has a column MARK, which `select` must return too.
     """
 
     source: Rows
@@ -146,7 +148,7 @@ class SegmentRows(Piece):
 
     @contextmanager
     def _computed(self, schema: Schema) -> Iterator[Table]:
-        """Its rows in the order they were put. No error quotes a value."""
+        """Its rows, in order of put. Errors quote no value."""
         names = {*self.source.schema.names}
         if self.source.has_marks:
             schema = with_mark(schema)

@@ -1,8 +1,8 @@
-"""Rows that were published in a release: marks by segment, and digests of those that left the table.
+"""Rows that were published in a release: marks per segment, and digests of published rows that left the table.
 
-A published row stays published, whatever its values become. A segment has a sealed mark for each row once a release
-read it, or it was written again since. Of a published row that leaves, a digest of its key columns stays, or of its
-entity where there are no key columns: rows with the same values are marked when they come in.
+A published row stays published, whatever its values become. A segment has a sealed mark per row once a release read it,
+or it was rewritten since. If a published row leaves, a digest of its key columns is kept, or of its entity if there are
+no key columns. New rows with the same values are marked.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ ENDED = "released rows left it without key columns or an entity, or other column
 ENDS = f"this ends the releases of the table: {ENDED}. `cleave release new NAME --new-lineage --yes` begins again"
 _MAGIC = b"CLD1"
 _BYTES = 16  # of a digest
-_FEWEST = 64  # digests that there is room for
+_FEWEST = 64  # digests for which there is always space
 _KEY_BYTES = 32
 
 
 def identity_of(manifest: Manifest) -> tuple[str, ...]:
-    """The columns that say which row, or whose, a row is: the key columns, or the entity; none."""
+    """The columns that identify a row or whom it is about: the key columns, or the entity; () for none."""
     return manifest.key or load_stored_schema(manifest).privacy.entity
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """Digests, in hex, of published rows that left. `key`: without it nobody can compare a guess with them."""
+    """Digests, in hex, of published rows that left. `key`: without it nobody can compare guesses with them."""
 
     key: bytes
     values: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class Digests:
 
     @classmethod
     def load(cls, content: bytes) -> Digests:
-        """Read what `dump` wrote; it was sealed by the owner."""
+        """Read the result of `dump`, which the owner sealed."""
         start = len(_MAGIC) + _KEY_BYTES + 8
         count = int.from_bytes(content[start - 8 : start], "big")
         packed = content[start : start + count * _BYTES].hex()
@@ -61,25 +61,27 @@ class Digests:
         return cls(content[len(_MAGIC) : start - 8], frozenset(values))
 
     def dump(self) -> bytes:
-        """Bytes whose length is that of the next power of two of digests."""
+        """Bytes with the length for the next power of two of digests."""
         packed = bytes.fromhex("".join(sorted(self.values)))
         room = max(_FEWEST, 1 << max(0, len(self.values) - 1).bit_length()) * _BYTES
         return _MAGIC + self.key + len(self.values).to_bytes(8, "big") + packed.ljust(room, b"\0")
 
     def of(self, table: Table, schema: Schema, identity: Sequence[str], whose: str, source: str) -> list[str]:
-        """The digest of each row of `source`, SQL over `table`, in their order; `whose` rows they are."""
+        """The digest of each row of `source`, SQL over `table`, in order. `whose`: name of their contributor."""
         texts = ", ".join(_text(schema, name, whose) for name in identity)
         column = table.connection.execute(f"SELECT concat({texts}) AS named FROM ({source})").fetchnumpy()["named"]
         return [hmac.digest(self.key, str(each).encode(), "sha256").hex()[: 2 * _BYTES] for each in column.tolist()]
 
     def marks(self, table: Table, schema: Schema, identity: Sequence[str], whose: str) -> NDArray[np.bool_]:
-        """Which rows of `table` are those that left (rows,)."""
+        """A flag (rows,) for each row of `table` that equals one that left."""
         digests = self.of(table, schema, identity, whose, f"FROM {table.relation}")
         return np.fromiter((each in self.values for each in digests), np.bool_, len(digests))
 
 
 def _text(schema: Schema, name: str, whose: str) -> str:
-    """SQL of a value as text, the same after the column got a wider type; another text for each value and for NULL."""
+    """SQL of a value as text. It does not change if the column gets a wider type, and differs for each value and for
+    NULL.
+    """
     column = schema.find(name)
     if column is None:
         text = literal(whose)
@@ -93,7 +95,7 @@ def _text(schema: Schema, name: str, whose: str) -> str:
 
 
 def digests_of(tables: Tables, manifest: Manifest) -> Digests | None:
-    """Digests by which new rows are marked; None: no row has left, or none is looked for."""
+    """Digests for marking new rows; None if there are none."""
     release = manifest.release
     if release is None or release.digests is None:
         return None
@@ -157,5 +159,4 @@ def leaving(
 
 
 def all_rows(table: Table) -> str:
-    """SQL of all rows."""
     return f"FROM {table.relation}"

@@ -1,7 +1,7 @@
-"""Put rows into a store: check and describe them, store segment after segment, write the head last.
+"""Puts rows into a store: check and describe them, store segment after segment, and write the head last.
 
-The draft of an append stays until the next version of the table. By it an append that repeats a killed one is
-recognised, and adds nothing.
+The draft of an append stays until the table's next version. It identifies an append that repeats a killed one, which
+then adds nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, Profile
 
-_NAMED = 8  # bounds that `put` lists
+_NAMED = 8  # number of bounds that `put` lists
 _STAGE = "encrypt and store"
 
 
@@ -66,14 +66,14 @@ def put(
     warn: Say = silent,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Opened:
-    """Store `rows` as `name`, its cells by `by` (None: what is proposed), `segment_rows` rows at once at most.
+    """Store `rows` as table `name`, with cells by `by` (None: a proposal), in segments of at most `segment_rows` rows.
 
-    `key`: columns that together name one row: no two rows may have the same values of them, now or later. `scan`: the
-    rows are stored as ciphertexts too, which services may add up by any plain column.
-    A put of the same rows that was killed continues after its last segment. `say` gets what will be stored, `warn` that
-    the table's releases end.
+    `key`: columns that together identify a row: no two rows may have equal values in them, now or later. `scan`: also
+    store the rows as ciphertexts, which services can add up by any plain column. A put of the same rows that was killed
+    continues after its last segment. `say` gets what will be stored; `warn` is told if the table's releases end.
+
     Raises InputError for an existing table without `replace`, for one with contributors without `drop_contributors`,
-    and for rows that do not fit the schema; ConflictError where another process puts the same table.
+    and for rows that do not fit the schema; ConflictError if another process puts the same table.
     """
     if not name.strip():
         raise InputError("the table has no name", hint="name it with --table")
@@ -108,7 +108,7 @@ def put(
 
 @dataclass(frozen=True, slots=True)
 class PlannedPut:
-    """Plan of a put: a `manifest` without segments yet, on top of its version."""
+    """Plan of a put: a `manifest` without segments yet, whose version is the replaced table's."""
 
     manifest: Manifest
     survey: Survey
@@ -148,7 +148,7 @@ def plan_put(
 ) -> PlannedPut:
     """Check all rows as `put` does, and plan what it stores. `existing`: the table that is replaced.
 
-    `say` gets columns that could be `by` columns too. Raises InputError for rows that do not fit the schema.
+    `say` is told which columns could also be `by` columns. Raises InputError for rows that do not fit the schema.
     """
     schema = stored_schema(stream.schema, name)
     if existing is not None:
@@ -171,7 +171,7 @@ def plan_put(
         format=FORMAT,
         table=name,
         table_id=existing.manifest.table_id if existing else new_id(),
-        version=existing.manifest.version if existing else 0,  # that it is put on top of
+        version=existing.manifest.version if existing else 0,  # the version that it replaces
         profile=profile.name,
         schema_toml=dump_schema(schema),
         by=chosen,
@@ -186,7 +186,7 @@ def plan_put(
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
-    """Return the table that `name` replaces; None where there is none. Raises InputError for one that must stay."""
+    """The table that `name` replaces; None if there is none. Raises InputError if it must not be replaced."""
     existing = tables.find(name)
     if existing is not None and not replace:
         raise InputError(
@@ -214,12 +214,13 @@ def append(
     segment_rows: int = of_measures.SEGMENT_ROWS,
     say: Say = silent,
 ) -> Opened:
-    """Add rows to a stored table, whose schema `rows` must have. Otherwise as `put`.
+    """Add rows to a stored table. `rows` must have its schema. Otherwise like `put`.
 
-    `batch`: names these rows; they are added only if the table has no batch of that name. `upsert`: they take the place
-    of rows with the same key, which are refused otherwise; `yes`: the plain place may learn which ones.
-    Rows that the table's last change appended are not added a second time: that is an append which was stopped after
-    its work was done. `again` adds them all the same.
+    `batch`: names these rows; they are added only if the table has no batch of that name. `upsert`: they replace rows
+    with the same key; without it such rows are refused. `yes`: the plain place may learn which ones.
+
+    Rows that the table's last change appended are not added again: that is a stopped append whose work was done.
+    `again` adds them anyway.
     """
     opened = tables.open(name)
     if upsert and not opened.manifest.key:
@@ -267,20 +268,20 @@ def append(
 
 
 def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: int, say: Say) -> NewRows:
-    """All rows of `stream`, in segments of `segment_rows` rows at most."""
+    """All rows of `stream`, in segments of at most `segment_rows` rows."""
     schema, scanned = load_stored_schema(manifest), manifest.scanned
     sorts = bool(plain_by(manifest, schema.columns))
     return NewRows(stream, schema, survey, segment_rows, say, scanned=scanned, sorts=sorts)
 
 
 def _request(manifest: Manifest, *more: object) -> list[object]:
-    """Settings that a second put or append must share with a first to continue it. `more`: others."""
+    """Settings that a second put or append must share with the first to continue it. `more`: further ones."""
     exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
     return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, *more, manifest.scanned]
 
 
 def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], new: NewRows, say: Say) -> bool:
-    """Check by the draft of the table's version whether its last change was to append just these rows."""
+    """True if the last change appended exactly these rows (found by its draft)."""
     draft = last_change(tables, manifest, "append", request)
     if draft is None or not new.are(draft.put):
         return False
@@ -289,7 +290,7 @@ def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], 
 
 
 def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:
-    """True if the releases of a table end where `new` takes its place: all its rows leave."""
+    """True if replacing the table by `new` ends its releases: all its rows leave."""
     release = existing.manifest.release
     if release is None or not release.is_live:
         return False
@@ -298,7 +299,7 @@ def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:
 
 
 def _replaced(tables: Tables, existing: Opened, new: Manifest, warn: Say) -> Release | None:
-    """The release of a table that `new` takes the place of."""
+    """The release of a replaced table. `warn` is told if its releases end."""
     release = existing.manifest.release
     if release is not None and ends_releases(tables, existing, new):
         warn(ENDS)
@@ -307,7 +308,7 @@ def _replaced(tables: Tables, existing: Opened, new: Manifest, warn: Say) -> Rel
 
 
 def _is_named_alike(old: Manifest, new: Manifest) -> bool:
-    """True if columns of the same names and types name the rows and the cells of two tables."""
+    """True if rows and cells of both tables are identified by columns of the same names and types."""
     before, schema = load_stored_schema(old), load_stored_schema(new)
     entity = before.privacy.entity
     if (new.by, new.key, schema.privacy.entity) != (old.by, old.key, entity):
@@ -317,7 +318,7 @@ def _is_named_alike(old: Manifest, new: Manifest) -> bool:
 
 
 def _check_upsert(manifest: Manifest, touched: Mapping[str, int], *, upsert: bool, yes: bool) -> None:
-    """Raise InputError where rows of these keys, of which the table has some, may not take the place of its own."""
+    """Raise InputError if rows with these keys exist and must not be replaced."""
     schema = load_stored_schema(manifest)
     if not upsert:
         raise InputError(
@@ -329,12 +330,12 @@ def _check_upsert(manifest: Manifest, touched: Mapping[str, int], *, upsert: boo
 
 
 def _keys(stream: Stream, schema: Schema, key: Sequence[str]) -> Keys | None:
-    """Return the keys of the rows; None without key columns or rows."""
+    """The keys of the rows; None without key columns or rows."""
     return keys_of(stream.batches(schema.only(key).columns), schema, key, stream.place) if key else None
 
 
 def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
-    """Check whether a table has a batch, and say so. Raises InputError for one of that name from another file."""
+    """True if a table has the batch, which `say` is told. Raises InputError if it came from another file."""
     present = next((each for each in manifest.batches if each.id == batch.id), None)
     if present is not None and present.digest and batch.digest and present.digest != batch.digest:
         raise InputError(
@@ -348,7 +349,7 @@ def has_batch(manifest: Manifest, batch: Batch, say: Say) -> bool:
 
 @contextmanager
 def as_stream(rows: Table | Stream) -> Iterator[Stream]:
-    """Stream the rows of a table within the block. A stream stays open: its owner closes it."""
+    """The stream of a table, for the block. A given stream is not closed here."""
     if isinstance(rows, Stream):
         yield rows
     else:
@@ -357,7 +358,7 @@ def as_stream(rows: Table | Stream) -> Iterator[Stream]:
 
 
 def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...]:
-    """Describe the columns that are sealed: those that are not plain, and row numbers where plain by columns sort."""
+    """The sealed columns: those that are not plain, and row numbers if rows are sorted by plain by columns."""
     sealed = [sealed_column(each) for each in schema.columns if each.kind is not Kind.PLAIN]
     if not set(schema.plain).isdisjoint(by):
         sealed.append(SealedColumn(name=ROW, id=new_id(), type="INTEGER", width=4, nullable=False))
@@ -365,7 +366,7 @@ def sealed_columns(schema: Schema, by: Sequence[str]) -> tuple[SealedColumn, ...
 
 
 def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
-    """Raise InputError where rows would no longer be about those that they were about."""
+    """Raise InputError if rows would no longer be about the same people."""
     entity = old.privacy.entity
     if entity and [each.lower() for each in entity] != [each.lower() for each in new.privacy.entity]:
         raise InputError(
@@ -375,8 +376,8 @@ def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
 
 
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:
-    """Measures of the encrypted columns, then of the derived ones. The extent of doubles chooses their centres and
-    scales.
+    """Measures of the encrypted columns, then of the derived ones. The extent of doubles determines their centre and
+    scale.
     """
     measures = []
     for name, argument, derived in measured(schema):
@@ -397,7 +398,7 @@ def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:
 
 
 def check_extents(measures: Sequence[Measure], survey: Survey) -> None:
-    """Raises InputError for doubles that lie farther out than the table was made for."""
+    """Raises InputError for doubles outside the range that the table was created with."""
     for measure in measures:
         extent = survey.floats.get(measure.name)
         if extent is not None and not measure.derived:

@@ -1,6 +1,6 @@
-"""Objects of the tables of one key: sealed and written, read and compared with what a manifest says of them.
+"""Objects of all tables of one key: sealed and written; read and compared with the manifest.
 
-What is read of a store elsewhere goes through the local cache.
+Objects of remote stores are read through the local cache.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from cleave.store.cells import Cells, Index
 
 _DRAFT = "draft"
-_SEALED_BYTES = 1024  # that sealing and padding add to small objects, at most
+_SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table as one head has it.
+    """A table, as described by one head.
 
-    `head_etag`: the head's version in the store. `deletable`: the objects of the table's folder, by store, that were
-    there before it was committed here and that its log does not need.
+    `head_etag`: the head's version in the store. `deletable`: objects of the table's folder, by store, that existed
+    before the commit here and that its log does not need.
     """
 
     manifest: Manifest
@@ -47,7 +47,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    """Object in the cache. `vault` seals what is plain in its store, and would be plain here too."""
+    """An object in the cache. `vault` seals objects that are plain in their store."""
 
     cache: Cache
     table: str
@@ -59,7 +59,7 @@ class _Cached:
         return self.cache.has(self.table, f"{self.name}-{WHOLE}")
 
     def get(self, block: int | str, size: int) -> bytes | None:
-        """Return the cached bytes of what has `size` bytes in the store, or None.
+        """The cached bytes of an object part with `size` bytes in the store, or None.
 
         Raises CheckFailed for an entry that was not sealed here.
         """
@@ -80,19 +80,19 @@ _LOST = f"{DAMAGED}; a copy or a replica whose objects are still to come is whol
 
 
 class LostError(CheckFailed):
-    """An object that a manifest names is not there: harmed, or of a version that a later one has replaced."""
+    """An object in the manifest is missing: it is damaged, or a later version replaced it."""
 
 
 class Objects:
-    """Objects of all tables that `key` owns in `stores`."""
+    """Objects of all tables of `key` in `stores`."""
 
     def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
-        """`cache`: of objects read from stores that are not folders of this machine."""
+        """`cache`: for objects of remote stores."""
         self.stores = stores
         self._where = stores.where
         self.key = key
         self.cache = cache
-        self._counting = threading.Lock()  # objects are read side by side
+        self._counting = threading.Lock()  # threads read objects in parallel
         self.objects_read = 0
         self.bytes_read = 0
 
@@ -102,30 +102,29 @@ class Objects:
         return self.stores.sensitive.location, self.stores.plain.location
 
     def close(self) -> None:
-        """Hold the cache to its limit."""
+        """Trim the cache to its limit."""
         if self.cache is not None:
             self.cache.close()
 
     def reset_counts(self) -> None:
-        """Count objects and bytes read from zero again."""
+        """Reset the counts of objects and bytes read."""
         with self._counting:
             self.objects_read = self.bytes_read = 0
 
     def folder(self, name: str) -> str:
-        """Return the folder of a table's objects, in both stores."""
+        """The folder of a table's objects, in both stores."""
         return f"tables/{self.tag(name)}"
 
     def released(self, table_id: str) -> str:
-        """Return the folder of the totals that analysts of a table read."""
+        """The folder of the totals that a table's analysts read."""
         return f"releases/{self.key.tag(f'releases of {table_id}')}"
 
     def folders(self, manifest: Manifest) -> list[str]:
-        """Return the folders of all objects of a table."""
+        """The folders of all objects of a table."""
         more = [self.released(manifest.table_id)] if manifest.release is not None else []
         return [self.folder(manifest.table), *more]
 
     def vault(self, table_id: str) -> Vault:
-        """Return the sealer of a table's objects."""
         return Vault(self.key, table_id)
 
     def cells(self, opened: Opened) -> Cells:
@@ -139,31 +138,31 @@ class Objects:
         return load_index(self.unseal(vault, "cells", segment.index), segment)
 
     def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:
-        """A new object of either store, as it is."""
+        """Write a new object to either store, unsealed."""
         name = f"{folder}/{new_id()}"
         self._place(plain=plain).write(name, content)
         return described(name, content)
 
     def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes) -> Object:
-        """A new sealed object of the sensitive store."""
+        """Write a new sealed object to the sensitive store."""
         name = f"{folder}/{new_id()}"
         sealed = vault.seal(purpose, name, content)
         self.stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
     def seal_cells(self, manifest: Manifest, cells: Cells) -> Object:
-        """The new sealed object of a table's cells."""
+        """Write the sealed object of a table's cells."""
         return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
 
     def draft(self, name: str, version: int) -> tuple[str, Vault]:
-        """Return the place of a version's draft, and the vault that seals it."""
+        """The location of a version's draft, and the vault that seals it."""
         tag = self.tag(name)
         return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
 
     def read(self, which: Object, *, plain: bool = False, cached: bool = True) -> bytes:
-        """An object as it was written. Raises CheckFailed for one that is lost or damaged.
+        """An object as written. Raises CheckFailed if it is missing or damaged.
 
-        `cached` False: it is of no use to the local cache.
+        `cached` False: do not put it into the local cache.
         """
 
         def written(content: bytes) -> bytes:
@@ -182,9 +181,10 @@ class Objects:
         return content
 
     def read_blocks(self, which: Object, start: int, first: int, sizes: Sequence[int], *, again: bool = False) -> bytes:
-        """The sealed blocks `first` and following of an object, of these `sizes`, from its byte `start` on; unchecked.
+        """The sealed blocks of an object from number `first`, with these `sizes`, starting at byte `start`. They are
+        not checked.
 
-        `again`: what the cache has of them is not to be used. Raises LostError.
+        `again`: do not use cached ones. Raises LostError.
         """
         cached = self.cached(which)
         if cached is None:
@@ -202,7 +202,7 @@ class Objects:
         return b"".join(each for each in blocks if each is not None)
 
     def cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
-        """Return an object's place in the cache; None for one that is on this machine anyway."""
+        """An object's place in the cache; None for a store on this machine."""
         if self.cache is None or "://" not in self._place(plain=plain).location:
             return None
         _, tag, name = which.name.split("/")
@@ -210,7 +210,7 @@ class Objects:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Check whether a read takes the time of a network."""
+        """True if reads go over a network."""
         return any("://" in place for place in self.places)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
@@ -243,5 +243,7 @@ class Objects:
         return self.key.tag(f"stored table {name.lower()}")
 
     def seen(self, tag: str) -> str:
-        """Under which name this store's table is remembered: two stores may have tables of one name."""
+        """The name under which this machine remembers the table in this store: two stores may have tables of
+        one name.
+        """
         return self.key.tag(f"seen {tag} {self._where}")

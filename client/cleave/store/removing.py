@@ -1,4 +1,4 @@
-"""Take whole segments of a contributor out of a table."""
+"""Removes whole segments of a contributor from a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cleave.store.tables import Tables
 
 
 def remove(tables: Tables, table: str, name: str, warn: Say = silent) -> Opened:
-    """Remove a contributor and its rows. `warn` gets that the table's releases end."""
+    """Remove a contributor and its rows. `warn` is told if the table's releases end."""
     opened = tables.open(table)
     who = contributor_of(opened.manifest, name)
     gone = [each for each in opened.manifest.segments if each.contributor == who.name]
@@ -28,7 +28,7 @@ def remove(tables: Tables, table: str, name: str, warn: Say = silent) -> Opened:
 
 
 def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> tuple[Manifest, Cells]:
-    """The manifest of `opened` without some of its segments, and its cells, which no longer count their rows."""
+    """The manifest of `opened` without the segments `gone`, and its cells without their rows."""
     manifest, cells = opened.manifest, tables.cells(opened)
     for segment in gone:
         cells.count(tables.index(opened.vault, segment), -1)

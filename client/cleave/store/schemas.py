@@ -1,4 +1,4 @@
-"""Schema of a stored table: the stored part of a file's schema, and the expressions that are measures."""
+"""Schema of a stored table: the stored part of a file's schema, and the expressions with totals."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from cleave_shared.errors import InputError, QueryRefused
 
 
 def stored_schema(schema: Schema, name: str) -> Schema:
-    """Return the stored part of a schema: columns of kind local stay here and are not part of the stored table.
+    """The stored part of a schema: local columns are not stored.
 
-    Raises InputError for one that cannot be stored.
+    Raises InputError for a schema that cannot be stored.
     """
     columns = tuple(column for column in schema.columns if column.kind is not Kind.LOCAL)
     if not columns:
@@ -45,7 +45,7 @@ def load_stored_schema(manifest: Manifest) -> Schema:
 
 
 def schema_of_rows(manifest: Manifest) -> Schema:
-    """The schema of rows that are appended: the table's, and the columns that were not stored, which still are not."""
+    """The schema of appended rows: the table's, and the columns that are not stored."""
     schema = load_stored_schema(manifest)
     names = {each.lower() for each in schema.names}
     local = (Column(each, Kind.LOCAL, "VARCHAR") for each in manifest.local if each.lower() not in names)
@@ -68,19 +68,21 @@ def _refuse_reserved(columns: Sequence[Column]) -> None:
 
 
 def half_of(column: Column) -> str:
-    """Return how a column is stored: encrypted, sealed or plain. Encrypted dates and the like are sealed."""
+    """How a column is stored: encrypted, sealed or plain. Encrypted dates and times are sealed."""
     if column.kind is Kind.ENCRYPTED:
         return "encrypted" if is_number(column.type) or column.type == "BOOLEAN" else "sealed"
     return str(column.kind)
 
 
 def check_by(by: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The by columns as the schema spells them. Raises InputError for one that cannot distinguish cells."""
+    """The by columns, spelled as in the schema. Raises InputError for a column that cannot distinguish cells."""
     return _comparable(by, schema, "cell", BY)
 
 
 def check_key(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The key columns as the schema spells them. Raises InputError for a type whose equal values may differ."""
+    """The key columns, spelled as in the schema. Raises InputError for a type whose equal values may have different
+    forms.
+    """
     return _comparable(key, schema, "key", "--key-columns takes columns that name one row: texts, dates, whole numbers")
 
 
@@ -102,7 +104,7 @@ BY = "--by takes columns of few values: categories, dates, whole numbers"
 
 
 def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, ...]:
-    """The expressions as arguments of sums. Raises QueryRefused for one that is no number over encrypted columns."""
+    """The expressions as arguments of sums. Raises QueryRefused unless each is a number over encrypted columns."""
     if not expressions:
         return ()
     sums = ", ".join(f"SUM({each})" for each in expressions)
@@ -113,7 +115,7 @@ def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, 
 
 
 def measured(schema: Schema) -> list[tuple[str, Argument, Derived | None]]:
-    """List the names and arguments of a schema's measures: encrypted columns, then derived ones."""
+    """Names and arguments of a schema's measures: encrypted columns, then derived ones."""
     names = [each.name for each in schema.columns if half_of(each) == "encrypted"]
     columns = zip(names, arguments_of(schema, [identifier(name) for name in names]), strict=True)
     derived = _derived_arguments(schema)
@@ -121,7 +123,7 @@ def measured(schema: Schema) -> list[tuple[str, Argument, Derived | None]]:
 
 
 def _derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
-    """The derived columns that have totals, each once: numbers over encrypted columns."""
+    """The derived columns with totals, without repetitions: numbers over encrypted columns."""
     arguments: dict[str, tuple[Derived, Argument]] = {}
     for each in schema.derived:
         with suppress(QueryRefused):
@@ -132,7 +134,7 @@ def _derived_arguments(schema: Schema) -> list[tuple[Derived, Argument]]:
 
 
 def _difference(mine: Schema, stored: Schema) -> str:
-    """The first of two schemas that are not alike."""
+    """The first difference of two schemas, as text."""
     others = {column.name.lower(): column for column in mine.columns}
     for column in stored.columns:
         other = others.pop(column.name.lower(), None)
@@ -144,8 +146,8 @@ def _difference(mine: Schema, stored: Schema) -> str:
 
 
 def check_fits(rows: Schema, stored: Schema, name: str, *, invited: bool = False) -> None:
-    """Raises InputError unless such `rows` may be added to stored table `name`: what is stored of them has the same
-    columns, and these hold no value or NULL that the table's fields were not made for. `invited`: by a contributor.
+    """Raises InputError unless `rows` may be added to stored table `name`: their stored columns must be the same, and
+    must not allow a value or NULL that does not fit the table's fields. `invited`: a contributor adds them.
     """
     mine = stored_schema(replace(rows, privacy=NO_PRIVACY), name)  # the table has its own
     if mine.hash() != stored.hash():

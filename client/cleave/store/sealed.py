@@ -1,9 +1,9 @@
-"""Seal one column of a segment in blocks under AES-256-GCM, and open ranges of them (docs/format.md).
+"""Seals one column of a segment in blocks with AES-256-GCM, and opens ranges of them (docs/format.md).
 
-A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need. So the
-size of their object follows from the schema and the number of rows. Of values of variable length padding hides most of
-what their size would reveal; Cleave 1.0 compressed them besides. The associated data of a block names its table,
-object, segment, column, format and place, so no block opens anywhere else.
+A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need, so their
+object's size follows from the schema and the number of rows. For values of variable length, padding hides most of what
+the size would reveal; Cleave 1.0 compressed them too. A block's associated data contain its table, object, segment,
+column, format and number, so it opens nowhere else.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ OVERHEAD = 28  # nonce and tag
 _NONCE = 12
 _FORMAT = b"cleave sealed column 2"
 _SIZE = struct.Struct("<Q")  # bytes of a block's content, and _AS_IT_IS
-_AS_IT_IS = 1 << 63  # not compressed
-_SHORTEST = 64  # bytes that a text of a small segment is padded to, at least
+_AS_IT_IS = 1 << 63  # flag: not compressed
+_SHORTEST = 64  # minimum bytes of a padded text in a small segment
 _MOST_CONTENT = 1 << 32  # bytes of a block
-_FRAME_HEAD = 18  # bytes of a zstd frame header, at most
+_FRAME_HEAD = 18  # maximum bytes of a zstd frame header
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnValues:
     """Values of a column, in the order of the rows.
 
-    `data`: (rows, width) bytes of fixed width, little-endian, zero under NULL; or all bytes of variable values in a
-    row, whose lengths are `lengths` (rows,). `valid`: (rows,) or None where no NULL may be.
+    `data`: (rows, width) little-endian bytes of fixed width, zero for NULL; or the concatenated bytes of variable
+    values, with `lengths` (rows,). `valid`: (rows,), or None if NULL is not allowed.
     """
 
     data: NDArray[np.uint8]
@@ -71,9 +71,9 @@ class ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBlock:
-    """`bitmap` of its valid rows (least bit first; None: all are valid), and its values.
+    """`bitmap`: valid rows (lowest bit first; None: all are valid).
 
-    `data`: the values' bytes one after the other; `lengths` of each where they vary.
+    `data`: the concatenated values; `lengths`: of each, if variable.
     """
 
     rows: int
@@ -82,7 +82,7 @@ class ColumnBlock:
     lengths: NDArray[np.uint32] | None
 
     def content(self, *, nullable: bool) -> bytes:
-        """Return what is sealed of it, without size and padding."""
+        """The content that is sealed, without size and padding."""
         valid = self.bitmap or np.packbits(np.ones(self.rows, np.bool_), bitorder="little").data
         return b"".join(
             [valid if nullable else b"", b"" if self.lengths is None else self.lengths.tobytes(), self.data]
@@ -91,7 +91,7 @@ class ColumnBlock:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """Place of a sealed column's object: all that its blocks are bound to."""
+    """Position of a sealed column's object: everything that its blocks are bound to."""
 
     table_id: str
     object_id: str
@@ -104,11 +104,11 @@ class ColumnPlace:
         return -(-self.rows // BLOCK_ROWS)
 
     def rows_of(self, block: int) -> int:
-        """Rows of block number `block`."""
+        """Number of rows of a block."""
         return min(BLOCK_ROWS, self.rows - block * BLOCK_ROWS)
 
     def sizes(self, lengths: tuple[int, ...]) -> list[int]:
-        """Bytes of each sealed block. `lengths`: as the manifest has them of variable values. Raises CheckFailed."""
+        """Bytes of each sealed block. `lengths`: from the manifest, for variable values. Raises CheckFailed."""
         if width := self.column.width:
             counts = [self.rows_of(block) for block in range(self.blocks)]
             return [rows * width + self.column.nullable * _bitmap_bytes(rows) + OVERHEAD for rows in counts]
@@ -117,7 +117,7 @@ class ColumnPlace:
         return list(lengths)
 
     def bound(self, block: int) -> bytes:
-        """Associated data of a block: every field with its length before it."""
+        """Associated data of a block: each field after its length."""
         column = self.column
         fields = (
             _FORMAT,
@@ -136,9 +136,9 @@ class ColumnPlace:
 
 
 def offsets_of(lengths: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return where each of the texts of these lengths begins, and where the last one ends."""
+    """The start of each text, and the end of the last one."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
-    offsets[1:] = lengths  # not cast by cumsum, which takes ten times as long
+    offsets[1:] = lengths  # cumsum's own cast takes ten times as long
     np.cumsum(offsets[1:], out=offsets[1:])
     return offsets
 
@@ -160,9 +160,9 @@ def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[by
 def open_blocks(
     key: bytes, place: ColumnPlace, first: int, sealed: Iterable[memoryview], most: int = _MOST_CONTENT
 ) -> list[ColumnBlock]:
-    """Open the blocks `first` and following. Raises CheckFailed for one that is not what was sealed for this place.
+    """Open the blocks from number `first`. Raises CheckFailed if one was not sealed for this position.
 
-    `most`: bytes of a block's content, once it is no longer compressed.
+    `most`: maximum bytes of a block's content after decompression.
     """
     cipher, blocks = AESGCM(key), []
     for block, content in enumerate(sealed, first):
@@ -178,7 +178,7 @@ def _decrypted(cipher: AESGCM, place: ColumnPlace, block: int, sealed: memoryvie
 
 
 def _stated(plain: bytes | memoryview) -> int:
-    """The size that a block of variable values states, and whether its content is as it is."""
+    """The size that a block of variable values states, with the flag _AS_IT_IS."""
     if len(plain) < _SIZE.size:
         raise _damaged()
     (size,) = _SIZE.unpack(plain[: _SIZE.size])
@@ -186,7 +186,7 @@ def _stated(plain: bytes | memoryview) -> int:
 
 
 def opened_bytes(key: bytes, place: ColumnPlace, sealed: Iterable[memoryview]) -> int:
-    """Bytes of the contents of an object's blocks, as they state them: nothing is decompressed. Raises CheckFailed."""
+    """Bytes of the contents of an object's blocks, as stated in them, without decompressing. Raises CheckFailed."""
     if place.column.width:
         return sum(place.sizes(())) - OVERHEAD * place.blocks
     cipher = AESGCM(key)
@@ -194,7 +194,7 @@ def opened_bytes(key: bytes, place: ColumnPlace, sealed: Iterable[memoryview]) -
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
-    """A range of an object as its blocks of these sizes. Raises CheckFailed where it has another length."""
+    """Cut a range of an object into blocks of these sizes. Raises CheckFailed if its length differs."""
     ends = list(accumulate(sizes, initial=0))
     if len(content) != ends[-1]:
         raise _damaged()
@@ -235,7 +235,7 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
 
 
 def _content(view: memoryview, most: int, rows: int) -> memoryview:
-    """The content of a block of variable values, without padding, of a segment of `rows` rows."""
+    """The content of a block of variable values without padding, for a segment of `rows` rows."""
     size = _stated(view)
     compressed = not size & _AS_IT_IS and rows >= SMALL_ROWS  # by Cleave 1.0
     size &= ~_AS_IT_IS
@@ -247,7 +247,7 @@ def _content(view: memoryview, most: int, rows: int) -> memoryview:
             raise _damaged()
         return rest[:size]
     try:
-        if zstandard.frame_content_size(rest[:_FRAME_HEAD]) != size:  # before memory is taken for it
+        if zstandard.frame_content_size(rest[:_FRAME_HEAD]) != size:  # before memory is allocated for it
             raise _damaged()
         return memoryview(zstandard.ZstdDecompressor().decompress(rest, allow_extra_data=True))
     except zstandard.ZstdError:

@@ -1,5 +1,5 @@
-"""The newest state of each table of a store that was seen here, or that the key file was copied with (its floors), and
-which tables were dropped.
+"""The newest state of each table of a store that this machine saw or the key file recorded (its floors), and dropped
+tables.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from collections.abc import Callable
 from cleave.ckks.owner_key import OwnerKey
 from cleave.store.seen_versions import SeenVersions
 
-State = tuple[str, int]  # the id of a table, and the length of its log
+State = tuple[str, int]  # (a table's id, length of its log)
 
 
 class SeenTables:
-    """Tables of one store by their tags. `name`: under which a tag is noted, since two stores may have the same."""
+    """Tables of one store, by tag. `name` makes the name under which a tag is remembered, because two stores may have
+    equal tags.
+    """
 
     def __init__(self, versions: SeenVersions, key: OwnerKey, name: Callable[[str], str]) -> None:
         self._versions = versions
@@ -32,13 +34,13 @@ class SeenTables:
         self._versions.remember(self._name(tag), table_id, count)
 
     def forget(self, tag: str) -> None:
-        """Forget what was seen here. Raises InputError where that cannot be written."""
+        """Forget what this machine saw. Raises InputError if that cannot be written."""
         self._versions.forget(self._name(tag))
 
     def accept(self, tag: str) -> None:
-        """Forget what was seen here, and what the key file says. Raises InputError as `forget` does."""
+        """Forget what this machine saw, and ignore what the key file recorded. Raises InputError as `forget` does."""
         self.forget(tag)
-        if tag in self._key.floors:  # the key file stays as it is: it may be wrapped
+        if tag in self._key.floors:  # the key file is not changed, because it may be wrapped
             self._versions.remember(self._accepted(tag), *self._key.floors[tag])
 
     def remember_dropped(self, table_id: str, count: int) -> None:
@@ -51,14 +53,14 @@ class SeenTables:
         return self.newest(self._grave(table_id)) is not None
 
     def dropped(self) -> dict[str, State]:
-        """Tables that were dropped: floors for a copy of the key file."""
+        """Dropped tables, as floors for a copy of the key file."""
         noted = [*self._versions.states().values(), *self._key.floors.values()]
         return {self._grave(table_id): (table_id, count) for table_id, count in noted if self.is_dropped(table_id)}
 
     def _grave(self, table_id: str) -> str:
-        """The tag under which it is noted that a table was dropped."""
+        """The tag that marks a table as dropped."""
         return self._key.tag(f"dropped {table_id}")
 
     def _accepted(self, tag: str) -> str:
-        """The name under which it is noted that a floor no longer counts."""
+        """The name that marks a floor as ignored."""
         return self._key.tag(f"forgotten {self._name(tag)}")

@@ -1,9 +1,9 @@
-"""The newest state of every table that was seen on this machine: a store that shows an older one is refused.
+"""The newest state of every table that this machine saw. A store that shows an older one is refused.
 
-The length of the table's audit log identifies a state: every head makes it longer. A table that was dropped has an
-entry under a name that follows from its id. That one stays, whatever is put in the table's place.
+A state is identified by the length of the table's audit log, which every new head makes longer. A dropped table has an
+entry under a name derived from its id, which stays, whatever replaces the table.
 
-Where the file cannot be written, a warning says so and the command goes on: what was seen before still counts.
+If the file cannot be written, a warning says so and the command continues: earlier entries still count.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pydantic import TypeAdapter
 from cleave.files import read_at_most, write_atomically
 from cleave_shared.errors import CleaveWarning, InputError
 
-_STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: id, and length of its log
-_SETTLED = 1_000_000_000  # ns since a file was written, after which another one in its place has another time
-_MOST_BYTES = 64 << 20  # 120 bytes for each table
+_STATES = TypeAdapter(dict[str, tuple[str, int]])  # by tag: (id, length of its log)
+_SETTLED = 1_000_000_000  # nanoseconds after which a replaced file certainly has another modification time
+_MOST_BYTES = 64 << 20  # 120 bytes per table
 
 
 def state_folder() -> Path:
-    """Return the folder of what programs of this user remember, as an absolute path.
+    """The folder of this user's program state, as an absolute path.
 
-    Raises InputError for an account without a home.
+    Raises InputError for an account without a home directory.
     """
     try:
         return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state").absolute()
@@ -39,7 +39,7 @@ def state_folder() -> Path:
 
 
 class _UnwritableError(InputError):
-    """The file, or its folder, cannot be written."""
+    """The file or its folder cannot be written."""
 
     def __init__(self, message: str) -> None:
         hint = "it holds the newest state seen of each table; XDG_STATE_HOME names another place"
@@ -47,18 +47,18 @@ class _UnwritableError(InputError):
 
 
 class SeenVersions:
-    """The newest states that one user has seen on one machine. Holds tags, ids and numbers, nothing of a table."""
+    """The newest states that one user saw on one machine. It has tags, ids and numbers, but nothing of a table."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or state_folder() / "cleave" / "tables.json"
-        self._read: tuple[object, dict[str, tuple[str, int]]] | None = None  # the file's identity, its states
+        self._read: tuple[object, dict[str, tuple[str, int]]] | None = None  # (the file's identity, its states)
 
     def newest(self, tag: str) -> tuple[str, int] | None:
         """The id of the table last seen under `tag`, and the length of its log."""
         return self.states().get(tag)
 
     def states(self) -> dict[str, tuple[str, int]]:
-        """All that is noted. A file is not read again if it is as it was when it was read."""
+        """All states. An unchanged file is not read again."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -71,9 +71,10 @@ class SeenVersions:
         return states
 
     def remember(self, tag: str, table_id: str, count: int) -> None:
-        """Note a state, unless a newer one of the same table is noted: several here may ask and change it.
+        """Record a state, unless a newer one of the same table is recorded. Other processes may change the file at the
+        same time.
 
-        Warns where it cannot be written.
+        Warns if it cannot be written.
         """
         if self._has(tag, table_id, count):
             return
@@ -93,7 +94,7 @@ class SeenVersions:
         return seen is not None and seen[0] == table_id and seen[1] >= count
 
     def forget(self, tag: str) -> None:
-        """Raises InputError where it is noted and cannot be written."""
+        """Raises InputError if there is an entry and the file cannot be written."""
         if self.newest(tag) is None:
             return
         with self._locked():
@@ -123,7 +124,7 @@ class SeenVersions:
         except OSError as error:
             raise _UnwritableError(f"{self._path}: cannot be written ({error.strerror})") from None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)  # held for a millisecond; it ends with its process
+            fcntl.flock(handle, fcntl.LOCK_EX)  # for a millisecond; it ends with the process
             yield
         finally:
             os.close(handle)

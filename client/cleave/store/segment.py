@@ -1,8 +1,7 @@
-"""Write one segment of a table: its sealed columns, its plain half, its totals, and its rows for scans.
+"""Writes one segment of a table: its sealed columns, its plain half, its totals, and its rows for scans.
 
-Rows are sorted by the plain by columns, and within these in the order of the file: both halves alike. Rows for scans
-have a secret random order of their own. So a reader of both stores without the key cannot say which ciphertexts belong
-to a row of the plain half.
+Rows are sorted by the plain by columns, then by the order of the file, equally in both halves. Rows for scans have a
+secret random order. So a reader of both stores without the key cannot relate ciphertexts to rows of the plain half.
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ from cleave.table.table import Table
 from cleave_shared.chunks import joined
 
 THREADS = min(4, len(os.sched_getaffinity(0)))
-_VALUES_TOGETHER = 1 << 18  # of the columns that are read at once
+_VALUES_TOGETHER = 1 << 18  # in columns that are read at once
 
 
 @dataclass(frozen=True, slots=True)
 class PartialSegment:
-    """A segment that is written except for its rows for scans.
+    """A segment written except for its rows for scans.
 
-    `keys`: the cells that came with it, by number. `words`: these rows' columns in their order; `order`: the row of the
-    segment that each is. Both empty without scans.
+    `keys`: its new cells, with their numbers. `words`: the columns of the rows for scans, in their order; `order`: for
+    each of them, its row in the segment. Both are empty without scans.
     """
 
     segment: Segment
@@ -74,9 +73,9 @@ class PartialSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTarget:
-    """Folder that the columns of `segment` are written to, and the key of each object by its column and name.
+    """Folder for the columns of `segment`, and the key of each object, from its column and name.
 
-    `keys`: how that follows (`Sealed`).
+    `keys`: how the key is derived (see `Sealed`).
     """
 
     store: Storage
@@ -87,10 +86,10 @@ class ColumnTarget:
     keys: Literal[1, 2]
 
     def write(self, pool: Executor, table: Table, columns: Sequence[SealedColumn]) -> list[Future[list[Sealed]]]:
-        """Begin to seal and write `columns` of the rows of `table`, in threads: AES-GCM and DuckDB let go of the GIL.
+        """Start to seal and write `columns` of the rows of `table` in threads (AES-GCM and DuckDB release the GIL).
 
-        Each future has the next of them, in their order: DuckDB reads several columns of few rows at once, since every
-        statement takes as long as the table has columns.
+        Each future returns the next of them, in order. DuckDB reads several columns of few rows at once, because a
+        statement's fixed cost grows with the table's columns.
         """
         together = max(1, min(-(-len(columns) // THREADS), _VALUES_TOGETHER // max(1, table.rows)))
         groups = [columns[start : start + together] for start in range(0, len(columns), together)]
@@ -122,9 +121,9 @@ def target_of(tables: Tables, manifest: Manifest, segment: str) -> ColumnTarget:
 
 
 class SegmentWriter:
-    """Writes segments of one table, which is as `manifest` has it, under its owner's key. A context manager.
+    """Writes segments of the table of `manifest` under its owner's key. A context manager.
 
-    `cells` counts the rows that are written. `advance` gets how many were written since its last call.
+    `cells` counts the written rows. `advance` gets the number of rows written since its last call.
     """
 
     def __init__(
@@ -166,13 +165,13 @@ class SegmentWriter:
         contributor: str | None = None,
         plain: Object | None = None,
     ) -> PartialSegment:
-        """Write the rows of `table`, in their order, as `segment` (None: a new one).
+        """Write the rows of `table`, in order, as `segment` (None: a new one).
 
-        `plain`: the plain half, where it is stored already. Rows that were published before are marked: as `table` has
-        it in MARK, or by the digests of rows that left.
+        `plain`: the plain half, if it is stored already. Rows that were published before are marked, from the column
+        MARK of `table`, or by the digests of rows that left.
 
-        Raises InputError for values beyond what the table was made for, and for too many cells; StoreError. No manifest
-        names what was written before an error.
+        Raises InputError for values outside the table's range and for too many cells; StoreError. After an error no
+        manifest names what was written.
         """
         segment, manifest, cells = segment or new_id(), self._manifest, self.cells
         before = list(cells.keys)
@@ -208,7 +207,7 @@ class SegmentWriter:
         return self.for_scans(table, written, tuple((at, cells.keys[at]) for at in fresh))
 
     def _marks(self, table: Table, contributor: str | None) -> NDArray[np.bool_] | None:
-        """Which rows were published before (rows,); None: none can have been."""
+        """Which rows were published before (rows,); None if none can be."""
         if table.schema.find(MARK) is not None:
             read = table.connection.execute(f"SELECT {identifier(MARK)} AS mark FROM {table.relation}").fetchnumpy()
             return np.asarray(read["mark"], np.bool_)
@@ -222,7 +221,7 @@ class SegmentWriter:
             return self._tables.write(self._folder, rows.parquet_of(names), plain=True) if names else None
 
     def for_scans(self, table: Table, segment: Segment, keys: tuple[tuple[int, Texts], ...] = ()) -> PartialSegment:
-        """The rows for scans of a segment that is stored: `table` has its rows in their stored order."""
+        """The rows for scans of a stored segment. `table` has its rows in stored order."""
         manifest = self._manifest
         if not manifest.scanned:
             return PartialSegment(segment, keys, [], b"")
@@ -272,9 +271,9 @@ class SegmentWriter:
         numbers: Sequence[int],
         cells: int,
     ) -> TotalsObjects:
-        """Write the totals of `measures`, number `first` and following of the table.
+        """Write the totals of `measures`, which have numbers from `first` in the table.
 
-        `sums`: of every column of the totals, the total of each of the cells `numbers`.
+        `sums`: for every column of totals, the totals of the cells `numbers`.
         """
         lanes = total_lanes(measures, self._profile)
         columns = []
@@ -309,7 +308,7 @@ def write_marks(tables: Tables, manifest: Manifest, segment: Segment, marks: NDA
 
 
 def plain_by(manifest: Manifest, columns: Sequence[Column]) -> list[Column]:
-    """The by columns that may order what the plain place sees."""
+    """The plain by columns: they may order what the plain place sees."""
     kinds = {each.name: each for each in columns}
     return [kinds[name] for name in manifest.by if kinds[name].kind is Kind.PLAIN]
 
@@ -317,7 +316,7 @@ def plain_by(manifest: Manifest, columns: Sequence[Column]) -> list[Column]:
 def _runs(
     table: Table, manifest: Manifest, by: Sequence[Column], keys: Sequence[Texts], cells: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Runs of rows of equal plain by columns, in their order: one of the cells that each is of, and its rows."""
+    """Runs of rows with equal plain by columns, in order: (one of their cells, number of rows)."""
     if not by:
         return []
     places = [manifest.by.index(each.name) for each in by]
@@ -330,14 +329,16 @@ def _runs(
 
 
 def lane_checks(vault: Vault, lanes: Lanes, plane: Lane, number: int) -> tuple[int, int]:
-    """The sum of a lane's entries, and that by weights only the owner knows; both add up over segments."""
+    """The sum of a lane's entries, and their sum with weights that only the owner knows. Both add up over segments."""
     entries = (plane >> lanes.layout.guard).astype(object)
     weights = np.frombuffer(vault.pseudorandom(f"lane/{number}", 4 * len(plane)), np.uint32).astype(object)
     return int(entries.sum()) if len(entries) else 0, int((entries * weights).sum()) if len(entries) else 0
 
 
 def _secret_order(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows, sorted by group, in the order of their ciphertexts: groups in random order, and random within each."""
+    """Rows, sorted by group, in a new order for their ciphertexts: groups in random order, and rows random
+    within each.
+    """
     total = int(counts.sum())
     groups = np.argsort(np.frombuffer(os.urandom(8 * len(counts)), np.uint64), kind="stable")
     place = np.empty(len(counts), np.int64)

@@ -1,4 +1,4 @@
-"""A stream of rows cut into segments, in order."""
+"""Cuts a stream of rows into segments, in order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cleave.table.stream import Stream
 from cleave.table.table import Table, View, no_table, portable
 from cleave.table.types import FLOATS
 
-MOST_BYTES = 96 << 20  # of a segment's rows, as Arrow has them: a pull holds them about six times
+MOST_BYTES = 96 << 20  # of a segment's rows in Arrow; a pull needs about six times as much
 _SLICE = "slice"
 
 
 class Slices:
-    """The columns of `schema` of a stream, cut. A context manager; `next` may be called in a thread of its own."""
+    """The columns of `schema` of a stream, in slices. A context manager; `next` may be called in a separate thread."""
 
     def __init__(self, stream: Stream, schema: Schema) -> None:
         columns = [stream.schema.column(each.name) for each in schema.columns]
@@ -30,7 +30,7 @@ class Slices:
         self._table = no_table(stream.name, schema)
 
     def next(self, rows: int = SEGMENT_ROWS, most_bytes: int = MOST_BYTES) -> RowBatch | None:
-        """The next `rows` rows, or fewer where they take `most_bytes` before. None where no row is left.
+        """The next `rows` rows, or fewer if they reach `most_bytes` earlier. None at the end.
 
         Raises InputError.
         """
@@ -44,7 +44,7 @@ class Slices:
         return joined(parts) if parts else None
 
     def table(self, rows: RowBatch) -> Table:
-        """Return a table that reads the arrays of `rows` where they are; valid until the next call."""
+        """A table that reads the arrays of `rows` without a copy; valid until the next call."""
         expose(self._table, rows)
         return self._table
 
@@ -56,8 +56,8 @@ class Slices:
 
 
 def expose(table: Table, rows: RowBatch) -> None:
-    """Let `table` be these rows of its columns, and of ROW if they have it; the arrays are read where they are."""
-    # not * REPLACE, for which DuckDB compares every column with every other
+    """Let `table` be these rows of its columns, and of ROW if they have it. The arrays are not copied."""
+    # not * REPLACE: DuckDB would compare every column with every other
     columns = ((identifier(name), table.schema.find(name)) for name in rows.names)
     selected = (f"CAST({name} AS {each.type}) AS {identifier(each.name)}" if each else name for name, each in columns)
     sql = f"SELECT {', '.join(selected)} FROM temp.main.{_SLICE}"
@@ -66,7 +66,7 @@ def expose(table: Table, rows: RowBatch) -> None:
 
 
 def sort(table: Table, by: Sequence[Column]) -> None:
-    """Put the rows of `table` in the order of the columns `by`, within it as they are, with their numbers in ROW."""
+    """Sort the rows of `table` by the columns `by`, stably, with their original numbers in ROW."""
     number = identifier(ROW)
     order = ", ".join([*(f"{identifier(each.name)} NULLS LAST" for each in by), number])
     rows = f"(SELECT *, row_number() OVER () - 1 AS {number} FROM {table.relation})"
@@ -75,10 +75,10 @@ def sort(table: Table, by: Sequence[Column]) -> None:
 
 
 def digest_of(table: Table) -> str:
-    """Return a digest of the rows and their order, by which a changed file is recognised.
+    """A digest of the rows and their order, to recognise a changed file.
 
-    DuckDB's hash of each row under SHA-256: made to find changes, not for what somebody forges. Values that DuckDB
-    calls equal but stores differently change it too: 0.0 and -0.0, NaNs, intervals of a month and of 30 days.
+    It is SHA-256 of DuckDB's hash of each row: it finds changes, but does not resist forgery. Values that DuckDB treats
+    as equal but stores differently change it too: 0.0 and -0.0, NaNs, intervals of a month and of 30 days.
     """
     hashed = f"hash({', '.join(identifier(each.name) for each in table.schema.columns)})"
     for place, column in enumerate(table.schema.columns):

@@ -1,4 +1,4 @@
-"""Add up a segment's measures by cell, or read what scans add up of every row: both in DuckDB, by the same SQL."""
+"""Adds up a segment's measures by cell, or reads every row's terms for scans: both in DuckDB, with the same SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cleave.table.table import Table
 from cleave_shared.errors import InputError
 
 _CELLS = "cells"
-_NUMBER = identifier(NUMBER)  # no column of the rows is called so, those that are sorted included
+_NUMBER = identifier(NUMBER)  # no column of the rows has this name, also not of sorted ones
 _LOW = (1 << 64) - 1
 _ONE_WORD = 1 << 63
 
@@ -35,7 +35,7 @@ _arrays = duckdb.DuckDBPyConnection.fetchnumpy
 
 @dataclass(frozen=True, slots=True)
 class CellSums:
-    """The cells of some rows: DuckDB's text of the keys of each, its rows, and its sums (words, cells) by column.
+    """The cells of some rows: DuckDB's text of each one's keys, its rows, and its sums (words, cells) by column.
 
     Without by columns there is one cell, even of no rows.
     """
@@ -47,7 +47,7 @@ class CellSums:
 
 @dataclass(frozen=True, slots=True)
 class ScanRows:
-    """Rows to scan: the number of each, the number of its cell, and its values (words, rows) by column."""
+    """Rows for scans: each one's number, the number of its cell, and its values (words, rows) by column."""
 
     numbers: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -55,9 +55,9 @@ class ScanRows:
 
 
 class Summing:
-    """Reads `measures` of the rows of `table` by the columns `by`.
+    """Reads `measures` over the rows of `table` by the columns `by`.
 
-    Raises InputError for values that the measures were not made for, and for what cannot be computed.
+    Raises InputError for values outside the measures' range, and for expressions that cannot be computed.
     """
 
     def __init__(self, table: Table, by: Sequence[str], measures: Sequence[Measure]) -> None:
@@ -71,7 +71,7 @@ class Summing:
         self._check()
 
     def sums(self) -> CellSums:
-        """The totals of every cell, in no particular order."""
+        """The totals of every cell, in any order."""
         added = [f"count(v{place}) AS n{place}" for place in range(len(self._measures))]
         added += [f"coalesce(sum({each.sql}), 0) AS {name}" for name, each in self._named()]
         grouped = f" GROUP BY {', '.join(self._keys)}" if self._keys else ""
@@ -84,7 +84,7 @@ class Summing:
         return CellSums(keys, figures["size"].astype(np.int64), self._combined(figures, limits))
 
     def rows(self) -> ScanRows:
-        """Return the terms that the totals add up, for every row."""
+        """For every row, the terms that the totals add up."""
         cell = f"dense_rank() OVER (ORDER BY {', '.join(self._keys)}) - 1" if self._keys else "0"
         values = [f"CAST(v{place} IS NOT NULL AS TINYINT) AS n{place}" for place in range(len(self._measures))]
         values += [f"coalesce({each.sql}, 0) AS {name}" for name, each in self._named()]
@@ -96,7 +96,7 @@ class Summing:
         )
 
     def _check(self) -> None:
-        """Require all values to be what the measures were made for: sums beyond that would be wrong."""
+        """Check that all values are in the measures' range: otherwise sums would be wrong."""
         if not self._measures:
             return
         figures = ", ".join(f"count(v{i}), min(v{i}), max(v{i})" for i in range(len(self._measures)))
@@ -116,7 +116,7 @@ class Summing:
         return [(f"s{place}", each) for place, each in enumerate(every)]
 
     def _words(self, rows: int) -> str:
-        """SQL of the counts, and of sums of up to `rows` rows in one word, or two where one may not do."""
+        """SQL of the counts, and of sums of up to `rows` rows, in one word or two."""
         words = [f"n{place}" for place in range(len(self._measures))]
         for name, term in self._named():
             if term.most * rows < _ONE_WORD:
@@ -145,7 +145,7 @@ class Summing:
 
 
 def extent_of(table: Table, argument: Argument) -> Extent | None:
-    """Extent of the doubles of `argument`. Raises InputError where they cannot be computed."""
+    """Extent of the doubles of `argument`. Raises InputError if they cannot be computed."""
     figures = of_measures.EXTENT.format(argument.sql)
     statement = f"SELECT {figures} FROM {table.relation}"
     ((least, middle, largest),) = _computed(table, {argument.sql: argument.sql}, statement, _all)

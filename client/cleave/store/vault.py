@@ -1,9 +1,8 @@
-"""Seal objects that only the owner of a table may read or write, each under a key of its own.
+"""Seals objects that only a table's owner may read or write, each under its own key.
 
-The key of an object is HKDF of a purpose's key, the table and the object's name, which holds a random id: the key of
-one purpose or object opens no other. Between both, each sealed column has a key of its own, which opens that column's
-objects and nothing else. AES-256-GCM binds each object to its name. Sizes of objects follow from counts
-(cleave.store.padding).
+An object's key is HKDF of a purpose's key, the table and the object's name, which has a random id: one purpose's or
+object's key opens no other. Each sealed column has a key in between, which opens that column's objects only.
+AES-256-GCM binds each object to its name. Sizes of objects depend on counts (cleave.store.padding).
 """
 
 from __future__ import annotations
@@ -27,21 +26,23 @@ Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", 
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS3"
-_COMPRESSED = b"CLS2"  # as Cleave 1.0 sealed: a zstd frame, then zeros
+_COMPRESSED = b"CLS2"  # format of Cleave 1.0: a zstd frame, then zeros
 _SIZE = struct.Struct("<Q")
-# Records are JSON objects. Bytes of a number in them: what is counted in a segment has 7 digits, rows of a table have
-# 15; sums of a lane's entries by weights 35.
+# Records are JSON objects. Bytes of a number in them: counts in a segment have 7 digits, rows of a table 15, weighted
+# sums of a lane's entries 35.
 _NUMBERS: Final[dict[Purpose, int]] = {"cells": 8, "release": 16, "manifest": 40, "draft": 40, "job": 40, "log": 16}
 
 
 def seal(magic: bytes, key: bytes, content: bytes, bound: bytes) -> bytes:
-    """Seal `content` by AES-256-GCM with associated data `bound`: `magic`, a random nonce, ciphertext and tag."""
+    """Seal `content` with AES-256-GCM and associated data `bound`. The result is `magic`, a random nonce, ciphertext
+    and tag.
+    """
     nonce = os.urandom(_NONCE_BYTES)
     return magic + nonce + AESGCM(key).encrypt(nonce, content, bound)
 
 
 def unseal(magic: bytes, key: bytes, sealed: bytes, bound: bytes) -> bytes:
-    """Open what `seal` made. Raises InvalidTag for anything else."""
+    """Open the result of `seal`. Raises InvalidTag for anything else."""
     start = len(magic) + _NONCE_BYTES
     if sealed[: len(magic)] != magic:
         raise InvalidTag
@@ -54,7 +55,7 @@ def key_of_object(secret: bytes, name: str) -> bytes:
 
 
 class Vault:
-    """Keys of one table, by its id (32 hex digits)."""
+    """Keys of one table, given by its id (32 hex digits)."""
 
     def __init__(self, key: Deriving, table_id: str) -> None:
         self._key = key
@@ -66,7 +67,7 @@ class Vault:
         return key_of_object(self._key.derive(f"store/{purpose}/{self._table_id}"), name)
 
     def column_key(self, column: str) -> bytes:
-        """Key of a sealed column by its id, 32 bytes. No object is named as it is derived."""
+        """Key of a sealed column, by its id, 32 bytes. No object has the name that it is derived from."""
         return self.key_of("rows", f"column/{column}")
 
     def key_in_column(self, column: SealedColumn, name: str) -> bytes:
@@ -79,29 +80,29 @@ class Vault:
         return self.key_of("rows", name) if stored.keys == 1 else self.key_in_column(column, name)
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
-        """Return `content`, padded, as the object `name`."""
+        """Seal `content`, padded, as the object `name`."""
         size = room(content, _NUMBERS[purpose]) if content[:1] == b"{" and purpose in _NUMBERS else len(content)
         padding = bytes(padded(_SIZE.size + size) - _SIZE.size - len(content))
         packed = b"".join([_SIZE.pack(len(content)), content, padding])
         return seal(_MAGIC, self.key_of(purpose, name), packed, _MAGIC + name.encode())
 
     def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
-        """Return what `seal` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
+        """Open the result of `seal`. Raises CheckFailed for anything that this key did not seal as `name`."""
         magic = _COMPRESSED if sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
         try:
             packed = unseal(magic, self.key_of(purpose, name), sealed, magic + name.encode())
         except InvalidTag:
             raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
         if magic == _COMPRESSED:
-            import zstandard  # noqa: PLC0415 - only of tables of Cleave 1.0
+            import zstandard  # noqa: PLC0415 - only for tables of Cleave 1.0
 
             return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
         (size,) = _SIZE.unpack_from(packed)
         return packed[_SIZE.size : _SIZE.size + size]
 
     def pseudorandom(self, label: str, length: int) -> bytes:
-        """Return `length` bytes that look random to everyone else, the same every time: AES-256 in counter mode under a
-        key for `label` alone.
+        """`length` bytes that look random without the key, and are always the same: AES-256 in counter mode under a key
+        derived for `label`.
         """
         key = HKDFExpand(SHA256(), 32, label.encode()).derive(self._weights)
         return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(length))
