@@ -1,1 +1,1 @@
-"""Rules on what answers may say about a person: thresholds, gateway users, releases."""
+"""Rules on what answers may reveal about a person: thresholds, gateway users, releases."""

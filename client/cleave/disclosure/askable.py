@@ -73,7 +73,7 @@ _COMPARED: Final = {
     "COMPARE_BETWEEN": "BETWEEN",
 }
 _DATES: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
-_MOST_ROWS: Final = 1 << 40  # that a sum may have without overflow
+_MOST_ROWS: Final = 1 << 40  # rows of a sum that cannot overflow
 _RANK: Final = re.compile(r"dense_rank\(\) OVER \(ORDER BY (.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)\)", re.DOTALL)
 _AT_ONCE: Final = 200  # constants
 _EXACT_DOUBLES: Final = 1 << 53
@@ -81,8 +81,8 @@ _EXACT_DOUBLES: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Askable:
-    """Questions over the table `name`, stored by `by`, of a user who knows the columns of `schema`. `entity`: the
-    columns that name whom a row is about.
+    """Questions about the table `name` by a user who knows the columns of `schema`. `by`: the columns that it is stored
+    by. `entity`: the columns that identify whom a row is about.
     """
 
     name: str
@@ -91,8 +91,8 @@ class Askable:
     entity: Sequence[str] = ()
 
     def admitted(self, statement: Statement) -> Statement:
-        """The statement, with the constants of WHERE cast to their columns' types. Raises QueryRefused with one of two
-        sentences for what is not answered, and as planning does for what no user is answered.
+        """The statement, with the constants of WHERE cast to their columns' types. Raises QueryRefused: with one of two
+        texts if it breaks a rule, or as planning does if no user could ask it.
         """
         try:
             parsed = parse(statement, self.name)
@@ -104,7 +104,7 @@ class Askable:
                         node = {**node, "where_clause": _Where(self, statement, connection).condition(where)}
                 self._require_keys(select)
                 _Figures(self, select, catalog).require()
-        except Uncut:  # of what no service answers
+        except Uncut:  # for anything that no service answers
             raise refused(G2) from None
         except RecursionError:
             raise too_deep() from None
@@ -125,7 +125,7 @@ class Askable:
 
 
 def is_bare(cut: QueryPlan | LocalPlan) -> bool:
-    """Check that what is computed of rows is figures alone: an expression over them may fail in a group left out."""
+    """True if only figures are computed from rows: an expression over them could fail in a hidden group."""
     return isinstance(cut, QueryPlan) and all(map(_is_figure, (each.sql for each in cut.local)))
 
 
@@ -182,14 +182,14 @@ class _Where:
         return {**tree, "arguments": [column, {**pattern, "expression": constant}]}
 
     def _type_of_key(self, tree: Tree) -> str:
-        """The type of a column. The statement is resolved, so a table before its name is this one."""
+        """The type of a column. The statement is resolved, so a table name before a column is this table's."""
         column = self._askable.schema.find(tree["column_names"][-1]) if tree["class"] == "COLUMN_REF" else None
         if column is None or not self._askable.is_key(column.name):
             raise refused(G2)
         return column.type
 
     def _constants(self, trees: Sequence[Tree], type_: str) -> list[Tree]:
-        """Casts of texts to `type_`, so that nothing else of the comparison is cast."""
+        """Casts of texts to `type_`, so that DuckDB casts nothing else in the comparison."""
         given = [self._read.node(each) for each in trees]
         if not all(map(_is_constant, given)):
             raise refused(G2)
@@ -200,9 +200,9 @@ class _Where:
         return [cast | {"child": cast["child"] | {"literal": each}} for each in literals]
 
     def _texts(self, given: Sequence[Node], type_: str) -> list[str | None]:
-        """DuckDB's texts of constants once they are cast. Raises QueryRefused where that changes a value."""
+        """DuckDB's texts of constants after the cast. Raises QueryRefused if the cast changes a value."""
         spelled = list(map(write, given))
-        try:  # of each its type, its text and whether it is the same value
+        try:  # for each: its type, its text, and whether the value is unchanged
             row = self._connection.execute(
                 "SELECT "
                 + ", ".join(
@@ -229,7 +229,7 @@ def _cast_to(type_: str) -> dict[str, Any]:
 
 
 def _is_constant(node: Node) -> bool:
-    """True for a literal, a number with a sign, and a cast of one."""
+    """True for a literal, a signed number, and a cast of one."""
     if isinstance(node, Call):
         return node.name in ("+", "-") and len(node.arguments) == 1 and _is_constant(node.arguments[0])
     if isinstance(node, Cast):
@@ -238,12 +238,12 @@ def _is_constant(node: Node) -> bool:
 
 
 def _is_alike(own: str, type_: str) -> bool:
-    """True if constants of type `own` are compared with columns of `type_`."""
+    """True if constants of type `own` may be compared with columns of `type_`."""
     return own == type_ or (is_number(type_) and is_numeric(own)) or {own, type_} <= _DATES
 
 
 class _Figures:
-    """Checks what is selected: expressions over keys and figures."""
+    """Checks the select list: expressions over keys and figures."""
 
     def __init__(self, askable: Askable, select: Select, catalog: Catalog) -> None:
         self._askable = askable
@@ -290,7 +290,7 @@ class _Figures:
             raise refused(G1)
 
     def _require_entity(self, call: Call) -> None:
-        """COUNT(DISTINCT entity), outside of GROUPING SETS: of a union people are no sum."""
+        """COUNT(DISTINCT entity) is allowed, except in GROUPING SETS: the people in a union are no sum."""
         (argument,) = call.arguments or (None,)
         is_entity = isinstance(argument, Column) and self._askable.is_entity(argument.name)
         if not (is_entity and call.name == "count" and len(self._askable.entity) == 1 and self._select.sets is None):
@@ -300,7 +300,7 @@ class _Figures:
         if isinstance(node, Column):
             if self._number(node) in FLOATS:  # DuckDB adds them without errors
                 return
-        elif name in _SPREADS and self._read(node).constant:  # adds nothing to them but rounding
+        elif name in _SPREADS and self._read(node).constant:  # a constant would only add rounding
             raise refused(G1)
         read = self._read(node)
         (type_,) = self._catalog.types([write(node)])
@@ -318,7 +318,7 @@ class _Figures:
         return type_
 
     def _read(self, node: Node) -> _Linear:
-        """A linear combination over exact types, each step of which fits its type. Raises QueryRefused."""
+        """A linear combination over exact types, in which each step fits its type. Raises QueryRefused."""
         if _is_constant(node):
             return self._literal(node)
         (type_,) = self._catalog.types([write(node)])
@@ -352,7 +352,7 @@ class _Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """A step of a linear combination: the range of its values, and the constant in it."""
+    """A step of a linear combination: the range of its values, and its constant."""
 
     range: Range
     constant: Fraction = Fraction(0)

@@ -1,4 +1,4 @@
-"""Which columns a threshold counts the rows of a question by (rules P2 to P4)."""
+"""Which columns a threshold uses to count a question's rows (rules P2 to P4)."""
 
 from __future__ import annotations
 

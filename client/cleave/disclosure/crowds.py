@@ -17,9 +17,9 @@ NO_CLASS: Final = -1
 
 @dataclass(frozen=True)
 class Crowd:
-    """The rows that a question selects and its threshold: `least` people, or rows where `tally` names no people.
+    """The selected rows and the threshold: `least` people, or rows if `tally` has no people.
 
-    Labels give the class of each entry of `tally`, NO_CLASS where it is in none.
+    Labels give the class of each entry of `tally`; NO_CLASS means none.
     """
 
     tally: Tally
@@ -27,7 +27,7 @@ class Crowd:
 
     @property
     def counted(self) -> str:
-        """Name what is counted: "people" or "rows"."""
+        """What is counted: "people" or "rows"."""
         return "rows" if self.tally.people is None else "people"
 
     @cached_property
@@ -41,7 +41,7 @@ class Crowd:
         if self.tally.people is None:
             return self._rows(labels, classes)
         named = (labels != NO_CLASS) & (self.tally.people != NOBODY)
-        # np.unique hashes, and takes 30 times as long
+        # np.unique hashes, which takes 30 times as long
         pairs = np.sort(labels[named] * self._people + self.tally.people[named])
         distinct = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
         return np.bincount(distinct // max(1, self._people), minlength=classes)
@@ -53,9 +53,9 @@ class Crowd:
         return sizes
 
     def large(self, labels: Labels, classes: int) -> NDArray[np.bool_]:
-        """Check for each class whether it is large enough. One without rows is not; that is for the caller to allow.
+        """For each class, whether it is large enough. A class without rows is not; the caller may allow it.
 
-        For each party the rows of the others are none, or of enough people: it knows its own.
+        For each party, the rows of all others must be none or of enough people, because a party knows its own rows.
         """
         large = self.sizes(labels, classes) >= self.least
         parties = np.unique(self.tally.parties)

@@ -1,15 +1,15 @@
-"""Small groups are left out before an answer is finished: a sum over a few people tells about each of them.
+"""Hides small groups before an answer is finished: a sum over a few people reveals something about each.
 
-Before, not after: HAVING, ORDER BY and LIMIT then see only what is shown, and no total over groups can hold a
-suppressed one. A size is the number of people, or rows, that the group has after WHERE. What one answer cannot cover:
-two questions whose difference is a small group, and expressions that pick rows within a large one.
+It happens before HAVING, ORDER BY and LIMIT, so these only see what is shown, and no total over groups contains a
+hidden one. A group's size is its number of people, or rows, after WHERE. One answer cannot protect against two
+questions whose difference is a small group, nor against expressions that select rows within a large group.
 
-In a group that is shown, NULLs divide the rows: a sum of twelve rows of which one has a value is that value. So the
-arguments of an answer join one after the other: one joins a group if each of its classes of rows, by which of the
-arguments joined so far and of this one are NULL, is large enough. A figure of any other argument is hidden.
+In a shown group, NULLs divide the rows: if one of twelve rows has a value, the sum is that value. So the arguments of
+an answer join one after the other. An argument joins a group if each class of its rows is large enough; classes differ
+in which of the joined arguments, and this one, are NULL. Figures of other arguments are hidden.
 
-With GROUPING SETS, ROLLUP or CUBE one answer holds sums of sums, and a suppressed group, or class, could be had by
-subtraction. So more is left out until none can: see `_exposed`.
+With GROUPING SETS, ROLLUP or CUBE one answer has sums of sums, and a hidden group or class could be computed by
+subtraction. So more is hidden until none can: see `_exposed`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from cleave.sql.rejoin import Groups, Members
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_ENTRIES = 1 << 20  # of a matrix of rows by classes: elimination takes about a second here
+_ENTRIES = 1 << 20  # of a matrix of rows by classes: its elimination takes about a second
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The groups that may be shown, the finest groups each is `of`, and the arguments `hidden` in each. `small`: groups
-    left out for their size; `withheld`: others, of which a small one would follow.
+    """The groups that may be shown, the finest groups of each (`of`), and the arguments `hidden` in each.
+
+    `small`: number of groups hidden for their size; `withheld`: of others, from which a small one could be computed.
     """
 
     groups: Groups
@@ -44,9 +45,9 @@ class Shown:
 
 
 def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int = 0) -> Shown:
-    """`of`: the finest groups of each group. `arguments`: how many there are that may be NULL.
+    """`of`: the finest groups of each group. `arguments`: how many may be NULL.
 
-    Without GROUP BY the selected rows are one group; one without rows is left out.
+    Without GROUP BY the selected rows are one group; without rows it is hidden.
     """
     rows = _Rows(groups, of, crowd)
     large = [row for row in range(len(of)) if rows.large[row]]
@@ -65,7 +66,7 @@ def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, argument
 
 
 class _Rows:
-    """Rows of an answer, by their places: one for each group of each set of keys."""
+    """Rows of an answer, by index: one per group of each set of keys."""
 
     def __init__(self, groups: Groups, of: Sequence[Members], crowd: Crowd) -> None:
         self._of = of
@@ -81,7 +82,7 @@ class _Rows:
         self.large = large
 
     def _partitions(self, rows: Sequence[int]) -> Iterator[Labels]:
-        """By set of keys, the one of `rows` that holds each finest group, NO_CLASS where none does."""
+        """For each set of keys, the row of `rows` that contains each finest group; NO_CLASS if none does."""
         if not self._sets:  # each is a finest group
             row_of = np.full(self._finest, NO_CLASS, np.int64)
             row_of[list(rows)] = rows
@@ -97,8 +98,8 @@ class _Rows:
             yield row_of
 
     def unexposed(self, shown: Sequence[int]) -> list[int]:
-        """Those of the rows `shown` that may be: the smallest that holds an exposed class is left out, until none
-        does.
+        """Those of the rows `shown` that may stay. The smallest row with an exposed class is removed, until there is
+        none.
         """
         left = list(shown)
         nothing = np.zeros(len(self._of), np.uint64)
@@ -111,10 +112,10 @@ class _Rows:
         return int(self._sizes[row]), row
 
     def hidden(self, shown: Sequence[int], arguments: int) -> list[frozenset[int]]:
-        """The arguments that do not join in each of the rows `shown`."""
+        """The arguments that do not join, for each of the rows `shown`."""
         if not arguments:
             return [frozenset()] * len(shown)
-        joined = np.zeros(len(self._of), np.uint64)  # bits of arguments by row
+        joined = np.zeros(len(self._of), np.uint64)  # bits of arguments, by row
         for argument in range(arguments):
             bit = np.uint64(1 << argument)
             joining = self._joining(shown, joined | bit)
@@ -124,7 +125,7 @@ class _Rows:
         return [frozenset(each for each in range(arguments) if not int(joined[row]) >> each & 1) for row in shown]
 
     def _joining(self, shown: Sequence[int], masks: NDArray[np.uint64]) -> list[int]:
-        """Those rows each of whose classes by the bits of `masks` is large enough."""
+        """The rows in which each class, by the bits of `masks`, is large enough."""
         tally = self._crowd.tally
         failed = np.zeros(len(self._of), np.bool_)
         for row_of in self._partitions(shown):
@@ -142,7 +143,7 @@ class _Rows:
     def _joining_unexposed(
         self, shown: Sequence[int], joined: NDArray[np.uint64], bit: np.uint64, joining: Sequence[int]
     ) -> list[int]:
-        """Those of the rows `joining` in which the argument of `bit` joins without exposing a class."""
+        """The rows of `joining` in which the argument of `bit` can join without exposing a class."""
         left = list(joining)
         while left:
             masks = joined.copy()
@@ -156,13 +157,12 @@ class _Rows:
         return left
 
     def _exposed(self, shown: Sequence[int], masks: NDArray[np.uint64]) -> list[Collection[int]]:
-        """The rows that hold each class that is not large enough and of which something follows from the rows shown.
+        """For each class that is too small and that the shown rows reveal something about: the rows that contain it.
 
-        Each row tells a sum over each of its classes by the bits of `masks`. What can be had by adding and subtracting
-        these is the row space of the matrix that says which sum is over which class. Nothing of the small classes alone
-        can be had if no vector of it, but 0, vanishes on all large ones: where the matrix is reduced with the large
-        classes first, such vectors are the rows without a pivot among those. Some that are refused would still be large
-        together; that is the safe side.
+        Each row shows a sum over each of its classes by the bits of `masks`. Adding and subtracting sums gives the row
+        space of the matrix of sums by classes. The small classes are safe if every nonzero vector of it has a nonzero
+        large class. If the matrix is reduced with the large classes first, the unsafe vectors are the rows without a
+        pivot among these. Some refused combinations might be large enough together; refusing them is the safe side.
         """
         sums, labels, classes = self._classes(shown, masks)
         large = self._crowd.large(labels, len(classes))
@@ -174,8 +174,8 @@ class _Rows:
     def _classes(
         self, shown: Sequence[int], masks: NDArray[np.uint64]
     ) -> tuple[list[int], Labels, list[tuple[int, ...]]]:
-        """The row of each sum; the class of each entry of the tally; and of each class, the numbers of its sums, by
-        which it is told from all others.
+        """The row of each sum; the class of each tally entry; and for each class the numbers of its sums, which
+        identify it.
         """
         tally = self._crowd.tally
         codes = np.stack([tally.groups.astype(np.uint64), tally.patterns])
@@ -197,7 +197,7 @@ class _Rows:
 
 
 def _had(sums: int, large: Sequence[tuple[int, ...]], small: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Those of the classes `small`, given as the numbers of their sums, of which something follows from the sums."""
+    """The classes of `small` that the sums reveal something about. Classes are given by the numbers of their sums."""
     from flint import fmpz_mat  # noqa: PLC0415 - 20 ms
 
     ordered = [*large, *small]

@@ -1,1 +1,1 @@
-"""Report page with an answer, how far to trust it and what each party saw: HTML that needs nothing else."""
+"""Report page with an answer, its accuracy, and what each party saw: HTML without other files."""

@@ -1,7 +1,7 @@
-"""Charts of an answer, with all decisions about them; draw.js only draws.
+"""Charts of an answer. All decisions are here; draw.js only draws.
 
-One for each numeric output of a grouped question: bars over the groups, or a line over time where one key is a date.
-Values and bounds are those the answer's table shows, never more digits, scaled so that every one is a sane double.
+There is one per numeric output of a grouped question: bars over the groups, or a line over time if a key is a date.
+Values and bounds have the digits shown in the answer's table, scaled to ordinary doubles.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cleave.finish import ResultTable
 from cleave.text import figures
 from cleave.text.printable import printable
 
-MOST_DRAWN = 400  # groups: more bars than that are narrower than the gaps between them
-MOST_LINES = 8  # as many colours as people can distinguish
+MOST_DRAWN = 400  # groups: with more, bars would be narrower than their gaps
+MOST_LINES = 8  # colours that people can distinguish
 MOST_CHARTS = 24
-_MOST_COLUMNS, _MOST_BARS = 12, 40  # upright with a name under each; lying with a name beside each
-_LINE = 60  # characters that fit under all upright bars together
-_PIXELS = 240  # about the height of a chart: a bound shorter than one of them cannot be seen
+_MOST_COLUMNS, _MOST_BARS = 12, 40  # upright with names below; horizontal with names beside
+_LINE = 60  # characters that fit below all upright bars
+_PIXELS = 240  # approximate height of a chart: a smaller bound is invisible
 _TIMES = ("DATE", "TIMESTAMP")
 _NAMING = ("VARCHAR", "ENUM", "BOOLEAN", "UUID", *_TIMES)
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
-_MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # endings of the first moment of a month
+_MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # texts of a month's first moment
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -36,8 +36,8 @@ Kind = Literal["columns", "bars", "line"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Figure of a chart; `place` is its group's, or milliseconds since 1970 in UTC; `low` and `high` None: no error
-    bar.
+    """A figure in a chart. `place`: its group's index, or milliseconds since 1970 in UTC. `low` and `high` None: no
+    error bar.
     """
 
     place: float
@@ -52,7 +52,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`names` are the groups' in order, empty for a line; `series` the lines' names, empty where there is but one."""
+    """`names`: of the groups in order, empty for a line. `series`: names of the lines, empty if there is one."""
 
     kind: Kind
     name: str
@@ -67,7 +67,7 @@ class Chart:
 
     @property
     def is_wide(self) -> bool:
-        """Return whether it takes the page's whole width."""
+        """True if it needs the page's whole width."""
         return len(self.points) > (_MOST_BARS if self.kind == "columns" else 2 * _MOST_BARS)
 
 
@@ -75,13 +75,13 @@ class Chart:
 class _Groups:
     by: str
     names: list[str]
-    times: list[float | None] | None  # where one key is a time
-    series: list[str]  # of each group, the other keys' names
+    times: list[float | None] | None  # if one key is a time
+    series: list[str]  # for each group, the names of the other keys
     left_out: int
 
 
 def charts_of(result: ResultTable) -> list[Chart]:
-    """Return the charts; none where the answer names no group, or has no row."""
+    """The charts; [] if the answer has no group names or no rows."""
     groups = _groups_of(result)
     if groups is None:
         return []
@@ -95,12 +95,12 @@ def charts_of(result: ResultTable) -> list[Chart]:
 
 
 def is_numeric(type_: str) -> bool:
-    """Return whether DuckDB's name of a type is numeric."""
+    """True if a type, named as in DuckDB, is numeric."""
     return type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
 
 
 def is_by_month(result: ResultTable, place: int) -> bool:
-    """Check whether a column holds months: two or more of them, each as its first moment."""
+    """True if a column has two or more different months, each as its first moment."""
     if not result.types[place].startswith(("DATE", "TIMESTAMP")):
         return False
     values = {str(row[place]) for row in result.rows if row[place] is not None}
@@ -108,7 +108,7 @@ def is_by_month(result: ResultTable, place: int) -> bool:
 
 
 def key_text(value: Any, *, month: bool) -> str:
-    """The text of a group's key; of a month without its first day."""
+    """The text of a group's key; for a month, without the day."""
     text = figures.plain(value)
     return text[:7] if month and value is not None else text
 
@@ -129,11 +129,11 @@ def _groups_of(result: ResultTable) -> _Groups | None:
         times = [_milliseconds(row[timed[0]]) for row in rows]
         others = [place for place in keys if place != timed[0]]
         if any(time is None and row[timed[0]] is not None for time, row in zip(times, rows, strict=True)):
-            times, others = None, keys  # infinity, or a year that no calendar of a browser has
+            times, others = None, keys  # infinity, or a year outside browsers' calendars
     months = {place for place in keys if is_by_month(result, place)}
     series = [_name(row, others, months) for row in rows]
     if times is not None and (len(set(series)) > MOST_LINES or len(set(zip(series, times, strict=True))) < len(rows)):
-        times, others = None, keys  # more lines than colours, or two values at a time: a key is not shown
+        times, others = None, keys  # more lines than colours, or two values at one time because a key is not shown
     shown = timed if times is not None else keys
     by = ", ".join(printable(result.columns[place].name) for place in [*shown, *(others if times is not None else ())])
     left_out = 0 if times is not None else max(0, len(rows) - MOST_DRAWN)
@@ -142,8 +142,8 @@ def _groups_of(result: ResultTable) -> _Groups | None:
 
 
 def _keys_of(result: ResultTable) -> list[int]:
-    """The columns that name a group. Of an answer that this machine gave as a whole those that are no numbers, if no
-    two rows have the same names.
+    """The columns that identify a group. If this machine gave the whole answer, those that are not numbers, if no two
+    rows are equal in them.
     """
     keys = [place for place, column in enumerate(result.columns) if column.source == "key"]
     if keys or any(column.source != "local" for column in result.columns):
@@ -223,7 +223,7 @@ def _notes(
     groups: _Groups,
     count: int,
 ) -> list[str]:
-    """List what cannot be seen: the meaning of error bars, and what is not drawn."""
+    """Notes on what is invisible: the meaning of error bars, and values that are not drawn."""
     notes = []
     bars = [point for point in points if point.low is not None and point.high is not None]
     exact = [row[column] for row in result.exact[:count]]
@@ -266,7 +266,7 @@ def _notes(
 
 
 def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
-    """Return the text for people who do not see the chart; the table holds every figure."""
+    """A description for people who cannot see the chart. The table has every figure."""
     shape = "Line chart" if kind == "line" else "Bar chart"
     least = min(points, key=lambda point: point.value, default=None)
     largest = max(points, key=lambda point: point.value, default=None)
@@ -296,7 +296,7 @@ def _placed(groups: _Groups, place: int) -> bool:
 
 
 def _milliseconds(value: Any) -> float | None:
-    """None for what datetime cannot hold."""
+    """None for a value that datetime cannot hold."""
     if value is None:
         return None
     try:
@@ -307,7 +307,7 @@ def _milliseconds(value: Any) -> float | None:
 
 
 def fraction(value: Any) -> Fraction | None:
-    """The exact value of a number; None for NULL, infinities, NaN and what is no number."""
+    """The exact value of a number; None for NULL, infinities, NaN and anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
         return None
     if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
@@ -322,20 +322,20 @@ def _span(value: Any, bound: float | None) -> tuple[Fraction, Fraction]:
 
 
 def _exponent(largest: Fraction) -> int:
-    """The power of ten that values are drawn in: 0 for what reads well as it is, else a multiple of three."""
+    """The power of ten to divide values by: 0 for readable values, else a multiple of three."""
     if not largest or Fraction(1, 1000) <= largest < 10**6:
         return 0
     return (digits_before_point(largest) - 1) // 3 * 3
 
 
 def digits_before_point(size: Fraction) -> int:
-    """Digits before the point of a number above 0; 0 and less count the zeros behind it."""
+    """Digits before the decimal point of a positive number; 0 and negative results count zeros after the point."""
     digits = len(str(size.numerator)) - len(str(size.denominator))  # of the logarithm, or one more
     return digits + 1 if size >= Fraction(10) ** digits else digits
 
 
 def _short(value: float) -> str:
-    """Four digits, enough to read beside a bar."""
+    """Four digits, enough beside a bar."""
     if not value:
         return "0"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

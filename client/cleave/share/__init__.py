@@ -1,1 +1,1 @@
-"""Contributors: invite, contribute, collect."""
+"""Sharing between parties: contributors' rows, releases to analysts, users of the gateway."""

@@ -1,8 +1,8 @@
-"""Add the rows that contributors have put to their owner's table: one new version for each contributor.
+"""Adds contributors' rows to the owner's table: one new version per contributor.
 
-Nothing of a contributor's counts until then. Its rows are opened, checked and sealed again under the owner's keys and
-new ids, and their totals are encrypted with them: nothing is copied as it is. A contributor whose rows are refused
-stops no other. Its objects are deleted either way, so that it cannot see whether its rows were accepted.
+Until then a contributor's rows do not count. They are opened, checked, and sealed again under the owner's keys with new
+ids, and their totals are encrypted: nothing is copied unchanged. If one contributor's rows are refused, the others are
+still collected. A contributor's objects are deleted in both cases, so it cannot see whether its rows were accepted.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from cleave_shared.errors import CheckFailed, InputError
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """News in a contributor's head: parts to take in, and parts that it took back.
+    """News in a contributor's head: parts to collect, and parts that it took back.
 
-    `head` None: nothing was put since, or ever.
+    `head` None: nothing new was put.
     """
 
     contributor: Contributor
@@ -62,7 +62,7 @@ class News:
 
 
 def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
-    """Raises CheckFailed for a head that is not the contributor's, or is older than what was taken in."""
+    """Raises CheckFailed if the head is not the contributor's, or is older than the last collected one."""
     place = f"{folder_of(manifest.table_id, who.key)}/head"
 
     def signed(content: tuple[bytes, str] | None) -> ContributionHead | None:
@@ -92,10 +92,10 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
 
 
 def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
-    """The version of each contributor's head in the store, by its key; none of a head that is refused."""
+    """The version of each contributor's head in the store, by its key. Refused heads are omitted."""
     versions: dict[str, int] = {}
     for who in manifest.contributors:
-        with contextlib.suppress(CheckFailed):  # one contributor stops no other's invitation
+        with contextlib.suppress(CheckFailed):  # a refused head must not block the others' invitation
             head = news(tables, manifest, who).head
             versions[who.key] = head.version if head else who.version
     return versions
@@ -128,7 +128,7 @@ def collect(
         try:
             opened = _take(tables, opened, pending, progress)
             done.append(pending)
-        except LostError as failure:  # nothing is refused: the store may find it again
+        except LostError as failure:  # not refused: the store may find it again
             failures.append(_naming(who, failure))
             continue
         except (CheckFailed, InputError) as failure:
@@ -147,11 +147,11 @@ def collect(
 
 
 def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
-    """Check all of one contributor's news, then write. Raises CheckFailed, InputError; nothing of it counts then."""
+    """Check all of one contributor's news, then write. Raises CheckFailed, InputError; then none of it counts."""
     who, manifest = pending.contributor, opened.manifest
     schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
     parts: list[PartManifest] = []
-    most = limits.MAX_FACTS_BYTES  # of all that are new
+    most = limits.MAX_FACTS_BYTES  # of all new parts together
     for entry in pending.added:
         part, size = _open_part(tables, manifest, entry, who, most)
         parts.append(part)
@@ -179,7 +179,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
 
 @dataclass(frozen=True, slots=True)
 class _PartRows(Piece):
-    """The rows of segment `number` of a contributor's part, which are checked again as they are sealed."""
+    """The rows of segment `number` of a contributor's part. They are checked again while they are sealed."""
 
     who: Contributor
     contributed: ContributedRows
@@ -191,7 +191,7 @@ class _PartRows(Piece):
 
     @property
     def label(self) -> str:
-        """Name of the segment in the draft, and in its part until the commit: no id that a contributor chose."""
+        """The segment's id in the draft, and in its part until the commit; no contributor can choose it."""
         return hashlib.sha256(f"{self.who.key} {self.part.id} {self.number}".encode()).hexdigest()[:32]
 
     @property
@@ -210,7 +210,7 @@ class _PartRows(Piece):
 
 
 def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
-    """Record that the parts which are new were dealt with, and take nothing in."""
+    """Record that the new parts were handled, without collecting any."""
     manifest, cells = without(tables, opened, _gone(opened.manifest, pending))
     manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
     manifest = manifest.model_copy(update={"cells": tables.seal_cells(manifest, cells)})
@@ -222,13 +222,13 @@ def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
     keys: set[Texts] = set()
     for combinations in chain.from_iterable(each.keys(by) for each in rows):
         keys |= combinations
-        if len(keys) > MOST_CELLS:  # they are too many whatever follows
+        if len(keys) > MOST_CELLS:  # they are too many in any case
             break
     return keys
 
 
 def _require_key(tables: Tables, opened: Opened, rows: Sequence[ContributedRows], gone: Sequence[Segment]) -> None:
-    """Raise InputError, for the owner alone, where two rows would have one key, or a key has NULL."""
+    """Raise InputError, for the owner only, if two rows would have the same key, or a key has NULL."""
     manifest = opened.manifest
     if not manifest.key:
         return
@@ -248,7 +248,7 @@ def _gone(manifest: Manifest, pending: News) -> list[Segment]:
 
 
 def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequence[str]]) -> Manifest:
-    """`manifest` with what became of a contributor's parts: of those `handled`, by id, the segments."""
+    """`manifest` with the new segments of a contributor's parts. `handled`: by part id."""
     who, head = pending.contributor, pending.head
     assert head is not None  # noqa: S101 - the caller looked
     remaining = [each for each in who.parts if each not in pending.gone]
@@ -259,11 +259,11 @@ def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequenc
 
 
 def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Texts], gone: Sequence[Segment]) -> None:
-    """Raises InputError where a contributor would exceed its share, or the table its limit. Nothing is written.
+    """Raises InputError if a contributor would exceed its share of cells, or the table its limit. Nothing is written.
 
-    A share is the limit divided by the number of contributors and their owner, so that no one fills the table for all.
-    What counts are cells in which a contributor has rows and the owner has none. Rows left by contributors who were
-    removed count as the owner's. `keys`: of the cells of new rows; `gone`: segments to take out.
+    A share is the limit divided by the number of contributors plus the owner, so nobody can fill the table alone. Only
+    cells without rows of the owner count. Rows of removed contributors count as the owner's. `keys`: of the cells of
+    new rows; `gone`: segments to remove.
     """
     manifest, cells = opened.manifest, tables.cells(opened)
 
@@ -274,7 +274,7 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
     for segment in gone:
         left.count(tables.index(opened.vault, segment), -1)
     filled = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
-    if len(filled | keys) <= share or keys <= filled:  # so no one has more, or it fills no cell that is empty
+    if len(filled | keys) <= share or keys <= filled:  # nobody has more than a share, or no new cell is used
         return
     names = {each.name for each in manifest.contributors}
     owned = keys_of(each for each in manifest.segments if each.contributor not in names)
@@ -294,7 +294,7 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
 def _open_part(
     tables: Tables, manifest: Manifest, entry: Entry, who: Contributor, most: int
 ) -> tuple[PartManifest, int]:
-    """A part of at most `most` bytes, and its bytes. Raises CheckFailed."""
+    """A part of at most `most` bytes, and its size. Raises CheckFailed."""
     name, invitation = entry.manifest.name, invite(manifest)
     place = (invitation.table_id, who.key, who.registration, invitation.terms, entry.id)
     context = context_of(public_side(tables.key).fingerprint, *place, name)
@@ -320,7 +320,7 @@ def _open_part(
 
 
 def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:
-    """Return `failure` with the contributor's name at the beginning of its message."""
+    """`failure` with the contributor's name at the start of its message."""
     prefix = f"contributor {who.name!r}: "
     message = prefix + failure.message.removeprefix(prefix)
     if isinstance(failure, CheckFailed):

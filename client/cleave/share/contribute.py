@@ -1,9 +1,9 @@
-"""Put a contributor's rows into the store, without the owner's key: new objects in a folder of its own, then its head.
+"""Puts a contributor's rows into the store, without the owner's key: new objects in its own folder, then its head.
 
-Every column is sealed, the plain ones too: nothing of a contribution is in the clear. The draft holds the key of the
-rows and digests of them. It is sealed under a key that follows from the contributor's identity: neither a store nor the
-table's owner opens it. Once the rows are put, it has these digests alone until the next put. By them a put that repeats
-a killed one is recognised.
+Every column is sealed, also plain ones: nothing of a contribution is in the clear. The draft has the key of the rows
+and digests of them. It is sealed under a key derived from the contributor's identity, so neither a store nor the
+table's owner can open it. After a put it keeps only these digests until the next put: they identify a put that repeats
+a killed one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NO_KEY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """A contributor's files: identity, the owner's public key and the invitation in it."""
+    """A contributor's files: its identity, the owner's public key, and the invitation in that key."""
 
     public: PublicKey
     invitation: Invitation
@@ -70,7 +70,7 @@ class Invited:
 
     @property
     def consent(self) -> str:
-        """Say who can read the rows, and the kinds of their columns."""
+        """Who can read the rows, and the kinds of their columns."""
         kinds: dict[str, list[str]] = {}
         for each in self.schema.columns:
             kinds.setdefault(str(each.kind), []).append(each.name)
@@ -81,10 +81,10 @@ class Invited:
 def read_invited(
     table: str, public_key: Path, identity: Path, fingerprint: str | None, memory: SeenVersions | None = None
 ) -> Invited:
-    """Read a contributor's files. The `fingerprint` is required the first time a public key is used here.
+    """Read a contributor's files. `fingerprint` is required when a public key is used here for the first time.
 
-    Raises KeyFileError for files of another kind, and for a public key of another fingerprint; InputError for one that
-    was exported for another table.
+    Raises KeyFileError for files of another kind, and for a wrong fingerprint; InputError if the key was exported for
+    another table.
     """
     public, memory = read_public_key(public_key), memory or SeenVersions()
     tag = hashlib.sha256(f"owner {public.fingerprint}".encode()).hexdigest()[:32]
@@ -108,7 +108,7 @@ class ContributionStep(Step):
 
 
 class ContributionDraft(Draft):
-    """Draft of a contribution. `part`: the id of the part that is being made."""
+    """Draft of a contribution. `part`: the id of the part that is being written."""
 
     part: Hex
     key: Key
@@ -120,7 +120,7 @@ class ContributionDraft(Draft):
 
 
 def new_contribution(request: str, head: str | None, schema: Schema) -> ContributionDraft:
-    """Return the draft of a new part on top of `head`, without segments, with a key of its own."""
+    """The draft of a new part on top of `head`, without segments, with a new key."""
     return ContributionDraft(
         id=new_id(),
         asked=request,
@@ -138,7 +138,7 @@ def contribution_drafts(stores: Stores, folder: str, identity: Identity) -> Draf
 
 
 class Contributions:
-    """Contributions of one contributor in `stores` for one table."""
+    """Contributions of one contributor to one table in `stores`."""
 
     def __init__(
         self,
@@ -147,9 +147,9 @@ class Contributions:
         say: Say = lambda _: None,
         memory: SeenVersions | None = None,
     ) -> None:
-        """`say` gets what became of an earlier put that was stopped.
+        """`say` gets a line about an earlier, stopped put.
 
-        Raises InputError where the invitation does not name the contributor.
+        Raises InputError if the invitation does not name the contributor.
         """
         self._stores = stores
         self._public = invited.public
@@ -193,11 +193,11 @@ class Contributions:
         again: bool = False,
         segment_rows: int = of_measures.SEGMENT_ROWS,
     ) -> tuple[ContributionHead, int]:
-        """Add all `rows`, and return how many; in place of all that was put before where `replace`.
+        """Add all `rows`, and return their number. `replace`: instead of all earlier rows.
 
-        Nothing of it is visible until all of it is there. A put of the same rows that was killed continues after its
-        last segment. Rows that the last put added are not added a second time unless `again`.
-        Raises InputError, StoreError; ConflictError where somebody else puts by the same identity.
+        They become visible all at once. A put of the same rows that was killed continues after its last segment. Rows
+        that the last put added are not added again, unless `again`. Raises InputError, StoreError; ConflictError if
+        another process puts with the same identity.
         """
         current, version = self.head()
         check_fits(rows.schema, self._schema, self._invitation.table, invited=True)
@@ -210,7 +210,7 @@ class Contributions:
         draft = self._drafts.find(request)
         if current is not None and draft is not None and not again and self._is_done(draft, current, new):
             self._say("the last put had the same rows: nothing is added (--again adds them again)")
-            if draft.is_open:  # it was killed before the end of its sweep
+            if draft.is_open:  # it was killed during its sweep
                 self._sweep(current, listed(self._stores, [self.folder]), draft)
             self._close(draft, replace=replace)
             return current, survey.rows
@@ -227,7 +227,7 @@ class Contributions:
     def _steps(
         self, new: NewRows, draft: ContributionDraft, advance: Callable[[int], None]
     ) -> Generator[ContributionStep]:
-        """Seal and write those of `new` that `draft` does not have."""
+        """Seal and write the rows of `new` that `draft` does not have."""
         secret, columns = bytes.fromhex(draft.key), draft.columns
 
         def seal(table: Table) -> ContributedSegment:
@@ -250,13 +250,13 @@ class Contributions:
             advance(segment.rows)
 
     def _is_done(self, draft: ContributionDraft, current: ContributionHead, new: NewRows) -> bool:
-        """Check by the draft of the last put whether the head has a part of just these rows."""
+        """True if the head has a part with exactly these rows, found by the last put's draft."""
         return draft.part in {each.id for each in current.parts} and new.are(draft.steps)
 
     def _close(self, draft: ContributionDraft, *, replace: bool) -> None:
         """Change the draft last: until then a repeated put finishes the sweep."""
         with cleaning():
-            if replace:  # repeated, it replaces the rows by the same rows
+            if replace:  # if repeated, it replaces the rows by the same rows
                 self._drafts.delete(draft.without_key())
             else:
                 self._drafts.finish(draft.without_key())
@@ -264,7 +264,7 @@ class Contributions:
     def _commit(
         self, draft: ContributionDraft, current: ContributionHead | None, version: str | None, *, replace: bool
     ) -> tuple[ContributionHead, Listed]:
-        """Show everything that was put, at once; and what was there before."""
+        """Make everything that was put visible, at once. Also returns the objects that existed before."""
         part = PartManifest(
             id=draft.part,
             table_id=self._invitation.table_id,
@@ -302,7 +302,7 @@ class Contributions:
         return head, before
 
     def _request(self, *, replace: bool) -> str:
-        """Digest of what makes a second put the same as a first, but for the rows."""
+        """Digest of the settings that a second put must share with the first to continue it."""
         request = [self._public.key_id, self._invitation.model_dump_json(exclude={"floors"}), replace]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()
 
@@ -313,13 +313,13 @@ class Contributions:
         return described(name, content)
 
     def _sweep(self, head: ContributionHead, before: Listed, draft: ContributionDraft) -> None:
-        """Delete what was there before and no part names: of parts that were replaced, and of puts that died."""
+        """Delete earlier objects that no part names: of replaced parts, and of killed puts."""
         keep, store = {f"{self.folder}/head", *self._drafts.names(draft)}, self._stores.sensitive
         with cleaning():
             for entry in head.parts:
                 try:
                     keep.update(names_of(entry, store.read(entry.names.name, most=entry.names.bytes)))
-                except NotStoredError:  # its owner has taken it in, and deleted this list last
+                except NotStoredError:  # the owner has collected it, and deletes this list last
                     if any(entry.manifest.name in sizes for _, sizes in before):
                         raise
             for each, sizes in before:
@@ -331,7 +331,7 @@ class Contributions:
 
 
 def _require_narrow(table: Table, columns: Sequence[SealedColumn]) -> None:
-    """Raise InputError for rows that are too wide for a segment that the owner opens."""
+    """Raise InputError if a segment's rows are too wide for the owner to open."""
     texts = " + ".join(f"coalesce(strlen({identifier(each.name)}::VARCHAR), 0)" for each in columns if not each.width)
     ((size,),) = table.connection.execute(f"SELECT sum({texts or 0}) FROM {table.relation}").fetchall()
     if size + table.rows * sum(each.width + 5 for each in columns) > limits.MAX_SEGMENT_BYTES:

@@ -1,10 +1,10 @@
-"""Open one contributor's rows as the owner: nothing in them is trusted before it was checked.
+"""Opens one contributor's rows as the owner. Nothing in them is trusted before it is checked.
 
-Sizes are compared before anything is read. What the blocks of a segment say that they hold is added up before any is
-decompressed. Then one block of each column is opened at a time, and DuckDB has a limit of memory.
+Sizes are compared before anything is read. The stated sizes of a segment's blocks are added up before any is
+decompressed. Then one block of each column is opened at a time, and DuckDB's memory is limited.
 
-Values must be in the one form that `cleave.store.columns` writes: within their bounds, zero under NULL, booleans 0 or
-1, texts valid UTF-8. What passes is stored again under the owner's keys, so a contributor's bytes reach no question.
+Values must have the one form that cleave.store.columns writes: within their bounds, zero for NULL, booleans 0 or 1,
+texts valid UTF-8. Accepted rows are stored again under the owner's keys, so no query reads a contributor's bytes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 
 _DAY = 86_400_000_000  # microseconds
-_RANGES = {  # of DuckDB's values, in days and microseconds; beyond them it cannot show a value
+_RANGES = {  # of DuckDB's values, in days and microseconds; it cannot show values outside
     "DATE": (-(2**31) + 2, 2**31 - 2),
     "TIME": (0, _DAY),
 }
 _MOMENTS = (-9_223_372_022_400_000_000, 2**63 - 2)
-_INFINITE = {"DATE": 2**31 - 1, "TIMESTAMP": 2**63 - 1, "TIMESTAMP WITH TIME ZONE": 2**63 - 1}  # and negative
+_INFINITE = {"DATE": 2**31 - 1, "TIMESTAMP": 2**63 - 1, "TIMESTAMP WITH TIME ZONE": 2**63 - 1}  # and their negatives
 
 
 class ContributedRows:
-    """The rows of one part, in a folder of its contributor."""
+    """The rows of one part, in its contributor's folder."""
 
     def __init__(self, tables: Tables, part: PartManifest, schema: Schema, folder: str) -> None:
-        """Raises CheckFailed for a part that has other columns than the table, or names objects of others."""
+        """Raises CheckFailed for a part with other columns than the table's, or with names of foreign objects."""
         self._tables = tables
         self.part = part
         self._schema = schema
@@ -73,13 +73,12 @@ class ContributedRows:
                 raise _wrong(f"the objects of a segment of it take more than {limits.MAX_OBJECT_BYTES:,} bytes")
 
     def keys(self, by: Sequence[str]) -> Iterator[set[Texts]]:
-        """Segment after segment, the combinations of the `by` columns' values that its rows have.
+        """For each segment, the combinations of values of the `by` columns in its rows.
 
-        Checks every column, so that all of a part is checked before anything of it is written. Raises CheckFailed,
-        StoreError.
+        It checks every column, so all of a part is checked before anything is written. Raises CheckFailed, StoreError.
         """
         texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in by)
-        most = MOST_CELLS + 1  # they are too many whatever follows
+        most = MOST_CELLS + 1  # more are too many in any case
         for segment in self.part.segments:
             with self.table(segment) as table:
                 if not by:
@@ -89,7 +88,7 @@ class ContributedRows:
                 yield set(table.connection.execute(distinct).fetchall())
 
     def batches(self, names: Sequence[str]) -> Iterator[RowBatch]:
-        """Columns of its rows, in their order. Raises CheckFailed, StoreError."""
+        """Columns of its rows, in order. Raises CheckFailed, StoreError."""
         selected = ", ".join(portable(self._columns[name]) for name in names)
         for segment in self.part.segments:
             with self.table(segment) as table:
@@ -97,7 +96,7 @@ class ContributedRows:
 
     @contextmanager
     def table(self, segment: ContributedSegment) -> Iterator[Table]:
-        """The rows of a segment, checked, in their order. Raises CheckFailed, StoreError."""
+        """The checked rows of a segment, in order. Raises CheckFailed, StoreError."""
         columns, name = self.part.columns, self._schema.table or "contributed"
         opening = [self._opening(segment, number) for number in range(len(columns))]
         if sum(each.bytes for each in opening) > limits.MAX_SEGMENT_BYTES:
@@ -159,7 +158,7 @@ class _Opening:
 
 @contextmanager
 def _within_memory() -> Generator[None]:
-    """Raise CheckFailed where rows take more memory than DuckDB may have for a segment."""
+    """Raise CheckFailed if rows need more memory than DuckDB may use for a segment."""
     try:
         yield
     except duckdb.OutOfMemoryException:  # its message may quote values
@@ -171,7 +170,7 @@ def _format(column: SealedColumn) -> tuple[str, str, int, bool]:
 
 
 def _require_canonical(column: SealedColumn, declared: Column, block: ColumnBlock) -> None:
-    """Raises CheckFailed for a block whose bytes are not those of values that the column may have."""
+    """Raises CheckFailed for a block with bytes that are no possible values of the column."""
     valid = np.ones(block.rows, np.bool_)
     if block.bitmap is not None:
         bits = np.unpackbits(np.frombuffer(block.bitmap, np.uint8), bitorder="little")
@@ -210,7 +209,7 @@ def _require_canonical(column: SealedColumn, declared: Column, block: ColumnBloc
 
 
 def _require_utf8(block: ColumnBlock) -> None:
-    """Require valid texts: all of them together are UTF-8, and none begins within a character."""
+    """Raise CheckFailed unless all texts together are UTF-8 and none begins inside a character."""
     assert block.lengths is not None  # noqa: S101 - the caller looked
     try:
         str(block.data, "utf-8")
@@ -223,7 +222,7 @@ def _require_utf8(block: ColumnBlock) -> None:
 
 
 def _require_intervals(connection: duckdb.DuckDBPyConnection, column: SealedColumn) -> None:
-    """Raises CheckFailed for intervals that are not DuckDB's own text of one."""
+    """Raises CheckFailed for intervals that are not in DuckDB's own text form."""
     if column.type != "INTERVAL":
         return
     name = identifier(column.name)

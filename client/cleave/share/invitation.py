@@ -1,8 +1,8 @@
-"""Statement of a table's owner to its contributors: how their rows must be so that they fit the owner's.
+"""An owner's statement to a table's contributors: how their rows must be to fit the table.
 
-It is part of the exported public key (cleave.ckks.public_key) and signed with it. It has the schema and the by columns.
-Each registered contributor has a random number, so that one who was removed and added again is somebody new. With it
-comes the newest version of the contributor's head: no machine of theirs accepts an older state of the store.
+It is part of the exported public key (cleave.ckks.public_key) and covered by its signature. It has the schema and the
+by columns. Each registered contributor has a random number, so one who is removed and added again is a different one.
+It also has the newest version of each contributor's head, so no machine of theirs accepts an older state of the store.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from cleave_shared.errors import InputError, KeyFileError
 
 
 class Invitation(StoredModel):
-    """`registrations`: the number of each registered contributor, by a digest of its key. `floors`: likewise the newest
-    version of its head when this was exported.
+    """`registrations`: the number of each registered contributor, by a digest of its key. `floors`: the newest version
+    of its head at the time of export, by the same digest.
     """
 
     format: Literal[2] = 2
@@ -40,7 +40,7 @@ class Invitation(StoredModel):
 
     @property
     def terms(self) -> str:
-        """Digest of what rows must fit, whatever was derived or added since."""
+        """Digest of what rows must fit. Later derived columns and contributors do not change it."""
         schema = dump_schema(replace(self.table_schema(), derived=(), privacy=NO_PRIVACY))
         return hashlib.sha256(json.dumps([self.table_id, schema, self.by]).encode()).hexdigest()
 
@@ -48,7 +48,7 @@ class Invitation(StoredModel):
         return read_schema(tomllib.loads(self.schema_toml, parse_float=Decimal), f"the invitation to {self.table!r}")
 
     def registration_of(self, contributor: str) -> str:
-        """The number of a contributor (its key, 64 hex digits). Raises InputError for one that is not registered."""
+        """The number of a contributor, given by its key (64 hex digits). Raises InputError if it is not registered."""
         registration = self.registrations.get(_digest(self.table_id, contributor))
         if registration is None:
             raise InputError(
@@ -58,12 +58,12 @@ class Invitation(StoredModel):
         return registration
 
     def floor_of(self, contributor: str) -> int:
-        """The least version that the head of a contributor (its key) has; 0: it has put nothing."""
+        """The minimum version of a contributor's head; 0 if it has put nothing."""
         return self.floors.get(_digest(self.table_id, contributor), 0)
 
 
 def invite(manifest: Manifest, versions: Mapping[str, int] = MappingProxyType({})) -> Invitation:
-    """`versions`: of the contributors' heads, by key; of others those that were taken in."""
+    """`versions`: of the contributors' heads, by key. For others, the last collected version is used."""
     return Invitation(
         table=manifest.table,
         table_id=manifest.table_id,
@@ -81,7 +81,7 @@ def _digest(table_id: str, contributor: str) -> str:
 
 
 def invitation_of(public: PublicKey, table: str) -> Invitation:
-    """Raises KeyFileError for a public key that was exported for no table, InputError for another table's."""
+    """Raises KeyFileError for a public key without an invitation, InputError for another table's."""
     if public.invitation is None:
         raise KeyFileError(
             "the public key was exported for no table",

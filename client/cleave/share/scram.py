@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677): the verifier of a password, and the server's side of a login.
 
-A verifier is stored in PostgreSQL's own spelling. It cannot be used to log in. A thief of it can try passwords, each
-for 65,536 iterations of PBKDF2, and can pose as the server.
+A verifier is stored in PostgreSQL's format. It cannot be used to log in. A thief of it can try passwords, each at the
+cost of 65,536 iterations of PBKDF2, and can impersonate the server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Final
 
 PLAIN, BOUND = "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS"
 PATTERN: Final = r"^SCRAM-SHA-256\$\d{4,7}:[A-Za-z0-9+/=]{4,100}\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$"
-_ITERATIONS: Final = 1 << 16  # RFC 7677 asks 4,096 at least; some drivers compute them in Python, pgJDBC takes 100,000
+# RFC 7677 demands at least 4,096; some drivers compute them in Python, pgJDBC accepts 100,000
+_ITERATIONS: Final = 1 << 16
 _FIRST: Final = re.compile(r"(?P<gs2>(?P<flag>n|y|p=tls-server-end-point),,)(?P<bare>n=[^,]*,r=(?P<nonce>[!-+\--~]+))")
 _FINAL: Final = re.compile(r"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)),p=(?P<proof>[^,]+)")
 _PROHIBITED: Final = (
@@ -30,7 +31,7 @@ _PROHIBITED: Final = (
 
 
 class ScramError(Exception):
-    """A client's message that does not follow the protocol."""
+    """A client's message does not follow the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Verifier:
 
     @staticmethod
     def of_no_password(name: str, secret: bytes) -> Verifier:
-        """One that no password fits. A name has the same salt each time, so that users cannot be told from others."""
+        """A verifier that fits no password. A name always gets the same salt, so nobody can tell users from other
+        names.
+        """
         salt, stored, server = (hmac.digest(secret, word + name.encode(), "sha256") for word in (b"a", b"b", b"c"))
         return Verifier(_ITERATIONS, salt[:16], stored, server)
 
@@ -68,7 +71,7 @@ class Verifier:
 
 
 class Login:
-    """One login. `binding`: the hash of the server's certificate (tls-server-end-point, RFC 5929) under TLS."""
+    """One login. `binding`: with TLS, the hash of the server's certificate (tls-server-end-point, RFC 5929)."""
 
     def __init__(self, verifier: Verifier, binding: bytes | None) -> None:
         self._verifier = verifier
@@ -81,7 +84,9 @@ class Login:
         return [PLAIN] if self._binding is None else [BOUND, PLAIN]
 
     def first(self, mechanism: str, message: bytes) -> bytes:
-        """Answer the client's first message. Raises ScramError; also if a machine between hid that TLS is bound."""
+        """Answer the client's first message. Raises ScramError, also if a machine in between hid the channel
+        binding.
+        """
         read = _FIRST.fullmatch(_ascii(message))
         if read is None or mechanism not in self.mechanisms:
             raise ScramError("the first message of the login cannot be read")
@@ -115,7 +120,7 @@ class Login:
 
 
 def prepared(password: bytes) -> bytes:
-    """A password by SASLprep (RFC 4013); one that it does not allow stays as it is, as in PostgreSQL."""
+    """The password after SASLprep (RFC 4013). As in PostgreSQL, a password that it forbids is not changed."""
     try:
         text = password.decode()
     except UnicodeDecodeError:

@@ -1,17 +1,17 @@
-"""Users of a gateway: a TOML file beside the key that opens the tables, which its owner alone may read.
+"""Users of a gateway: a TOML file beside the key that opens the tables. Only its owner may read it.
 
-    secret = "64 hex digits"    # makes salts for names that are no user's
-    [users.alice]
-    password = "SCRAM-SHA-256$65536:...$...:..."
-    tokens = ["sha256 of a bearer token, 64 hex digits"]
-    tables = ["visits"]     # without it: every table that is served
-    columns = ["visits.ward", "visits.bill"]  # of the tables it names, these columns alone; of others, all
-    min_group = 10          # groups of fewer people (rows, where no entity is named) are left out; at least 3
-    [users.bob]
-    rows = true             # may read rows, so no group is left out: it excludes min_group
+  secret = "64 hex digits"    # makes salts for names that are no user's
+  [users.alice]
+  password = "SCRAM-SHA-256$65536:...$...:..."
+  tokens = ["sha256 of a bearer token, 64 hex digits"]
+  tables = ["visits"]         # default: every served table
+  columns = ["visits.ward", "visits.bill"]  # of these tables, only these columns; of others, all
+  min_group = 10              # groups of fewer people (or rows, without an entity) are hidden; at least 3
+  [users.bob]
+  rows = true                 # may read rows, so no group is hidden; excludes min_group
 
-Passwords are stored as SCRAM's verifiers (cleave.share.scram). A user of 1.0 has an Argon2id hash instead, by which
-PostgreSQL's protocol lets nobody in. A token is 32 random bytes, so SHA-256 of it is enough.
+Passwords are stored as SCRAM verifiers (cleave.share.scram). A user from 1.0 has an Argon2id hash instead, with which
+PostgreSQL's protocol admits nobody. A token is 32 random bytes, so its SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from cleave.files import names_file, open_file, write_atomically
 from cleave.share.scram import PATTERN, Verifier
 from cleave_shared.errors import InputError
 
-LEAST: Final = 3  # people of a group, as of a release's part: of two people each can subtract himself
+LEAST: Final = 3  # people in a group, as in a release's cell: of two people, each could subtract itself
 _MOST_BYTES: Final = 1 << 20
 _ARGON2: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"  # of 1.0
 _MAKE: Final = "make one with: cleave user add NAME"
 
 
 class User(BaseModel):
-    """Rights of one user. `tables` None: every table that is served. `columns`: see `columns_of`. `rows` False:
-    totals of groups alone, by the rules of `cleave.disclosure.askable`.
+    """Rights of one user. `tables` None: every served table. `columns`: see `columns_of`. `rows` False: only totals of
+    groups, by the rules of cleave.disclosure.askable.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,12 +55,12 @@ class User(BaseModel):
 
     @property
     def least(self) -> int:
-        """Least people of a group that the user is shown, or rows where no entity is named; 0: the user reads rows."""
+        """Minimum people (or rows, without an entity) of a group that the user sees; 0: the user reads rows."""
         return 0 if self.rows else max(self.min_group, LEAST)
 
     @property
     def fault(self) -> str:
-        """Why these rights are refused, and what to do; "" where they are not."""
+        """Why these rights are refused, and what to do; "" if they are not."""
         if self.rows and self.min_group:
             return (
                 "rows and min_group exclude each other, since rows show everything: run `cleave user add` again, "
@@ -73,23 +73,23 @@ class User(BaseModel):
 
     @property
     def _starts(self) -> list[str]:
-        """The beginnings of columns of `tables`."""
+        """Prefixes of columns of `tables`."""
         return [f"{each.lower()}." for each in self.tables or ()]
 
     @property
     def is_old(self) -> bool:
-        """True if the password was set by 1.0, and must be set again."""
+        """True if 1.0 set the password, which must be set again."""
         return self.password is not None and self.password.startswith("$")
 
 
 def columns_of(columns: Sequence[str], table: str) -> frozenset[str] | None:
-    """Those of `columns` that are of one table, without its name and in lower case; None: all that it has."""
+    """The columns of one table in `columns`, in lower case without its name; None: all of its columns."""
     start = f"{table.lower()}."
     return frozenset(each[len(start) :].lower() for each in columns if each.lower().startswith(start)) or None
 
 
 class Users(BaseModel):
-    """Users by name. `secret` None: of a file of 1.0."""
+    """Users by name. `secret` None: the file is from 1.0."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,7 +97,7 @@ class Users(BaseModel):
     users: dict[str, User] = {}
 
     def verifier(self, name: str, secret: bytes) -> Verifier:
-        """The verifier of `name`. No password fits it if there is no such user, or if 1.0 set the password.
+        """The verifier of `name`. If there is no such user, or 1.0 set its password, no password fits it.
 
         `secret`: used if the file has none.
         """
@@ -120,7 +120,7 @@ class Users(BaseModel):
 
 
 def read_users(path: Path) -> Users:
-    """Raises InputError for a file that others may read, or that is none of users."""
+    """Raises InputError for a file that other users can read, or that is no users file."""
     try:
         with open_file(path) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -140,7 +140,7 @@ def read_users(path: Path) -> Users:
 
 
 def user_in(path: Path, name: str) -> User | None:
-    """The user of that name; None without one, or without the file. Raises InputError as `read_users` does."""
+    """The user of that name; None if the user or the file does not exist. Raises InputError as `read_users` does."""
     return read_users(path).users.get(name) if names_file(path) else None
 
 
@@ -155,10 +155,10 @@ def write_user(
     token: bool,
     columns: Sequence[str] | None = None,
 ) -> str | None:
-    """Write user `name` into the file, in the place of one of that name. Returns the new bearer token, if wanted.
+    """Write user `name` into the file, replacing an existing one. Returns the new bearer token, if one was requested.
 
-    `password` None: the user has tokens alone, or keeps the password there is. Raises InputError, also for rights that
-    exclude each other, KeyFileError for a password that is too simple.
+    `password` None: the user has tokens only, or keeps its password. Raises InputError, also for rights that exclude
+    each other, KeyFileError for a too simple password.
     """
     if not name.strip() or len(name) > 32:
         raise InputError("a user's name has 1 to 32 characters")
@@ -182,7 +182,7 @@ def write_user(
 
 
 def delete_user(path: Path, name: str) -> None:
-    """Raises InputError for a user that there is not."""
+    """Raises InputError for an unknown user."""
     there = read_users(path)
     users = dict(there.users)
     if users.pop(name, None) is None:
