@@ -1,1 +1,1 @@
-"""Questions: one Session over a source, which is rows of a file or a frame here, or tables in a store."""
+"""Answer questions: a session over a file, a frame, or stored tables."""

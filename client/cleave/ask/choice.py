@@ -1,8 +1,8 @@
-"""Which way a question over a stored table goes: the least by a rule of bytes that `plan` states (docs/stored.md).
+"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md).
 
-A plan counts as the bytes of all objects that are read for it, here or by a service. One by totals counts as a quarter
-of these bytes and of 160 for each cell. Rows that are more than a limit of bytes are not fetched. A scan is taken only
-where nothing else answers. All of it follows from the schema and from counts.
+The cost of a plan is the bytes of all objects that it reads, here or in a service. A plan that uses totals counts a
+quarter of its bytes, and a quarter of 160 bytes for each cell. Rows larger than the fetch limit are never fetched. A
+scan is chosen only where no other way can answer. The choice depends only on the schema and on counts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _NOT_BY_JOBS = 2  # rank of plans that fetch rows, where a job scans
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A plan as it is compared. `barrier`: why it may not be taken, "" where it may. Else the least `rank` and `size`
-    is taken.
+    """A plan in the comparison: the least `rank`, then the least `size`, wins.
+
+    `barrier` says why the plan may not be chosen; "" if it may.
     """
 
     plan: Plan
@@ -49,7 +50,7 @@ class _Candidate:
         return self.rank, self.size
 
     def beside(self, rival: _Candidate | None) -> str:
-        """Why it is taken and not `rival`, or the other way round."""
+        """Explain why this candidate was chosen over `rival`, or the other way round."""
         if rival is None:
             reason = "no other way answers it"
         elif self.barrier or rival.barrier:
@@ -66,12 +67,15 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses over one version of the tables of `site`."""
+    """Chooses between the ways to answer a question over one version of the tables of `site`."""
 
     site: Site
 
     def chosen(self, statement: Statement, *, cloud_only: bool) -> Plan:
-        """Raises QueryRefused, and what reading the list of cells and indexes may."""
+        """Return the plan to use.
+
+        Raises QueryRefused, and any error of reading the cell list or the indexes.
+        """
         with closing(self._planner(statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, cloud_only)
             barred: list[_Candidate] = []
@@ -91,9 +95,9 @@ class Chooser:
             return best.plan
 
     def counted(self, plan: Plan, counting: Counting) -> Plan:
-        """The plan that answers the question of `plan` under a threshold, which counts by `counting`.
+        """Return the plan that answers the same question under a threshold, counting by `counting`.
 
-        Raises QueryRefused, and what reading the indexes may.
+        Raises QueryRefused, and any error of reading the indexes.
         """
         by_cells = [way for way in plan.ways if isinstance(way, Totals)]
         why = why_rows(plan.cut_up, counting)
@@ -114,13 +118,16 @@ class Chooser:
         return rows
 
     def plans(self, statement: Statement) -> list[Plan]:
-        """All that answer `statement`, what reveals least first, whatever they read. Raises QueryRefused."""
+        """Return every plan that can answer `statement`, the one that reveals least first, however much it reads.
+
+        Raises QueryRefused.
+        """
         with closing(self._planner(statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, cloud_only=False)
             return [each for kind in WAYS for each in kind.plans(choosing)]
 
     def considered(self, plan: Plan, *, pad: bool) -> list[Considered]:
-        """The ways of the question that `plan` answers, `plan` first, and why each is taken or not."""
+        """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""
         if isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None:
             return self._counting(plan, plan.cut.counting, pad=pad)
         with closing(self._planner(plan.statement)) as planner:
@@ -136,7 +143,7 @@ class Chooser:
         return considered
 
     def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
-        """Under a threshold there is no choice."""
+        """List the ways under a threshold, which leaves no choice."""
         why = counting.reason
         taken = replace(self._considered(self._candidate(plan, pad=pad), None, pad=pad, taken=True), reason=why)
         others = [] if plan.name == Totals.name else [Considered(Totals.name, None, False, why)]
@@ -176,7 +183,7 @@ class Chooser:
 
 
 def over_limit(fetched: int, limit: int, how: str) -> QueryRefused:
-    """Refuse to fetch `fetched` bytes of rows; `how` to do without."""
+    """Return the refusal to fetch `fetched` bytes of rows; `how` tells the user how to avoid it."""
     return QueryRefused(
         f"it would fetch {sized(fetched)} of rows, and the limit is {sized(limit)}",
         hint=f"raise --fetch-limit (fetch_limit= in Python) to {fetched}, or {how}",

@@ -1,6 +1,6 @@
-"""Settings of this user: environment variables, then config.toml in ~/.config/cleave.
+"""Read this user's settings from environment variables, then from config.toml in ~/.config/cleave.
 
-Options and arguments come before both. The file is read once; one that cannot be read is an error.
+Command-line options and Python arguments override both. The file is read once; a file that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _PASSPHRASES = re.compile("CLEAVE_.*PASS.*")
 
 
 def config_folder() -> Path:
-    """Return the folder of settings and keys, `~` not expanded: `cleave` in $XDG_CONFIG_HOME, or in ~/.config."""
+    """Return the folder of settings and keys: "cleave" in $XDG_CONFIG_HOME or ~/.config, with "~" not expanded."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(base if os.path.isabs(base) else "~/.config") / "cleave"
 
 
 def config_path() -> Path | None:
-    """Return the file of settings; None for an account without a home."""
+    """Return the path of the settings file, or None for an account without a home directory."""
     try:
         return config_folder().expanduser() / "config.toml"
     except RuntimeError:
@@ -44,7 +44,7 @@ def config_path() -> Path | None:
 
 
 def require_text(name: str, value: str) -> None:
-    """Raise UsageError for bytes that are not UTF-8, which neither DuckDB nor a message can hold."""
+    """Raise UsageError if `value` is not UTF-8, which neither DuckDB nor a message can hold."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -52,14 +52,17 @@ def require_text(name: str, value: str) -> None:
 
 
 def usual(name: str) -> str | None:
-    """A setting of the environment, else of the file; None where neither has it. Raises InputError."""
+    """Return a setting from the environment, else from the file, else None. Raises InputError."""
     given = os.environ.get(SETTINGS[name], "")
     require_text(SETTINGS[name], given)
     return given or settings().get(name)
 
 
 def usual_profile() -> str | None:
-    """The AWS profile of the file. None if the environment names one: boto3 reads that, and the keys beside it."""
+    """Return the AWS profile of the settings file.
+
+    It is None if the environment names a profile: boto3 reads that itself, and the keys beside it.
+    """
     if os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get(SETTINGS["profile"]):
         return None
     return settings().get("profile")
@@ -77,14 +80,14 @@ def user() -> str:
 
 
 def origin(name: str) -> str:
-    """Where `usual` finds a setting; empty where nowhere."""
+    """Return where `usual` finds a setting, or "" if it is not set."""
     if os.environ.get(SETTINGS[name]):
         return SETTINGS[name]
     return str(config_path()) if name in settings() else ""
 
 
 def settings() -> dict[str, str]:
-    """The settings of the file, if there is one. Raises InputError for a file that is not understood."""
+    """Return the settings of the file, if there is one. Raises InputError if the file is not valid."""
     path = config_path()
     return _read(path) if path else {}
 
@@ -116,10 +119,10 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of processes that open tables as this one does, whatever becomes of its file.
+    """Return environment variables with which another process opens tables as this one does.
 
-    The places of state and cache are whole paths, the file's settings are variables, and no passphrase is among them.
-    Raises InputError.
+    State and cache folders are given as whole paths, and the file's settings as variables, so that a later change of
+    the file has no effect. No passphrase is included. Raises InputError.
     """
     from cleave.objects.cache import cache_folder  # noqa: PLC0415 - what --help does without
     from cleave.store.seen_versions import state_folder  # noqa: PLC0415 - as above
@@ -131,7 +134,10 @@ def environment() -> dict[str, str]:
 
 
 def change(name: str, value: str) -> Path:
-    """Write a setting to the file, or remove it where `value` is empty; comments there are lost. Raises InputError."""
+    """Write a setting to the file, or remove it if `value` is empty.
+
+    Comments in the file are lost. Raises InputError.
+    """
     path = config_path()
     if path is None:
         raise InputError("this account has no home directory", hint="set XDG_CONFIG_HOME")

@@ -1,4 +1,4 @@
-"""Describe a question before it is asked: what is sent where, what is read, how exact, and who learns what."""
+"""Describe a question before it runs: what it sends and reads, how exact it is, and who learns what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNASKED = "nothing: it gets no request"
 
 @dataclass(frozen=True, slots=True)
 class ColumnFate:
-    """The fate of a column of the table; `bytes`: how much of it is sent."""
+    """What happens to a column of the table; `bytes` says how much of it is sent."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class ColumnFate:
 
 @dataclass(frozen=True, slots=True)
 class EncryptedColumn:
-    """A column made for the query: of which arguments, and the bound of its total over all rows."""
+    """A column encrypted for the question: from which arguments, and a bound on its total over all rows."""
 
     argument: str
     type: str
@@ -53,7 +53,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """To one service; `bytes_down` None: not foreseen."""
+    """Requests to one service; `bytes_down` is None if it cannot be predicted."""
 
     count: int
     bytes_up: int
@@ -62,7 +62,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """Sentences on what each service learns."""
+    """What each service learns, in sentences."""
 
     plain: tuple[str, ...]
     sensitive: tuple[str, ...]
@@ -70,15 +70,17 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """`selected_rows` and `groups` None: the question is answered here as a whole. `profile` None: nothing is sent.
+    """What a question would do.
 
-    `local`: the outputs that this machine computes, and why. `sets`: how many sets of keys (GROUPING SETS, ROLLUP,
-    CUBE) are put together from these groups, those of all keys. `ways`: of a stored table, how it could be answered
-    and what each would take, the one that is taken first. `dollars`: at list price, of requests and transfer; of a
-    question over files with both services on Lambda. `hint`: what the services could answer instead of a question
-    that is answered here as a whole. `places`: of a stored table, where its sensitive and its plain half rest;
-    requests are then of objects. `trust`: what the answer is not checked against, where that is more than usual.
-    `threshold`: which groups are left out, "" for none.
+    `selected_rows` and `groups` are None if the whole question is answered on this machine, and `profile` is None if
+    nothing is sent. `local` holds the outputs that this machine computes, and why; `hint` says what the services could
+    answer instead of such a question. `sets` counts the sets of keys (GROUPING SETS, ROLLUP, CUBE) that are built from
+    these groups.
+
+    For a stored table, `ways` lists how it could be answered and at what cost, the chosen way first, and `places` says
+    where its sensitive and its plain half are stored; requests are then for objects. `dollars` is the list price of
+    requests and transfer; for files, it assumes that both services run on Lambda. `trust` says what cannot be checked,
+    if that is more than usual. `threshold` says which groups are left out; "" for none.
     """
 
     table: str
@@ -113,8 +115,10 @@ def description(
     lanes: int = 0,
     **facts: Any,
 ) -> Description:
-    """The description of `cut`. `uses`: by column; of all others `unread`. `lanes`: numbers encrypted of a row, or
-    objects read. `facts`: what only the source knows, members of Description.
+    """Describe `cut`.
+
+    `uses` says how each column is used, and `unread` applies to all others. `lanes` is the number of encrypted numbers
+    of a row, or of objects read. `facts` are members of Description that only the source knows.
     """
 
     def fate(column: Column) -> ColumnFate:

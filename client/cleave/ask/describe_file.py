@@ -1,4 +1,4 @@
-"""Describe a question over a file or frame: what it would send, how exactly, and what each service would learn."""
+"""Describe a question over a file or frame: what it would send, how exact it is, and what each service would learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _UNREAD = "not read, stays here"
 def describe_file(
     place: FilePlace, plan: Plan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
 ) -> Description:
-    """Raises what the query itself would before it sends anything: QueryRefused, InputError."""
+    """Describe the plan.
+
+    Raises what the query itself would raise before it sends anything: QueryRefused, InputError.
+    """
     (way,) = plan.ways
     table = place.table
     if not isinstance(plan.cut, QueryPlan):

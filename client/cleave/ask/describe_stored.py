@@ -1,4 +1,4 @@
-"""Describe a question over stored tables: its ways, what they read, and what each store learns."""
+"""Describe a question over stored tables: the ways to answer it, what they read, and what each store learns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _WHEN = "when the query ran, and under whose credentials"
 
 
 def describe_stored(site: Site, plan: Plan, considered: Sequence[Considered] = (), *, pad: bool = False) -> Description:
-    """Describe a plan over stored tables. Reads the lists of cells, and where rows of some cells would be fetched the
-    indexes that say where they are stored.
+    """Describe a plan over stored tables.
+
+    This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.
     """
     tables = list(site.tables.values())
     work = plan.work(site, pad=pad)

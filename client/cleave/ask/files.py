@@ -1,7 +1,7 @@
-"""Rows of a file or frame on this machine as a source: grouped and encrypted for each question.
+"""Answer questions over a file or frame on this machine: its rows are grouped and encrypted for each question.
 
-Table and services are opened when the first question needs them, and kept. So is a CKKS secret key of the source's own:
-no key file is needed.
+The table and the services are opened when the first question needs them, and stay open. The source makes its own CKKS
+secret key, so no key file is needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_PLANS = 32
 
 
 class FileSource(Source):
-    """`others` are further tables a question may name; nothing of them is ever sent."""
+    """Questions over one table; `others` are further tables that they may name, which never leave this machine."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class FileSource(Source):
         return self.read(progress).rows if name == self.name else None
 
     def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
-        """Plan a question, or return its plan of a moment ago, unless the question reads the clock."""
+        """Plan a question, or reuse the plan of an earlier identical one unless it reads the clock."""
         tree = json.dumps(statement.tree)  # which holds the values of parameters
         query = (statement.text, tree, cloud_only)
         plan = self._plans.pop(query, None) or self._planned(statement, cloud_only=cloud_only)
@@ -122,7 +122,7 @@ class FileSource(Source):
 
     @contextlib.contextmanager
     def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
-        """After an answer that fails a check another key is made."""
+        """Compute the sums. After an answer that fails a check, the source makes a new key."""
         import duckdb  # noqa: PLC0415 - 15 ms
 
         (way,) = plan.ways
@@ -144,7 +144,7 @@ class FileSource(Source):
         self._open.close()
 
     def read(self, progress: Progress) -> Table:
-        """The table with the further ones beside it, read once."""
+        """Return the table, with the other tables beside it; they are read only once."""
         if self._table is None:
             table = self._open.enter_context(self._lazy.read(progress))
             for each in self._others:
@@ -157,7 +157,7 @@ class FileSource(Source):
         return FilePlace(self.read(progress), self._secret, self._connected)
 
     def _secret(self) -> SecretKey:
-        """The source's CKKS key."""
+        """Return the source's CKKS key."""
         from cleave.ckks.secret_key import fresh_key  # noqa: PLC0415 - TenSEAL takes 60 ms
 
         if self._key is None:
@@ -177,7 +177,7 @@ class FileSource(Source):
 
 
 def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
-    """Raises InputError for tables of the same name, as DuckDB finds names."""
+    """Raise InputError if two tables have the same name, ignoring case as DuckDB does."""
     taken = {name.lower()}
     for each in others:
         if each.name.lower() in taken:

@@ -1,4 +1,4 @@
-"""A minimum group size over a join: the people of the table that the measures belong to are counted."""
+"""Apply a minimum group size to a join: count the people of the table that the aggregated columns belong to."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _WHY = "a minimum group size counts people over a join"
 
 @dataclass(frozen=True, slots=True)
 class Joinable:
-    """A table that may be joined. `party`: the column that says whose each row is, "" where all are the owner's."""
+    """A table that may be joined.
+
+    `party` is the column that says who contributed each row; "" if all rows are the owner's.
+    """
 
     schema: Schema
     party: str = ""
 
 
 def under_threshold(whole: LocalPlan, tables: Mapping[str, Joinable]) -> LocalPlan:
-    """`whole` as it counts people over a join; as it is where it is no join that can be grouped here.
+    """Return `whole` changed to count people over a join, or unchanged if it is no join that can be grouped here.
 
-    `tables`: by name in lower case. Raises QueryRefused where it is not clear whose people are counted.
+    `tables` is keyed by name in lower case. Raises QueryRefused if it is unclear whose people to count.
     """
     names = {name: each.schema for name, each in tables.items()}
     join = None if whole.inner else joined(whole.statement, names, [each.name for each in whole.outputs])

@@ -1,4 +1,4 @@
-"""From options to what they name: files, frames, stored tables, the services, and a session over them."""
+"""Open what options name: files, frames, stored tables and services, and a session over them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _NOT_OF_RELEASES = {"key": None, "machine": None, "others": None}
 
 
 def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
-    """The table of files or of a frame, the name of a stored one, or None for those that questions name.
+    """Return the table of files or a frame, the name of a stored table, or None if each question names its tables.
 
-    A store that is only usual (environment, config file) leaves names of files to be files. Raises InputError.
+    A default store (from the environment or the settings file) does not turn file names into table names. Raises
+    InputError.
     """
     given = asking["store"]
     if data is None and (given or usual("store")) is None:
@@ -74,7 +75,7 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
 
 
 def _are_files(words: Sequence[str | Path]) -> bool:
-    """Check whether words name files rather than stored tables. Raises InputError for one that may be either."""
+    """Check whether `words` name files rather than stored tables. Raises InputError if one could be either."""
     for word in map(str, words):
         if os.path.isfile(word) and Path(word).name == word and not Path(word).suffix:
             raise InputError(
@@ -100,8 +101,9 @@ def lazy(
     flatten: bool = False,
     entity: str | Sequence[str] | None = None,
 ) -> LazyTable:
-    """Files or a frame as a table that is read when it is needed. `entity`: whom a row is about, in place of what the
-    schema says. Raises InputError.
+    """Return files or a frame as a table that is read when needed.
+
+    `entity` replaces the schema's entity. Raises InputError.
     """
     opened = _lazy(data, schema, table, sheet, flatten=flatten)
     names = column_names(entity)
@@ -134,12 +136,12 @@ def _lazy(data: Data, schema: SchemaLike | None, table: str | None, sheet: str |
 
 
 def frame_has_none() -> InputError:
-    """Return the error for options of files that are given with a frame."""
+    """Return the error for file options that are given with a frame."""
     return InputError("a frame has neither sheets nor nested objects", hint="leave sheet and flatten out")
 
 
 def no_table(data: object) -> InputError:
-    """The error for data of a kind that is no table."""
+    """Return the error for data of a type that cannot be a table."""
     from cleave.table.lazy import hint_of_no_table  # noqa: PLC0415 - DuckDB
 
     return InputError(f"a {type(data).__name__} is no table", hint=hint_of_no_table(data))
@@ -153,10 +155,10 @@ def open_session(
     bars: Bars,
     machine: str | None = None,
 ) -> Session:
-    """A session over `table`, as `read_data` returns it. Only a stored table, and its key, are opened.
+    """Open a session over `table`, as `read_data` returned it. Only a stored table, and its key, are opened now.
 
-    `machine`: ARN of the state machine that makes the calls of scans. Raises InputError where there is no such table,
-    KeyFileError, StoreError, CheckFailed.
+    `machine` is the ARN of the state machine that runs scans. Raises InputError if there is no such table,
+    KeyFileError, StoreError or CheckFailed.
     """
     from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
 
@@ -205,13 +207,16 @@ def is_remote(asking: Asking) -> bool:
 
 
 def analyst_file(asking: Asking) -> Path | None:
-    """The identity that stored tables are asked with; None: the owner's key. A key that is named goes first."""
+    """Return the identity file that stored tables are asked with, or None to use the owner's key.
+
+    A key that is named goes first.
+    """
     given = asking["analyst"] or (None if asking["key"] else usual("analyst"))
     return expanded(given) if given else None
 
 
 def access_of(place: Place | Asking) -> Access:
-    """The key, and where the services are. The file of the key is not read."""
+    """Return the key and the place of the services. The key file is not read yet."""
     from cleave.transport.connect import Target  # noqa: PLC0415 - what --help does without
 
     said: dict[str, Any] = {"endpoint": None, "functions": None, "sign": False, "insecure_http": False, **place}
@@ -224,12 +229,12 @@ def access_of(place: Place | Asking) -> Access:
 
 
 def key_file(given: str | Path | None) -> Path:
-    """The key file that is named, or the usual one. Raises KeyFileError where there is no home directory."""
+    """Return the named key file, or the default one. Raises KeyFileError if there is no home directory."""
     return expanded(given or usual("key") or config_folder() / "key.json", KeyFileError, "name the key file with --key")
 
 
 def kms_of(profile: str | None) -> Kms:
-    """AWS KMS under a profile: asked only if a KMS key wraps the key."""
+    """Return AWS KMS under a profile; it is called only if a KMS key wraps the key file."""
     from cleave.transport.kms import Kms  # noqa: PLC0415 - what --help does without
 
     def session() -> AwsSession:
@@ -241,7 +246,7 @@ def kms_of(profile: str | None) -> Kms:
 
 
 def passphrase_of(given: PassphraseLike | None) -> bytes | Callable[[], bytes]:
-    """The passphrase where it was supplied, else what asks for it if the key is wrapped."""
+    """Return the passphrase if it was given, else a function that asks for it when the key is wrapped."""
     if given is None:
         given = os.environb.get(PASSPHRASE_VARIABLE.encode(), _missing)
     if callable(given):
@@ -267,7 +272,7 @@ def _aws(place: Place) -> AwsSession:
 
 
 def open_place(place: Place) -> Stores:
-    """Raises InputError for what names no store, ServiceError where there are no credentials."""
+    """Open the stores of a place. Raises InputError if it names no store, ServiceError if there are no credentials."""
     from cleave.objects.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
 
     store = place["store"] or usual("store")
@@ -278,7 +283,10 @@ def open_place(place: Place) -> Stores:
 
 @contextlib.contextmanager
 def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
-    """The tables of a key in a store. All calls to the store end `seconds` from now, if the place says no time."""
+    """Open the tables of a key in a store.
+
+    All calls to the store end `seconds` from now, unless the place sets its own timeout.
+    """
     from cleave.ask.tables import open_tables  # noqa: PLC0415 - what a question over a file does without
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
-"""Options of questions and of stored tables, each stated once: for Python, the command line and the shell.
+"""State the options of questions and of stored tables once, for Python, the command line and the shell.
 
-A class here is a set of keyword arguments in Python (`stated`). `cleave.cli.options` makes a command's options of it.
+Each class here lists keyword arguments of a Python function (`stated`); `cleave.cli.options` turns them into a
+command's options.
 """
 
 # Without `from __future__ import annotations`: each `Flag` is read while the program runs, the types are not.
@@ -45,10 +46,11 @@ LONGEST_TIMEOUT = 7 * 86_400  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Default of a keyword argument, and how the command line spells and explains it.
+    """The default of a keyword argument, and its command-line option and help text.
 
-    `words`: as "--key FILE" or "-o, --output FILE"; empty for Python alone. `takes`: the type that is parsed.
-    `advanced`: few need it, so help lists it last.
+    `words` spells the option, such as "--key FILE" or "-o, --output FILE"; it is empty for an argument that only Python
+    has. `takes` is the type that the value is parsed as. Help lists `advanced` options last, because few users need
+    them.
     """
 
     default: Any = None
@@ -86,7 +88,7 @@ class Place(TypedDict, total=False):
 
 
 class Answering(Place, total=False):
-    """Places and limits of queries over stored tables: of one query, or of a gateway's."""
+    """Where questions over stored tables read and what limits they keep, for one query or for a gateway."""
 
     others: Annotated[
         "Others | None",
@@ -214,7 +216,7 @@ class Releasing(Place, total=False):
 
 
 class Dropping(Place, total=False):
-    """Objects that `drop` deletes."""
+    """What `drop` deletes."""
 
     forget: Annotated[
         bool,
@@ -265,7 +267,7 @@ class Updating(Changing, total=False):
 
 
 class Altering(Place, total=False):
-    """Changes of a stored table's columns that `alter` makes."""
+    """How `alter` changes the columns of a stored table."""
 
     widen: Annotated[
         Sequence[str] | None,
@@ -347,7 +349,7 @@ class Adding(Place, total=False):
 
 
 class Appending(Adding, total=False):
-    """How `append` adds rows to a table of one's own."""
+    """How `append` adds rows to a table of the user's own."""
 
     upsert: Annotated[bool, Flag(False, "--upsert", "With --append: replace rows that have the same key.", bool)]
     yes: Annotated[
@@ -357,7 +359,7 @@ class Appending(Adding, total=False):
 
 
 class Contributing(Adding, total=False):
-    """How `contribute` adds rows to a table of another owner."""
+    """How `contribute` adds rows to another owner's table."""
 
     public_key: Annotated[
         str | Path | None,
@@ -374,12 +376,12 @@ class Contributing(Adding, total=False):
 
 
 def flags(options: type) -> dict[str, Flag]:
-    """Flag of each keyword argument of a class of options, by name."""
+    """Return the flag of each keyword argument in a class of options, by name."""
     return {name: type_.__metadata__[0] for name, type_ in options.__annotations__.items()}
 
 
 def stated(options: type) -> Callable[[F], F]:
-    """Show the keyword arguments of `options`, with their defaults, in the signature of a function that takes them."""
+    """Put the keyword arguments of `options`, with their defaults, into a function's signature."""
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
@@ -396,9 +398,9 @@ def stated(options: type) -> Callable[[F], F]:
 
 
 def complete(options: type[G], given: G) -> G:
-    """`given` with the default of everything left out.
+    """Return `given`, with defaults for everything left out.
 
-    Raises TypeError for an unknown argument, UsageError for a time that is out of range.
+    Raises TypeError for an unknown argument, UsageError for a timeout out of range.
     """
     defaults = {name: flag.default for name, flag in flags(options).items()}
     for name in cast("dict[str, Any]", given):
@@ -412,7 +414,7 @@ def complete(options: type[G], given: G) -> G:
 
 
 def question_options(asking: Asking) -> "Options":
-    """Raises UsageError for what is out of range."""
+    """Return the options of one question. Raises UsageError if one is out of range."""
     from cleave.ask.question import Options  # noqa: PLC0415 - numpy and all that computes
 
     return Options(asking["pad"], asking["min_group"], asking["yes"])
@@ -420,7 +422,7 @@ def question_options(asking: Asking) -> "Options":
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The owner's key file, which stored tables need, and where the services are (None: embedded)."""
+    """The owner's key file, which stored tables need, and where the services are (None for those of this process)."""
 
     key: Path
     passphrase: "Passphrase" = None

@@ -1,4 +1,4 @@
-"""Plan of a question: how it was cut, and a way for each part."""
+"""The plan of a question: how it was divided, and a way to answer each part."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """`cut`: the cut question, or one that DuckDB answers here as a whole. `ways`: one for each part.
+    """How to answer a question.
 
-    `assumed`: by name in lower case, a digest of what it assumes of a stored table or a release. `named`: columns that
-    the question names, in lower case. `cloud_only`: no row may be fetched.
+    `cut` is the question divided into parts, or one that DuckDB answers here as a whole, and `ways` has a way for each
+    part. `assumed` holds, by table name in lower case, a digest of what the plan assumes about that stored table or
+    release. `named` holds the columns that the question names, in lower case. `cloud_only` forbids fetching rows.
     """
 
     cut: QueryPlan | LocalPlan
@@ -29,7 +30,7 @@ class Plan:
 
     @property
     def cut_up(self) -> QueryPlan:
-        """The cut question of a plan that DuckDB does not answer as a whole."""
+        """Return the divided question. Raises TypeError if DuckDB answers the question as a whole."""
         if not isinstance(self.cut, QueryPlan):
             raise TypeError("a question that was not cut")
         return self.cut
@@ -53,13 +54,13 @@ class Plan:
 
     @property
     def types(self) -> Sequence[str]:
-        """DuckDB's types of the outputs."""
+        """Return DuckDB's types of the outputs."""
         cut = self.cut
         return [each.type for each in cut.finals] if isinstance(cut, QueryPlan) else cut.types
 
     @property
     def sends_nothing(self) -> bool:
-        """Return whether nothing is sent: then neither key nor transport is needed."""
+        """Return whether nothing is sent, so that neither a key nor a transport is needed."""
         return self.cut.sends_nothing
 
     @property
@@ -68,7 +69,7 @@ class Plan:
 
     @property
     def fetches(self) -> bool:
-        """Return whether rows are fetched."""
+        """Return whether the plan fetches rows."""
         return any(each.stage == "rows" and not each.is_idle for each in self.ways)
 
     @property
@@ -76,18 +77,20 @@ class Plan:
         return max(each.worth for each in self.ways)
 
     def work(self, place: Any, *, pad: bool = False) -> Work:
-        """`place`: what its ways are over."""
+        """Return what the plan reads and asks in `place`, which its ways are over."""
         return sum((each.work(place, pad=pad) for each in self.ways), Work())
 
     def fetched(self, place: Any, *, pad: bool = False) -> int:
-        """Bytes of rows that are fetched."""
+        """Return how many bytes of rows are fetched."""
         return sum(each.work(place, pad=pad).bytes for each in self.ways if each.stage == "rows")
 
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A plan by the names of its ways. `cost` None: the question cannot be answered so, and `reason` says why; else why
-    it is `taken` or not.
+    """A plan that was compared with others, by the names of its ways.
+
+    `reason` says why it is `taken` or not. `cost` is None if the plan cannot answer the question, and `reason` then
+    says why not.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A question under way, the answers to its parts, and what is counted of it."""
+"""A running question, the answers to its parts, and counts of its work."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`pad` rounds the number of chunks up to a power of two.
+    """Options of one question.
 
-    Groups of fewer than `min_group` people (rows, where the schema names no entity) are left out of the answer; 0: as
-    the table has it, which is none but for a stored one with contributors. `yes`: groups may be smaller than the table
-    has it, which its log then says unless the caller has `logged` the question.
+    `pad` rounds the number of chunks up to a power of two. Groups with fewer than `min_group` people (or rows, if the
+    schema names no entity) are left out; 0 means the table's own minimum, which only a stored table with contributors
+    has. `yes` allows smaller groups than the table's own minimum; the table's log then says so, unless the caller has
+    already `logged` the question.
     """
 
     pad: bool = False
@@ -59,11 +60,12 @@ DEFAULTS = Options()
 class Usage:
     """Counts of one query's work.
 
-    None where a minimum group size hides it, since with the counts that are shown it could tell the size of a
-    suppressed group. `min_group` and the four below it: None where no least size was asked for. `withheld_groups` are
-    large enough, but a suppressed one would follow from them. `hidden_figures`: of groups that are shown. `counted`:
-    "people" or "rows". `printing`: aggregates that show values of single rows. `objects_read`, `bytes_read`: of what
-    rests in stores; None where rows came from files.
+    A count is None if a minimum group size hides it: together with the counts that are shown, it could reveal the size
+    of a suppressed group. `min_group` and the four fields below it are None if no minimum was asked for.
+    `withheld_groups` counts groups that are large enough but would reveal a suppressed one. `hidden_figures` counts
+    figures left out of groups that are shown. `counted` is "people" or "rows". `printing` names aggregates that show
+    values of single rows. `objects_read` and `bytes_read` count what is read from stores, and are None if rows came
+    from files.
     """
 
     profile: str | None = None  # None where nothing was sent: no key was needed
@@ -89,7 +91,9 @@ class Usage:
 
     @property
     def suppression(self) -> str:
-        """Sentences on what a minimum group size left out and cannot hide, "" where none was asked for."""
+        """Return sentences on what the minimum group size left out and what it cannot hide; "" if there is no
+        minimum.
+        """
         if self.suppressed_groups is None:
             return ""
         few = f"fewer than {self.min_group} {self.counted or 'rows'}"
@@ -119,13 +123,13 @@ def _no_figures(members: Sequence[Members], _: Sequence[int]) -> list[tuple[()]]
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """Answer of a way to its part of the question `cut`, or of a source to all of it.
+    """The answer of one way to its part `cut` of a question, or of a source to all of it.
 
-    `keys`, `counts`: the finest groups and their rows, where they are known here; None: as `responses` of the plain
-    service have them. `local`: of each group and set, DuckDB's texts of what was computed here. `figures` gives the
-    encrypted aggregates of groups that are put together, by the finest groups they are made of and their rows. `usage`
-    counts what was asked and read. `warnings`: what may be missing of the answer; `note`: a footnote to it. `tally`:
-    the rows as a threshold counts them; None: by their number, and no argument is NULL.
+    `keys` and `counts` hold the finest groups and their numbers of rows; they are None if only the plain service's
+    `responses` have them. `local` holds, for each group and set, DuckDB's texts of the values computed here. `figures`
+    returns the encrypted aggregates of combined groups, given the finest groups in each and their rows. `warnings` says
+    what the answer may lack, and `note` is a footnote. `tally` counts rows for a threshold; None counts each row once
+    and assumes no NULL.
     """
 
     cut: QueryPlan
@@ -145,9 +149,9 @@ class GroupSums:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Rows that a question is answered over as a whole, which it calls `name`.
+    """The loaded rows of a question that is answered as a whole, in a table that the question calls `name`.
 
-    `usage`, once they are, counts what was read for them.
+    `usage` returns the counts of what was read, once all rows are read.
     """
 
     table: Table
@@ -165,7 +169,7 @@ class Result:
 
 
 class Clock:
-    """Seconds by stage, added up."""
+    """Adds up seconds by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

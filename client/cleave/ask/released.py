@@ -1,8 +1,8 @@
-"""Releases as a source: totals of cells that an owner has sealed to an analyst, and nothing else.
+"""Answer an analyst's questions over releases: totals of cells that an owner sealed for the analyst.
 
-A release is read whole when a question first names its table, and kept until a question finds a newer one. The owner's
-fingerprint is remembered from the first release on, and the number of the newest one: another owner's, or an older
-release, is not believed.
+A release is read as a whole when a question first names its table, and kept until a question finds a newer one. The
+owner's fingerprint and the newest release number are remembered from the first release on. A release from another
+owner, or an older one, is refused.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ class ReleaseSource(VersionedSource[Released]):
         memory: SeenVersions | None = None,
         seconds: float | None = None,
     ) -> None:
-        """`fingerprint`: of the owner; None: that which was seen before, or any where none was. With `@N`, no release
-        before number N is accepted. Raises InputError where N is no number.
+        """Open the releases of `identity`.
+
+        `fingerprint` is the owner's. If it is None, the owner must be the one seen before, or may be anyone the first
+        time. A fingerprint ending in "@N" refuses releases before number N. Raises InputError if N is not a number.
         """
         owner, at, number = (fingerprint or "").partition("@")
         if at and not re.fullmatch("[0-9]{1,18}", number):
@@ -77,7 +79,7 @@ class ReleaseSource(VersionedSource[Released]):
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """The newest schemas of the tables that questions have named: a store does not show others."""
+        """Return the newest schemas of the tables that questions have named. A store does not list the others."""
         names = {each.lower(): each for each in (*self._held, self.name) if each}
         opened = [self._release(name) for name in names.values()]
         return self._shown({self.name or each.totals.table: each.schema for each in opened})
@@ -91,13 +93,15 @@ class ReleaseSource(VersionedSource[Released]):
         return sum(release.totals.rows) if release else None
 
     def _release(self, name: str) -> Released:
-        """Return the newest release of a table, or that of the snapshot; others' when they are named."""
+        """Return the newest release of a table, or the one of the snapshot. Tables other than `name` are read when they
+        are named.
+        """
         release = self._find(name)
         assert release is not None  # noqa: S101 - `_newest` raises
         return release
 
     def _fix(self) -> None:
-        """The tables that were named before."""
+        """Fix the versions of the tables that were named before."""
         _ = self.schemas
 
     def _names_of(self, named: Sequence[str]) -> list[str]:
@@ -116,7 +120,7 @@ class ReleaseSource(VersionedSource[Released]):
         *,
         cloud_only: bool,  # noqa: ARG002 - nothing else is possible
     ) -> Plan:
-        """Raises QueryRefused for what the totals do not answer."""
+        """Plan the question. Raises QueryRefused if the totals do not answer it."""
         (name,) = names
         release = self._release(name)
         sums = KeptTotals(release.totals.measures, release.totals.by, _TOTALS_ALONE)
@@ -139,7 +143,9 @@ class ReleaseSource(VersionedSource[Released]):
         return self._held[plan.table.lower()]
 
     def _newest(self, name: str, held: Released | None) -> Released:
-        """Raises InputError where there is no release, CheckFailed for one that is not the owner's, or an older one."""
+        """Return the newest release. Raises InputError if there is none, CheckFailed if it is another owner's or an
+        older one.
+        """
         for left in reversed(range(_TRIES)):
             head = self._head(name)
             if held is not None and head.release == held.head.release:
@@ -216,7 +222,7 @@ class ReleaseSource(VersionedSource[Released]):
             warnings.warn(text, CleaveWarning, stacklevel=stack_level())
 
     def _tag(self, what: str, name: str) -> str:
-        """Under which name a release of this store is remembered."""
+        """Return the name under which a release of this store is remembered."""
         return hashlib.sha256(f"{what} {place_of(self._analyst, name)} {self._stores.where}".encode()).hexdigest()[:32]
 
     def _content(self, which: Object) -> bytes:
@@ -247,7 +253,7 @@ class ReleaseSource(VersionedSource[Released]):
         )
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
-        """Does nothing: a release is read when a question is planned."""
+        """Do nothing: a release is read when a question is planned."""
 
     def load(self, plan: Plan, question: Question) -> contextlib.AbstractContextManager[Loaded]:  # noqa: ARG002
         raise QueryRefused(_TOTALS_ALONE)
@@ -261,7 +267,7 @@ class ReleaseSource(VersionedSource[Released]):
         yield replace(sums, usage=usage, checks={"signature": "passed", "stored": "passed"})
 
     def stop(self) -> None:
-        """Does nothing: what is asked of cells is over at once."""
+        """Do nothing: a question over cells takes no time."""
 
     def close(self) -> None:
         super().close()
@@ -269,7 +275,7 @@ class ReleaseSource(VersionedSource[Released]):
 
 
 def _whole(content: bytes, which: Object) -> bytes:
-    """`content`, if it is the object. Raises CheckFailed."""
+    """Return `content` if it is the expected object. Raises CheckFailed."""
     if hashlib.sha256(content).hexdigest() != which.sha256:
         raise CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")
     return content

@@ -1,7 +1,7 @@
-"""How questions over a stored table reach the services: in this process, over HTTP or as Lambda functions.
+"""Connect questions over stored tables to the services: in this process, over HTTP, or as Lambda functions.
 
-They are opened when the first question asks them anything: one over a single segment's totals, or over rows that are
-fetched, asks none.
+A connection is opened when a question first needs one. A question over the totals of a single segment, or over fetched
+rows, needs none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Embedded(Protocol):
-    """Opens the services of this process; `stores`: what the links they read may begin with."""
+    """Opens the services of this process; they read only links that begin with one of `stores`."""
 
     def __call__(self, stores: Sequence[str] = ()) -> Transport: ...
 
 
 class Services:
-    """One connection, kept from question to question."""
+    """One connection, reused for all questions."""
 
     def __init__(self, access: Access, stores: Stores, embedded: Embedded | None) -> None:
         self._access = access
@@ -44,7 +44,7 @@ class Services:
         return self._access.remote
 
     def open(self, folder: str, manifest: Manifest, deadline: Deadline) -> Remote | None:
-        """The services about one version of a table, for one question; None where there are none."""
+        """Return the services for one version of a table and one question, or None if there are no services."""
         if not self.available:
             return None
         own = Deadline(deadline.left())  # the failure of a request ends the others, and not what else a question does
@@ -62,7 +62,7 @@ class Services:
             self._opened.close()
 
     def _connected(self) -> Transport:
-        """Raises InputError for options that contradict each other."""
+        """Connect to the services. Raises InputError if options contradict each other."""
         if self._access.remote:
             from cleave.transport.connect import Target, connect  # noqa: PLC0415
 

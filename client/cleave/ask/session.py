@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 class Session:
-    """`bars` opens a progress display for one piece of work. A context manager; one thread at a time may use it."""
+    """Asks questions over one source; a context manager, for one thread at a time.
+
+    `bars` opens a progress display for one piece of work.
+    """
 
     def __init__(self, source: Source, bars: Bars = no_bars) -> None:
         self.source = source
@@ -54,17 +57,17 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The table that a question is over where nothing else is said; "" where there is none."""
+        """Return the table of a question that names no other, or "" if there is none."""
         return self.source.name
 
     @property
     def schema(self) -> Schema:
-        """Schema of the table `name`."""
+        """Return the schema of the table `name`."""
         return self.schemas[self.name]
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Return the schemas of every table a question may name; that of `name` comes first."""
+        """Return the schemas of every table that a question may name, that of `name` first."""
         return self._run(lambda _: self.source.schemas)
 
     @property
@@ -72,27 +75,27 @@ class Session:
         return self.rows_of(self.name)
 
     def rows_of(self, name: str) -> int | None:
-        """Rows of a table; None where they are not known before a question reads them."""
+        """Return the number of rows of a table, or None if it is unknown until a question reads them."""
         with self._bars() as progress:
             return self._run(lambda _: self.source.rows(name, progress))
 
     def open(self) -> None:
-        """Raise what keeps the table `name` from being asked, where that is known without reading its rows."""
+        """Raise the error that would keep questions from the table `name`, if it can be found without reading rows."""
         self._run(lambda _: self.source.open())
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Have the questions of a block answered over the versions of stored tables at its start.
+        """Answer all questions of a block over the versions of stored tables at its start.
 
-        Otherwise a question is over the newest version of each table when it is planned. Raises UsageError within
-        another snapshot, and as opening every table does.
+        Otherwise each question is over the newest version of each table when it is planned. Raises UsageError inside
+        another snapshot, and any error of opening the tables.
         """
         return self.source.snapshot()
 
     def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
-        """Decide for each output which way answers it. Reads no rows and sends nothing.
+        """Decide which way answers each output. This reads no rows and sends nothing.
 
-        `cloud_only`: what only rows here answer is refused. Raises QueryRefused, InputError for what is no text, and
-        what reading a stored table's list of cells may.
+        `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, InputError if `question` is
+        not text, and any error of reading a stored table's cell list.
         """
         statement = _read(question)
         try:
@@ -103,7 +106,9 @@ class Session:
             raise
 
     def _names(self, statement: Statement) -> list[str]:
-        """Columns of the tables that a statement names: those of others are not for everyone who may ask it."""
+        """Return the columns of the tables that a statement names. Other tables' columns may be secret from whoever
+        asks it.
+        """
         from cleave.sql.planner import names_in  # noqa: PLC0415 - as `point`
 
         try:
@@ -114,22 +119,20 @@ class Session:
         return [name for table, schema in self.schemas.items() if table.lower() in named for name in schema.names]
 
     def asked_by(self, name: str) -> AskedBy | None:
-        """How the newest version of a stored table may be asked; None for any other."""
+        """Return how the newest version of a stored table may be asked; None for any other table."""
         return self._run(lambda _: self.source.asked_by(name))
 
     def under_threshold(self, plan: Plan) -> Plan:
-        """`plan` as it counts people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
+        """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return self._run(lambda _: self.source.under_threshold(plan))
 
     def ways(self, question: str | Statement) -> Sequence[Plan]:
-        """Every way to answer a question, each to be asked; what reveals least comes first."""
+        """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         statement = _read(question)
         return self._run(lambda _: self.source.ways(statement))
 
     def describe(self, plan: Plan, options: Options | None = None) -> Description:
-        """Describe what the query would send and read, where, and what it would reveal. Raises InputError,
-        QueryRefused.
-        """
+        """Describe what the query would send, read and reveal. Raises InputError, QueryRefused."""
         with self._bars() as progress:
             return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
 
@@ -151,10 +154,11 @@ class Session:
         *,
         strict: bool = False,
     ) -> Result:
-        """Answer `plan`. Once files are read, services and stores may take `seconds`, and DuckDB here as long.
+        """Answer `plan`.
 
-        Raises InputError, QueryRefused, ServiceError, CheckFailed: everything that is wrong here is reported before
-        anything is sent. `strict`: Undecided where the error bounds leave a decision open.
+        Once files are read, the services and stores may take `seconds`, and DuckDB on this machine as long again.
+        `strict` raises Undecided if the error bounds leave a decision open. Raises InputError, QueryRefused,
+        ServiceError, CheckFailed. Every error of the question itself is raised before anything is sent.
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
@@ -178,7 +182,9 @@ class Session:
             return finished_whole(self.source, plan, plan.cut, question)
 
     def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
-        """With the source's own least size of groups where none is asked for, and the plan that counts for it."""
+        """Apply the source's own minimum group size if the caller gives none, and return the plan that counts
+        for it.
+        """
         chosen, own = options or DEFAULTS, self.source.min_group(plan)
         least = chosen.min_group or own
         if least < own and not chosen.yes:
@@ -191,7 +197,7 @@ class Session:
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
     def _log_smaller(self, plan: Plan, options: Options) -> None:
-        """Record an answer with smaller groups than its tables have, in the logs of those tables."""
+        """Record an answer with smaller groups than a table allows in that table's log."""
         if options.min_group and options.yes and not options.logged:
             self.source.log_smaller(plan, options.min_group)
 
@@ -200,17 +206,20 @@ class Session:
         return self.source.run(lambda: work(deadline), deadline)
 
     def stop_job(self, plan: Plan) -> bool:
-        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         return self._run(lambda _: self.source.stop_job(plan))
 
     def stop(self) -> None:
-        """Make what another thread does here fail soon. To be said again until it has: it may be between two waits."""
+        """Make the work of another thread here fail soon.
+
+        Repeat the call until it has: the thread may be between two waits.
+        """
         if self._deadline is not None:
             self._deadline.stop()
         self.source.stop()
 
     def close(self) -> None:
-        """Give up tables, keys and connections. Does nothing a second time."""
+        """Close tables, keys and connections. A second call does nothing."""
         self.source.close()
 
     def __enter__(self) -> Session:
@@ -228,7 +237,7 @@ def _read(question: str | Statement) -> Statement:
 
 
 def finished(sums: GroupSums, question: Question) -> Result:
-    """The answer to a plan that was cut. Raises CheckFailed where two sources report different groups."""
+    """Finish the answer to a question that was divided. Raises CheckFailed if two sources report different groups."""
     from cleave.finish import finish  # noqa: PLC0415 - see import_finish
     from cleave.finish.finish import uncollected  # noqa: PLC0415
 
@@ -274,10 +283,10 @@ _PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
 
 
 def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Question) -> Result:
-    """The answer of DuckDB on this machine to a question as a whole, over the rows that `source` loads.
+    """Let DuckDB on this machine answer a whole question over the rows that `source` loads.
 
-    Raises QueryRefused for a least size of groups, InputError where it cannot be computed on these rows, OutOfTime once
-    the question's time is over.
+    Raises QueryRefused if a minimum group size applies, InputError if the rows do not allow the computation, OutOfTime
+    when the question's time is over.
     """
     if question.options.min_group > 1:  # of one row every group is
         from cleave.sql.join import JoinPlan  # noqa: PLC0415 - few questions need it
@@ -311,7 +320,7 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
 
 
 def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Question) -> Result:
-    """The answer over a join of which a minimum group size counts the people."""
+    """Answer a question over a join in which a minimum group size counts the people."""
     from cleave.table.running import limited  # noqa: PLC0415 - few questions need it
 
     with source.load(plan, question) as loaded, contextlib.ExitStack() as stack:
@@ -337,7 +346,7 @@ def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Questi
 
 
 def within(deadline: Deadline, work: Callable[[], T]) -> T:
-    """`work` of DuckDB's on this machine, which is interrupted once `deadline` is over. Raises OutOfTime, Stopped."""
+    """Run `work` of DuckDB on this machine, and interrupt it when `deadline` is over. Raises OutOfTime, Stopped."""
     try:
         return work()
     except (duckdb.InterruptException, OutOfTime):
@@ -357,7 +366,7 @@ def within(deadline: Deadline, work: Callable[[], T]) -> T:
 
 
 def import_finish() -> None:
-    """Import what only an answer needs: it takes 40 ms."""
+    """Import the modules that only an answer needs, which takes 40 ms."""
     from cleave import finish  # noqa: F401, PLC0415
     from cleave.ckks import figures  # noqa: F401, PLC0415
 
@@ -369,7 +378,9 @@ _WIDTH = 100  # characters of a line that are shown
 
 
 def point(error: QueryRefused, sql: str, names: Iterable[str]) -> None:
-    """Give a refusal of `sql` an excerpt and, if it has no hint, the nearest of `names`, which a question may name."""
+    """Add to a refusal an excerpt of `sql` and, if it has no hint, the nearest of `names`, which a question
+    may name.
+    """
     if not _ABOUT.match(error.message):
         return
     named = _name(error.message)
@@ -386,7 +397,7 @@ def _name(message: str) -> str | None:
 
 
 def _start(message: str, name: str | None, sql: str) -> int | None:
-    """Place of the first character that the message is about."""
+    """Return the position of the first character that the message is about."""
     if place := _PLACE.search(message):
         before = "".join(sql.splitlines(keepends=True)[: int(place[1]) - 1])
         return min(len(before) + int(place[2]) - 1, len(sql))
@@ -402,7 +413,7 @@ def _start(message: str, name: str | None, sql: str) -> int | None:
 
 
 def _excerpt(sql: str, start: int) -> str:
-    """The line of place `start`, and a caret under it."""
+    """Return the line at position `start`, with a caret below it."""
     before, after = sql[:start].rpartition("\n")[2], sql[start:].partition("\n")[0]
     shown = printable(before)[-_WIDTH // 2 :]
     return f"{shown}{printable(after)[: _WIDTH - len(shown)]}\n{' ' * len(shown)}^"

@@ -31,8 +31,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AskedBy:
-    """A version of a stored table as questions see it: its `schema`, the columns `by` that its totals are kept by, and
-    what a plan over this version assumes (`Plan.assumed`).
+    """How questions see one version of a stored table.
+
+    `by` holds the columns that its totals are grouped by, and `assumed` what a plan over this version assumes
+    (`Plan.assumed`).
     """
 
     schema: Schema
@@ -41,11 +43,10 @@ class AskedBy:
 
 
 class Source(Protocol):
-    """One thread at a time may use it.
+    """A source of tables, for one thread at a time.
 
-    `name`: the table that a question is over where nothing else is said; "" where there is none. `seconds`: what a step
-    may take that is given no time of its own. `asks_embedded`: services of this process may be asked that have not
-    been prepared.
+    `name` is the table of a question that names no other; "" if there is none. `seconds` limits a step that has no
+    limit of its own. `asks_embedded` says whether it may ask services of this process that have not been prepared.
     """
 
     name: str
@@ -55,19 +56,19 @@ class Source(Protocol):
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Return the schemas of every table a question may name; that of `name` comes first."""
+        """Return the schemas of every table that a question may name, that of `name` first."""
         ...
 
     def key(self, name: str) -> Sequence[str]:  # noqa: ARG002 - files and releases have none
-        """Columns that were declared to name one row of a table."""
+        """Return the columns that were declared to identify a row of a table."""
         return ()
 
     def asked_by(self, name: str) -> AskedBy | None:  # noqa: ARG002 - files and releases
-        """How the newest version of a stored table may be asked; None for any other."""
+        """Return how the newest version of a stored table may be asked; None for any other table."""
         return None
 
     def min_group(self, plan: Plan) -> int:  # noqa: ARG002 - no group is small
-        """People, or rows, that every group shown has at least, where the caller does not say."""
+        """Return the least people, or rows, of each group shown, unless the caller gives another number."""
         return 0
 
     def log_smaller(self, plan: Plan, least: int) -> None:  # noqa: ARG002 - as above
@@ -75,45 +76,48 @@ class Source(Protocol):
         return
 
     def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
-        """By what a minimum group size counts."""
+        """Return what a minimum group size counts by."""
         return NO_PRIVACY
 
     def under_threshold(self, plan: Plan) -> Plan:
-        """`plan` as it counts people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
+        """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return plan
 
     def logged(self, plan: Plan) -> list[str]:  # noqa: ARG002 - files and releases have no log
-        """Names of the tables of `plan` that have an audit log."""
+        """Return the tables of `plan` that have an audit log."""
         return []
 
     def rows(self, name: str, progress: Progress) -> int | None:
-        """Rows of a table; None where they are not known before a question reads them."""
+        """Return the number of rows of a table, or None if it is unknown until a question reads them."""
         ...
 
     def open(self) -> None:
-        """Raise what keeps the table `name` from being asked, where that is known without reading its rows."""
+        """Raise the error that would keep questions from the table `name`, if it can be found without reading rows."""
         return
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Answer all questions of a block over the versions at its start. Files have one version."""
+        """Answer all questions of a block over the versions at its start. Files have only one version."""
         return contextlib.nullcontext()
 
     def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
-        """Begin a question: it is asked over the newest versions, or those of a snapshot. Raises QueryRefused."""
+        """Plan a question over the newest versions, or those of a snapshot. Raises QueryRefused."""
         ...
 
     def ways(self, statement: Statement) -> Sequence[Plan]:
-        """Every way to answer a question, each to be asked; what reveals least comes first."""
+        """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         return [self.plan(statement, cloud_only=False)]
 
     def describe(self, plan: Plan, options: Options, progress: Progress) -> Description: ...
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
-        """Do the work that is not part of a query's time. `sends`: the query encrypts or asks a service."""
+        """Do the work that is not part of a query's time.
+
+        `sends` says that the query encrypts or asks a service.
+        """
         ...
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG002 - files are not waited for
-        """`work` over one version of every table, waiting no longer than `deadline`."""
+        """Run `work` over one version of every table, and wait no longer than `deadline`."""
         return work()
 
     def load(self, plan: Plan, question: Question) -> AbstractContextManager[Loaded]: ...
@@ -121,11 +125,11 @@ class Source(Protocol):
     def sums(self, plan: Plan, question: Question) -> AbstractContextManager[GroupSums]: ...
 
     def stop_job(self, plan: Plan) -> bool:  # noqa: ARG002 - whatever it is
-        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         raise UsageError("--job works only over stored tables", hint="leave --job out")
 
     def stop(self) -> None:
-        """Make what another thread does here fail soon. To be said again until it has."""
+        """Make the work of another thread here fail soon. Repeat the call until it has."""
         ...
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""Tables in a store as a source: totals of cells, sealed rows, scans.
+"""Answer questions over tables in a store, from totals of cells, sealed rows and scans.
 
-Every answer is over one version of each table that it names: the newest when it was planned, or that of a snapshot.
-What a session keeps of a version is closed when a newer one is opened.
+Every answer is over one version of each table it names: the newest when it was planned, or the snapshot's. What a
+session keeps of a version is closed when it opens a newer one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
 
 class StoredSource(VersionedSource[Stored]):
-    """`others` are further tables a question may name; they are read here."""
+    """Questions over stored tables; `others` are further tables that a question may name, read on this machine."""
 
     def __init__(
         self,
@@ -83,14 +83,13 @@ class StoredSource(VersionedSource[Stored]):
         memory_limit: int | None = None,
         cache: bool = True,
     ) -> None:
-        """`embedded`: the services, where `access` names none; without any, what they would answer is computed from
-        rows.
+        """Open the tables of a store.
 
-        `scan` False: the sensitive service is not told which rows belong together, but asked for their ciphertexts.
-        `machine`: makes the calls of scans, which then go on when this process ends.
-        `fetch_limit`: bytes of rows that a question may fetch.
-        `memory_limit`: bytes of memory that a question over rows may take; None: a quarter of this machine's.
-        `cache`: keep on this machine what is read of a store elsewhere.
+        `embedded` opens the services if `access` names none; without services, their part is computed from rows. `scan`
+        is False to fetch rows, and never to ask the sensitive service for sums of rows, which tell it which rows belong
+        together. `machine` runs the calls of scans, which go on when this process ends. `fetch_limit` is the most bytes
+        of rows that a question may fetch. `memory_limit` is the most memory for a question over rows; None means a
+        quarter of this machine's. `cache` keeps copies on this machine of what is read from a remote store.
         """
         if access is None:
             raise KeyFileError("a stored table needs its key file, and none was given")
@@ -119,7 +118,7 @@ class StoredSource(VersionedSource[Stored]):
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Return the newest schemas of all tables in the store where none was named; this reads the head of each."""
+        """Return the newest schemas, of all tables in the store if none was named. This reads the head of each."""
         if self.name:
             self._require(self.name)
             for name in [each for each in self._held if each != self.name.lower()]:
@@ -143,7 +142,7 @@ class StoredSource(VersionedSource[Stored]):
         return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
 
     def min_group(self, plan: Plan) -> int:
-        """The largest of the tables that are asked."""
+        """Return the largest minimum of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
 
     def log_smaller(self, plan: Plan, least: int) -> None:
@@ -156,7 +155,7 @@ class StoredSource(VersionedSource[Stored]):
         return self._site_of(plan).table(plan.table).whole_schema.privacy
 
     def under_threshold(self, plan: Plan) -> Plan:
-        """A plan that reads rows, where cells do not tell how many people, or rows with a value, a group has.
+        """Return a plan that reads rows, if cells do not tell how many people, or rows with a value, a group has.
 
         Raises QueryRefused.
         """
@@ -178,7 +177,7 @@ class StoredSource(VersionedSource[Stored]):
         return [each.manifest.table for each in self._site_of(plan).tables.values()]
 
     def record(self, table: str, what: str, **details: JsonValue) -> None:
-        """Record in the audit log of a stored table what does not change it. Raises InputError, StoreError."""
+        """Record an event that changes no data in the audit log of a stored table. Raises InputError, StoreError."""
         self.run(lambda: self._tables.record(self._tables.open(table), what, 0, **details), Deadline(self.seconds))
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - manifests tell
@@ -196,7 +195,11 @@ class StoredSource(VersionedSource[Stored]):
         return [self._assuming(each, names) for each in Chooser(self.site(names, named)).plans(statement)]
 
     def site(self, names: Sequence[str] = (), named: Set[str] = frozenset()) -> Site:
-        """The first of `names`, or the table that was named; the others may be joined. `named`: columns."""
+        """Return the site of a question over the first of `names`, or over the table that was named; the rest may be
+        joined.
+
+        `named` holds the columns that the question names.
+        """
         if not names:
             self._require(self.name)
         first, *joined = names or [self.name]
@@ -217,7 +220,7 @@ class StoredSource(VersionedSource[Stored]):
         )
 
     def _site_of(self, plan: Plan) -> Site:
-        """The tables that `plan` is over. Raises StoreError where it does not fit their versions in use."""
+        """Return the tables that `plan` is over. Raises StoreError if it does not fit their versions in use."""
         self._require_same(plan)
         joined = [lower for lower, _ in plan.assumed if lower != plan.table.lower()]
         site = self.site([plan.table, *joined], plan.named)
@@ -233,7 +236,7 @@ class StoredSource(VersionedSource[Stored]):
         return Chooser(self.site(names, named)).chosen(statement, cloud_only=cloud_only)
 
     def _names_of(self, named: Sequence[str]) -> list[str]:
-        """Raises also InputError for a name that is a file's as well."""
+        """Return the tables of a question. Also raises InputError for a name that a file has as well."""
         if self.name:
             self._require(self.name)
         files = {each.name.lower() for each in self._others}
@@ -263,13 +266,13 @@ class StoredSource(VersionedSource[Stored]):
         return self._opened(held, self._tables.find(name, held.opened if held else None))
 
     def _opened(self, held: Stored | None, newest: Opened | None) -> Stored | None:
-        """`held`, if it is of the newest version. What was read of the same version stays."""
+        """Return `held` if it is the newest version, else open the newest. Data read from the same version is kept."""
         if newest is None or (held is not None and held.opened is newest):
             return None if newest is None else held
         return Stored(self._tables, newest, session=self._resident)
 
     def _fix(self) -> None:
-        """All tables in the store: this reads the head of each."""
+        """Open all tables in the store. This reads the head of each."""
         self._find_all()
         for each in self._held.values():
             each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
@@ -285,7 +288,7 @@ class StoredSource(VersionedSource[Stored]):
         self._held = {lower: self._held[lower] for lower in newest}  # by name
 
     def _require(self, name: str) -> None:
-        """Open a table. Raises InputError where there is none."""
+        """Open a table. Raises InputError if there is none."""
         if self._find(name) is None:
             if not self._is_fixed:
                 self._tables.open(name)  # says what there is
@@ -295,7 +298,7 @@ class StoredSource(VersionedSource[Stored]):
             )
 
     def _assumed_of(self, version: Stored) -> str:
-        """A digest of what plans assume of a table, whatever its rows are."""
+        """Return a digest of what plans assume about a table, whatever its rows are."""
         manifest = version.manifest
         facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -305,7 +308,7 @@ class StoredSource(VersionedSource[Stored]):
         return "table {} was dropped or replaced with a different schema while this query ran"
 
     def stop_job(self, plan: Plan) -> bool:
-        """End the job that answers `plan`. False where there is none. Raises InputError where there can be none."""
+        """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         if self._machine is None or not plan.scanned:
             raise _no_scan()
         return self._job(plan, self._site_of(plan), self._machine).stop()
@@ -327,8 +330,8 @@ class StoredSource(VersionedSource[Stored]):
         self._used = True
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
-        """Return the result of `work`, over newer versions where they have replaced those in use, whose
-        objects are gone.
+        """Return the result of `work`; if newer versions replaced those in use and their objects are gone, run it
+        again.
         """
 
         def tried() -> T:
@@ -343,9 +346,9 @@ class StoredSource(VersionedSource[Stored]):
         return super().run(tried, deadline)
 
     def _renewed(self) -> bool:
-        """Open the newer versions that there are; whether there is one.
+        """Open newer versions, and return whether there was one.
 
-        Raises StoreError where objects of the snapshot are deleted.
+        Raises StoreError if objects of the snapshot were deleted.
         """
         before = dict(self._held)
         for name, held in before.items():
@@ -361,7 +364,7 @@ class StoredSource(VersionedSource[Stored]):
 
     @contextlib.contextmanager
     def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
-        """The columns that the question reads, of every table one relation."""
+        """Load the columns that the question reads, one relation for each table."""
         if self._machine:
             raise _no_scan()
         site = self._site_of(plan)
@@ -408,7 +411,7 @@ class StoredSource(VersionedSource[Stored]):
             yield Loaded(table, first.name, usage, checks_of(first.stored) | dict.fromkeys(passed, "passed"))
 
     def _exact(self, plan: Plan, question: Question) -> Result:
-        """The answer to a part of a statement, all of which is exact."""
+        """Answer a part of a statement, all of which is exact."""
         with self.sums(plan, question) as sums:
             answer = finished(sums, question)
         if not answer.result.is_decided or any(False in row for row in answer.result.exact):
@@ -434,12 +437,12 @@ class StoredSource(VersionedSource[Stored]):
             stored.remote = None
 
     def _require_few(self, plan: Plan, site: Site, question: Question) -> None:
-        """Raise QueryRefused where --pad makes the rows more than the limit that the plan was chosen by."""
+        """Raise QueryRefused if --pad makes the rows exceed the limit that the plan was chosen by."""
         if question.options.pad and (size := plan.fetched(site, pad=True)) > self._fetch_limit:
             raise over_limit(size, self._fetch_limit, how_to_scan(site))
 
     def _at_work(self, table: Table | None) -> None:
-        """Return the work that `stop` interrupts."""
+        """Note the work that `stop` should interrupt."""
         self._table = table
 
     def stop(self) -> None:
@@ -469,7 +472,7 @@ def usage_of(stored: Stored) -> Usage:
 
 
 def checks_of(stored: Stored) -> dict[str, str]:
-    """The checks that all that was read of the store passed."""
+    """Return the checks that everything read from the store passed."""
     summed = stored.remote is not None and stored.remote.sums_asked
     return dict.fromkeys(("head", "stored", "sentinel"), "passed") | {"totals": "passed" if summed else "not needed"}
 

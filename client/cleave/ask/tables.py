@@ -1,4 +1,4 @@
-"""The tables under a key, without what questions over them need."""
+"""Open the tables under a key, without the code that questions over them need."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:
-    """The tables under one key, which may be asked its passphrase. Raises KeyFileError.
+    """Open the tables under one key, which may ask for its passphrase. Raises KeyFileError.
 
-    `cache`: keep on this machine what is read of a store elsewhere; else it is only evicted there.
+    `cache` keeps copies on this machine of what is read from a remote store; otherwise old copies are only removed.
     """
     key = open_key(access.key, access.passphrase, access.kms)
     return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())

@@ -1,4 +1,4 @@
-"""Sources that keep one version of each table: the newest when a question was planned, or that of a snapshot."""
+"""Keep one version of each table for a source: the newest when a question was planned, or the snapshot's."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ Version = TypeVar("Version", bound=_Version)
 
 
 class VersionedSource(Source, Generic[Version]):
-    """A session closes what it keeps of a version when it opens a newer one."""
+    """A source of tables that have versions. What a session keeps of a version is closed when it opens a newer one."""
 
     def __init__(self, name: str | None, stores: Stores, seconds: float | None) -> None:
-        """`name`: the table that questions are over; None: those that each question names.
+        """Keep tables of `stores`.
 
-        `seconds`: what a step may take that is given no time of its own.
+        `name` is the table that questions are over; None means those that each question names. `seconds` limits a step
+        that has no limit of its own.
         """
         self.name = name or ""
         self.seconds = seconds or limits.QUERY_SECONDS
@@ -47,28 +48,30 @@ class VersionedSource(Source, Generic[Version]):
 
     @abstractmethod
     def _newest(self, name: str, held: Version | None) -> Version | None:
-        """Open the newest version of a table; it is `held` if that is the newest, None where there is no table."""
+        """Open the newest version of a table. Return `held` if it is the newest already, None if there is no such
+        table.
+        """
 
     @abstractmethod
     def _fix(self) -> None:
-        """Open what a snapshot is of."""
+        """Open everything that a snapshot covers."""
 
     @abstractmethod
     def _names_of(self, named: Sequence[str]) -> list[str]:
-        """Open those of the tables `named` in a question that it is over. Raises QueryRefused."""
+        """Open the tables that a question is over, out of those it has `named`. Raises QueryRefused."""
 
     @abstractmethod
     def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
-        """Plan a question over `names`, which names the columns `named`."""
+        """Plan a question over the tables `names`, which mentions the columns `named`."""
 
     @abstractmethod
     def _assumed_of(self, version: Version) -> str:
-        """A digest of the facts that plans assume of a version."""
+        """Return a digest of the facts that plans assume about a version."""
 
     @property
     @abstractmethod
     def _changed(self) -> str:
-        """Say what happened to {} where plans no longer fit it."""
+        """Say what happened to the table {}, when plans no longer fit it."""
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -84,7 +87,7 @@ class VersionedSource(Source, Generic[Version]):
 
     @contextlib.contextmanager
     def showing(self, showing: Showing) -> Iterator[None]:
-        """Have questions of a block name only the columns that `showing` leaves of each table's schema."""
+        """Let questions of a block name only the columns that `showing` leaves in each table's schema."""
         before, self._showing = self._showing, showing
         try:
             yield
@@ -111,7 +114,7 @@ class VersionedSource(Source, Generic[Version]):
             each.close()
 
     def _over(self, statement: Statement) -> tuple[list[str], Set[str]]:
-        """The tables that a question is over, which are open then, and the columns that it names."""
+        """Open the tables that a question is over, and return them with the columns that it names."""
         try:
             tables, named = names_in(statement)
         except QueryRefused:
@@ -121,7 +124,7 @@ class VersionedSource(Source, Generic[Version]):
         return self._names_of(list({each.lower(): each for each in tables}.values())), named
 
     def _find(self, name: str) -> Version | None:
-        """Return a table in its newest version, or in that of the snapshot; None where there is none."""
+        """Return a table in its newest version, or the snapshot's; None if there is no such table."""
         held = self._held.get(name.lower())
         if self._is_fixed and held is not None:
             return held
@@ -141,7 +144,7 @@ class VersionedSource(Source, Generic[Version]):
         return replace(plan, assumed=assumed)
 
     def _require_same(self, plan: Plan) -> None:
-        """Raise StoreError where `plan` does not fit the versions in use."""
+        """Raise StoreError if `plan` does not fit the versions in use."""
         for lower, assumed in plan.assumed:
             if lower not in self._held or self._assumed_of(self._held[lower]) != assumed:
                 raise StoreError(self._changed.format(repr(lower)), hint="run it again")

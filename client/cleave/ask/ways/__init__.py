@@ -1,1 +1,1 @@
-"""Ways of answering a part of a cut question, a module each."""
+"""Ways to answer a part of a divided question, one in each module."""

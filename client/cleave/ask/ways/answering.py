@@ -1,4 +1,4 @@
-"""The answer to a cut question: its parts asked, and put together by group."""
+"""Answer a divided question: ask all parts, and join their answers by group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 
 def answered(plan: Plan, setting: Setting[Any]) -> GroupSums:
-    """Rows are read first, the other parts then at once: nothing forks meanwhile.
+    """Answer all parts. Rows are read first and the other parts then run at once, so that nothing forks while threads
+    run.
 
-    Raises CheckFailed where two ways report other groups.
+    Raises CheckFailed if two ways report different groups.
     """
     clock = setting.question.clock
     answers: list[tuple[Way[Any], GroupSums]] = []
@@ -38,7 +39,7 @@ def answered(plan: Plan, setting: Setting[Any]) -> GroupSums:
 
 
 def _at_once(ways: Sequence[Way[Any]], setting: Setting[Any]) -> list[GroupSums]:
-    """All answers are in before one is judged."""
+    """Ask several ways at once, and judge the answers only when all are in."""
     if len(ways) < 2:
         return [each.answer(setting) for each in ways]
     with ThreadPoolExecutor(len(ways) - 1, "ways") as pool:
@@ -54,7 +55,7 @@ def _at_once(ways: Sequence[Way[Any]], setting: Setting[Any]) -> list[GroupSums]
 
 
 def _together(answers: Sequence[tuple[Way[Any], GroupSums]]) -> GroupSums:
-    """The groups of the first that knows them; those of others must be the same."""
+    """Join the answers. The first that knows the groups decides; all others must report the same groups."""
     together: GroupSums | None = None
     for way, each in sorted(answers, key=lambda of: of[1].keys is None):
         if together is None:
@@ -78,5 +79,5 @@ def _together(answers: Sequence[tuple[Way[Any], GroupSums]]) -> GroupSums:
 
 
 def _placed(figures: Figures, places: Sequence[int]) -> Figures:
-    """`figures` of groups in another order."""
+    """Return `figures` for groups in another order."""
     return lambda members, counts: figures([tuple(places[group] for group in of) for of in members], counts)

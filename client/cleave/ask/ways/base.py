@@ -1,4 +1,4 @@
-"""A way: what it costs, what each party learns, how each column is used, and its answer to a part of a cut question."""
+"""The interface of a way to answer part of a question: its cost, what each party learns, and its answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shows_all(_: str, schema: Schema) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of a column: as text, who gets the column, and how many bytes of it are sent."""
+    """How a question uses a column: in words, who gets the column, and how many bytes of it are sent."""
 
     text: str
     destination: Destination = "none"
@@ -58,7 +58,7 @@ _MOST_WORDS = 8  # of the names of columns in a short sentence
 
 
 def values_of(columns: Sequence[str]) -> str:
-    """Name the columns of which a service reads values; of many, say how many they are."""
+    """Say which columns' values a service reads, or how many columns if they are many."""
     names = ", ".join(columns)
     if len(names.split()) > _MOST_WORDS:
         names = f"{len(columns)} plain columns"
@@ -67,7 +67,10 @@ def values_of(columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Disclosures:
-    """Sentences on what each party learns, as Lesson if they are long. `queried`: the plain service gets the query."""
+    """Sentences on what each party learns; long ones are of class Lesson.
+
+    `queried` says that the plain service receives the query.
+    """
 
     plain: Sequence[str] = ()
     sensitive: Sequence[str] = ()
@@ -76,7 +79,9 @@ class Disclosures:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`bytes` come to this machine in `requests` requests. `dollars`: of reads, calls and transfer at list price."""
+    """The cost of a plan: `bytes` that come to this machine in `requests` requests, and list-price `dollars` of reads,
+    calls and transfer.
+    """
 
     bytes: int
     requests: int
@@ -85,8 +90,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`reads`: objects, or ranges of one, that are read here. Services read `linked` objects in `calls` calls, and
-    answer `answered` bytes at most.
+    """The work of a plan.
+
+    `reads` are objects, or ranges of objects, that this machine reads. Services read the `linked` objects in `calls`
+    calls, and answer at most `answered` bytes.
     """
 
     reads: Sequence[Read] = ()
@@ -104,7 +111,7 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Bytes of stored objects that are read, here or by a service."""
+        """Return the bytes of stored objects that are read, here or by a service."""
         return self._read + self._linked
 
     @property
@@ -116,7 +123,9 @@ class Work:
         return sum(each.bytes for each in self.linked)
 
     def cost(self, *, bucket: bool, remote: bool) -> Cost:
-        """`bucket`: the store is one, and no folder. `remote`: the services are not in this process."""
+        """Return the cost. `bucket` says that the store is a bucket rather than a folder, `remote` that the services
+        are outside this process.
+        """
         answered = self.answered if remote else self._linked
         dollars = 0.0
         if bucket:
@@ -130,12 +139,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Stored tables and services that questions over the table `name` are asked of.
+    """The stored tables and services behind questions over the table `name`.
 
-    `tables`: those that are stored, by name in lower case; `others`: schemas of further tables. `named`: columns that
-    the question names, in lower case. `services`: there are some;
-    `remote`: not in this process. `scan`: sums of rows may be asked for; `job`: by a job, whatever other way there is.
-    `fetch_limit`: bytes of rows that may be fetched. `showing`: what of a table may be named.
+    `tables` holds the stored tables by name in lower case, `others` the schemas of further tables, and `named` the
+    columns that the question names, in lower case. `services` says that there are any, `remote` that they are outside
+    this process. `scan` allows asking for sums of rows; `job` has a job ask for them even if there is another way.
+    `fetch_limit` is the most bytes of rows to fetch. `showing` decides which columns a question may name.
     """
 
     name: str
@@ -157,18 +166,20 @@ class Site:
         return self.tables[name.lower()]
 
     def schema_of(self, stored: Stored) -> Schema:
-        """Columns that the question may read."""
+        """Return the columns that the question may read."""
         return self.showing(stored.manifest.table, stored.schema_of(self.named))
 
     def names_contributor(self, stored: Stored) -> bool:
-        """Check whether the question names the contributor of the rows of a table, which no service knows."""
+        """Check whether the question names the contributor of a table's rows, which no service knows."""
         return stored.schema_of(self.named) is not stored.schema
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[Place]):
-    """A question under way over `place`. `at_work` is given the table that DuckDB is at work on. `stop` ends waits for
-    services. `job` makes the calls of a scan; without one, `side_by_side` are under way at once.
+    """A running question over `place`.
+
+    `at_work` is told which table DuckDB works on, and `stop` ends waits for services. `job` runs the calls of a scan;
+    without a job, `side_by_side` calls run at once.
     """
 
     place: Place
@@ -180,7 +191,7 @@ class Setting(Generic[Place]):
 
 
 class Way(ABC, Generic[Place]):
-    """How a part of a cut question is answered over a `Place`: tables of a store, a release, or a file."""
+    """A way to answer part of a divided question over a place: tables of a store, a release, or a file."""
 
     name: ClassVar[str]
     stage: ClassVar[str] = "ask"  # of a question's time; "rows" go first
@@ -191,20 +202,20 @@ class Way(ABC, Generic[Place]):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it reads nothing that is not read to plan."""
+        """Return whether it reads nothing beyond what planning has read."""
         return False
 
     @property
     def measures(self) -> Mapping[str, Sequence[Measure]]:
-        """Those of its tables that it reads totals or sums by, as they were when it was planned."""
+        """Return the measures whose totals or sums it reads, by table, as they were when it was planned."""
         return {}
 
     def effort(self, place: Place) -> int:  # noqa: ARG002 - nothing
-        """Work beside that of its bytes, as so many bytes more."""
+        """Return its work besides reading, as a number of bytes that would take as long."""
         return 0
 
     def bound(self, place: Place) -> str:  # noqa: ARG002 - not so much
-        """Return the most that it may answer, and what of it is too large, where that may be."""
+        """Return what may be too large in its answer, with the largest possible size; "" if nothing can be."""
         return ""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Means of planning that all ways share: the question, parsed once and cut by the sums that there are."""
+"""Means of planning that all ways share: the question is parsed once, and divided by the sums that are available."""
 
 from __future__ import annotations
 
@@ -23,35 +23,38 @@ FEWER_BYTES = "the rows that are selected are less to read than the totals of al
 
 
 class StoredWay(Way[Site]):
-    """A way over stored tables, which plans for itself."""
+    """A way over stored tables, which makes its own plans."""
 
     @classmethod
     @abstractmethod
     def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
-        """The way of a part of `cut`, which was cut by `available`; None where it answers no part."""
+        """Return the way for its part of `cut`, which was divided by `available`; None if there is no such part."""
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[Plan]:  # noqa: ARG003 - it is a part of others' plans
-        """Plans that are made for its sake."""
+        """Yield the plans in which this way is the main one."""
         return iter(())
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:  # noqa: ARG003 - nothing
-        """Bytes that such a plan reads at least, more and more closely: the next is only asked for where it matters."""
+        """Yield lower limits of the bytes that such a plan reads, each closer than the last.
+
+        The next limit, which takes more work, is only asked for if it can matter.
+        """
         return iter((0,))
 
 
 def ways_of(
     kinds: Sequence[type[StoredWay]], cut: QueryPlan | LocalPlan, available: Available
 ) -> tuple[StoredWay, ...]:
-    """Ways of the parts of `cut`, which was cut by `available`; rows last."""
+    """Return the ways for all parts of `cut`, which was divided by `available`, with rows last."""
     ways = [way for kind in kinds if (way := kind.of_part(cut, available)) is not None]
     return tuple(sorted(ways, key=lambda each: each.stage == "rows"))
 
 
 @dataclass
 class Choosing:
-    """One question over a site. `kinds`: of all ways. `cloud_only`: no row may be fetched."""
+    """One question over a site. `kinds` lists all ways; `cloud_only` forbids fetching rows."""
 
     site: Site
     planner: Planner
@@ -59,16 +62,17 @@ class Choosing:
     cloud_only: bool
 
     def planned(self, cut: QueryPlan | LocalPlan, available: Available) -> Plan:
-        """The plan that follows from `cut`, which was cut by `available`."""
+        """Return the plan for `cut`, which was divided by `available`."""
         return Plan(
             cut, ways_of(self.kinds, cut, available), named=frozenset(self.site.named), cloud_only=self.cloud_only
         )
 
     @cached_property
     def base(self) -> Plan | Uncut:
-        """By totals and the plain service as far as they go; why not, where it needs rows, and none may be fetched.
+        """Return the plan that uses totals and the plain service as far as they go.
 
-        Raises QueryRefused for what is not answered at all.
+        If it needs rows and none may be fetched, return the reason instead. Raises QueryRefused if the question cannot
+        be answered at all.
         """
         try:
             return self.by_sums(self.totals_of(self.site.stored), cloud_only=self.cloud_only)
@@ -78,14 +82,14 @@ class Choosing:
             return error
 
     def by_sums(self, available: Available, *, cloud_only: bool = False) -> Plan:
-        """The plan that uses `available`, and rows for the rest, unless `cloud_only`. Raises QueryRefused."""
+        """Return the plan that uses `available`, and rows for the rest unless `cloud_only`. Raises QueryRefused."""
         return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 
     def totals_of(self, stored: Stored) -> KeptTotals:
         return KeptTotals(stored.manifest.measures, stored.by, self._no_plain(stored))
 
     def _no_plain(self, stored: Stored) -> str:
-        """Why the plain service is not asked, "" where it is."""
+        """Return why the plain service is not asked; "" if it is."""
         site = self.site
         if not site.services:
             return NO_PLAIN

@@ -1,4 +1,6 @@
-"""Sums over a file or frame: pack, encrypt, ask both services at once, check. Top to bottom."""
+"""Compute sums over a file or frame: pack, encrypt, ask both services at once, and check. Read it from top to
+bottom.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from cleave_shared.requests import PlainRequest, PlainResponse
 
 
 class _Failed(threading.Event):
-    """Once set, neither half asks anything more, and no thread waits for an answer any longer."""
+    """An event that stops both halves: once it is set, they ask nothing more, and no thread waits for an answer."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__()
@@ -36,7 +38,9 @@ class _Failed(threading.Event):
 
     @contextlib.contextmanager
     def on_error(self) -> Iterator[None]:
-        """Set it where the block raises, inside of what would then wait for threads; those raise the same error."""
+        """Set the event if the block raises, before the block waits for its threads; those then raise the same
+        error.
+        """
         try:
             yield
         except BaseException as error:
@@ -52,11 +56,11 @@ class _Failed(threading.Event):
 def encrypted_sums(
     halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: Question
 ) -> GroupSums:
-    """Sums that both services answer to `plan`, which `halves` were split by.
+    """Return the sums of both services for `plan`, by which `halves` were split.
 
-    The deadline of `transport` is the question's; it bounds encrypting as well. Raises CheckFailed, and gives no number
-    at all, if any check of any answer fails; but not before every answer is in (see `Verdict`). Where the deadline ends
-    work of DuckDB's here, duckdb.InterruptException.
+    The deadline of `transport` is the question's, and also limits encryption. Raises CheckFailed, and returns no number
+    at all, if any check of any answer fails, but only when every answer is in (see `Verdict`). Raises
+    duckdb.InterruptException if the deadline ends work of DuckDB on this machine.
     """
     clock = question.clock
     with clock.stage("encode"):
@@ -110,7 +114,7 @@ def encrypted_sums(
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """Both services, asked about one question at once."""
+    """Both services, asked about one question at the same time."""
 
     halves: Halves
     plan: QueryPlan
@@ -177,13 +181,13 @@ class _Both:
 
 
 class Verdict:
-    """The first failed check of a query, judged when every answer is in, not one by one. Thread-safe.
+    """The first failed check of a query, raised only when every answer is in. Thread-safe.
 
-    A query that ended with the first answer that fails a check would tell the service which answer that was. A service
-    that may choose what it answers learns a bit of what a ciphertext holds from each such end: counting requests until
-    a query gave up read sentinel bits 20 times of 20. So a failure is held back, and everything is asked, sent and
-    received as if there were none. A session then makes another key; a stored table whose sums fail a check should be
-    rotated.
+    If a query ended at the first answer that fails a check, the service would learn which answer failed. A service that
+    chooses its answers would then learn a bit of an encrypted value from each such query. An attack of this kind, which
+    counted the requests before a query gave up, read sentinel bits correctly 20 times out of 20. So a failure is held
+    back while everything is asked, sent and received as if there were none. Afterwards a session makes a new key; the
+    key of a stored table whose sums failed a check should be rotated.
     """
 
     def __init__(self) -> None:
@@ -192,7 +196,7 @@ class Verdict:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Keep a CheckFailed of the block for `settle`; another error passes."""
+        """Hold a CheckFailed of the block back until `settle`; let any other error pass."""
         try:
             yield
         except CheckFailed as failure:
@@ -200,6 +204,9 @@ class Verdict:
                 self._failure = self._failure or failure
 
     def settle(self) -> None:
-        """Raise what was held back: when all is in, and before any error that ended the asking, which it outranks."""
+        """Raise the failure that was held back.
+
+        Call it when every answer is in, and before raising any other error that ended the question.
+        """
         if self._failure is not None:
             raise self._failure

@@ -1,4 +1,4 @@
-"""A file or frame on this machine: its rows are grouped here, sent in the clear or encrypted, and added up."""
+"""Answer a question over a file or frame: group its rows here, send them plain or encrypted, and add up the answers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """A table that was read. `secret`, `connect`: its CKKS key and the services, when they are needed. `packed`: what
-    would be sent of it, where that is described.
+    """A table that was read.
+
+    `secret` and `connect` return its CKKS key and the services when they are needed. `packed` is what would be sent, if
+    the question is only described.
     """
 
     table: Table
@@ -84,7 +86,7 @@ def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[Que
 
 
 def local_sums(cut: QueryPlan, halves: Halves) -> GroupSums:
-    """Groups of a question that asks no service, and what is computed here of each."""
+    """Return the groups of a question that asks no service, with what is computed here for each group."""
     return GroupSums(
         cut,
         halves.keys,
@@ -98,7 +100,7 @@ def local_sums(cut: QueryPlan, halves: Halves) -> GroupSums:
 
 
 def unasked() -> dict[str, str]:
-    """The checks of services that were not asked."""
+    """Return the checks of services that were not asked."""
     from cleave.ckks.checks import CHECKS  # noqa: PLC0415
 
     return dict.fromkeys(("plain groups", *CHECKS), "not needed")

@@ -1,4 +1,4 @@
-"""A file or frame packed as it would be sent for a question: how exactly, and what each service learns."""
+"""Pack a file or frame as it would be sent for a question, to describe how exact it is and what each service learns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from cleave_shared.params import Profile
 
 
 class Packed:
-    """To be closed. Raises what the question itself would before it sends anything: QueryRefused, InputError."""
+    """A packed file, to be closed after use.
+
+    Raises what the question itself would raise before it sends anything: QueryRefused, InputError.
+    """
 
     def __init__(self, table: Table, cut: QueryPlan, options: Options, profile: Profile) -> None:
         self._table = table
@@ -40,7 +43,7 @@ class Packed:
 
     @property
     def bytes_up(self) -> int:
-        """Bytes of ciphertexts."""
+        """Return the bytes of ciphertexts that would be sent."""
         return self.packing.chunks * bytes_of_chunk(self.profile)
 
     @property
@@ -76,7 +79,7 @@ class Packed:
                 yield name, Use(READ_HERE)
 
     def _bytes(self) -> list[int]:
-        """Every encrypted column's share of what is sent, by the bits it takes of a row."""
+        """Return each encrypted column's share of what is sent, by the bits it takes in a row."""
         bits = [
             self.profile.capacity_bits
             if isinstance(place, WideLane)
@@ -138,7 +141,9 @@ class Packed:
 
 
 def _behind(argument: Argument, schema: Schema) -> tuple[str, ...]:
-    """The columns an argument is encrypted for: those of its columns that are, or all where it is of plain ones."""
+    """Return the columns that an argument is encrypted for: its encrypted columns, or all of its columns if they are
+    plain.
+    """
     encrypted = [name for name in argument.columns if schema.column(name).kind is Kind.ENCRYPTED]
     return tuple(encrypted) or argument.columns
 

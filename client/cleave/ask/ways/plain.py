@@ -1,4 +1,4 @@
-"""Aggregates over plain columns: the plain service computes them from links to the plain half."""
+"""Answer aggregates over plain columns: the plain service computes them from links to the plain half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals of a release, which an owner has sealed to an analyst."""
+"""Answer from the totals of a release that an owner sealed for an analyst."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cleave.text.quantities import counted
 
 
 class Released:
-    """One release, opened."""
+    """One opened release."""
 
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
         self.head = head
@@ -43,19 +43,21 @@ class Released:
         return self._cell_table.read(self.cells, names)
 
     def totals_of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
-        """Totals of every part (parts,), each of which is a cell here."""
+        """Return the totals of each part, of shape (parts,); each part counts as a cell."""
         totals = {"count": self.totals.counts, "sum": self.totals.sums, "square": self.totals.squares}
         return {(measure, which): np.array(totals[which][measure], object) for measure, which in wanted}
 
     def warnings(self, needs: CutSums, selection: Selection) -> list[str]:
-        """Return which totals an answer lacks."""
+        """Say which totals an answer lacks."""
         return [
             f"incomplete: the {what} of {name} are withheld in {counted(missing, 'part')} of the release"
             for name, what, missing in self._missing(needs, selection)
         ]
 
     def _missing(self, needs: CutSums, selection: Selection) -> list[tuple[str, str, int]]:
-        """Names of measures with withheld totals, which totals these are, and in how many parts they are withheld."""
+        """Return the names of measures with withheld totals, which totals these are, and in how many parts they are
+        withheld.
+        """
         missing: list[tuple[str, str, int]] = []
         for number in sorted({number for number, _ in needs.totals}):
             name, before = self.totals.measures[number].name, 0
@@ -69,7 +71,7 @@ class Released:
         return missing
 
     def note(self, needs: CutSums, selection: Selection) -> str:
-        """Return when the parts of an answer were published, and over how many of them its totals are known."""
+        """Say when the parts of an answer were published, and for how many of them its totals are known."""
         as_of = np.array(self.totals.as_of, np.int64)[selection.cells]
         names = [
             f"{counted(int(count), 'part')} of {self.totals.times[place][1]} (release {self.totals.times[place][0]})"

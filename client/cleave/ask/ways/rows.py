@@ -1,9 +1,9 @@
-"""Rows that are fetched, opened and computed on here: exact bytes and requests are known before.
+"""Answer from rows that are fetched, decrypted and computed on here; the bytes and requests are known before.
 
-Blocks of cells whose rows a WHERE cannot select are not read. A row is selected where every conjunct of WHERE is TRUE.
-Conjuncts that read plain by columns alone are the same for all rows of a cell: where one of them is not TRUE, no row of
-the cell is selected. By columns of other kinds rule nothing out, for what is read would then depend on their values;
-nor does what cannot be evaluated.
+Blocks are skipped if WHERE selects no row of their cells. A row is selected if every condition that AND joins is TRUE.
+A condition that reads only plain --by columns has one value for all rows of a cell; if that is not TRUE, no row of the
+cell is selected. Columns of other kinds never rule out a cell, because the blocks that are read would then reveal
+their values. Nor do conditions that cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from cleave.table.schema import Kind
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Rows that are read of one table: `columns`, of `cells` at least (None: all), in the order they were put if
+    """Rows to read from one table.
+
+    `columns` are read from at least the rows of `cells` (all rows if it is None), in the order they were put if
     `ordered`.
     """
 
@@ -40,12 +42,12 @@ class Fetch:
     cells: SelectedCells | None
 
     def reads(self) -> list[Read]:
-        """Every request for them, of blocks or of an object."""
+        """Return every request for the rows, each for some blocks or a whole object."""
         rows = self.stored.rows
         return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
 
     def reading(self, question: Question) -> Reading:
-        """A reading that is made once, and to its end."""
+        """Return a reading, which can be used once and must be read to its end."""
         return self.stored.rows.reading(
             self.columns,
             ordered=self.ordered,
@@ -58,7 +60,9 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Rows(StoredWay):
-    """The groups and local aggregates of a cut question; or tables that DuckDB answers a question over as a whole."""
+    """The groups and local aggregates of a divided question, or the tables with which DuckDB answers a whole
+    question.
+    """
 
     cut: QueryPlan | LocalPlan
 
@@ -82,7 +86,9 @@ class Rows(StoredWay):
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:
-        """Where totals answer: the indexes, which are read of however few cells; then the columns that are added up."""
+        """Yield lower limits, if totals answer too: the indexes, which are read for any cells, then the columns that
+        are added up.
+        """
         base, site = choosing.base, choosing.site
         if isinstance(base, Plan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
             yield sum(each.index.bytes for each in site.stored.manifest.segments)
@@ -96,7 +102,7 @@ class Rows(StoredWay):
 
     @property
     def columns(self) -> dict[str, Sequence[str]]:
-        """By table, the columns that are fetched."""
+        """Return the columns that are fetched, by table."""
         if isinstance(self.cut, LocalPlan):
             return dict(self.cut.reads)
         names = [*self.cut.selecting, *(name for each in self.cut.local for name in each.columns)]
@@ -104,7 +110,7 @@ class Rows(StoredWay):
         return {self.cut.table: list(dict.fromkeys(names))}
 
     def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
-        """One of each stored table; none for one that only totals answer."""
+        """Return a fetch for each stored table, and none for a table that totals answer alone."""
         cut = self.cut
         ordered = cut.in_file_order if isinstance(cut, LocalPlan) else any(each.ordered for each in cut.local)
         conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
@@ -140,7 +146,7 @@ class Rows(StoredWay):
         return Disclosures(["that its plain columns are fetched"] if reads_plain else [], [text] if fetched else [])
 
     def answer(self, setting: Setting[Site]) -> GroupSums:
-        """Groups and local aggregates."""
+        """Compute the groups and local aggregates."""
         cut, question = self.cut, setting.question
         if not isinstance(cut, QueryPlan):
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
@@ -163,7 +169,7 @@ class Rows(StoredWay):
 
 
 def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None:
-    """The cells with rows for which all `conditions` may be TRUE; None: all cells."""
+    """Return the cells that may have rows for which all `conditions` are TRUE; None means all cells."""
     plain = {each.name for each in stored.whole_schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.by if name in plain}
     columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]

@@ -1,4 +1,6 @@
-"""Sums of rows that plain columns select: the plain service groups, the sensitive one adds up (cleave.sums.scan)."""
+"""Answer with sums of selected rows: the plain service groups them, and the sensitive one adds up
+(cleave.sums.scan).
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ class Scan(StoredWay):
 
 
 def groups_of(stored: Stored, needs: CutSums) -> int | None:
-    """Most groups that there can be; None: not known before the plain service has counted them."""
+    """Return the largest possible number of groups; None if it is unknown until the plain service has counted them."""
     if not needs.cut.keys:
         return 1
     by = {identifier(each).lower() for each in stored.by}

@@ -1,4 +1,4 @@
-"""Totals of cells: read here, or added up over several segments by the sensitive service."""
+"""Answer from totals of cells: read here, or added up over several segments by the sensitive service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CELL_BYTES = 160  # to decrypt, decode and group a cell takes as long as so many
 
 @dataclass(frozen=True)
 class Totals(StoredWay):
-    """Groups of cells, and sums of their totals; of no total where rows alone are counted."""
+    """Groups of cells and sums of their totals; no total is read if only rows are counted."""
 
     needs: CutSums
 
@@ -64,7 +64,7 @@ class Totals(StoredWay):
         return {self.needs.cut.table: self.needs.measures}
 
     def counted_by(self, counting: Counting) -> Totals:
-        """Return this way with the rows of each contributor counted for a threshold."""
+        """Return this way with each contributor's rows counted for a threshold."""
         return Totals(replace(self.needs, cut=self.needs.cut.counted_by(counting)))
 
     def _cells(self, site: Site) -> CellTotals:
@@ -89,7 +89,7 @@ class Totals(StoredWay):
         return counted + Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
 
     def _sums(self, site: Site) -> int:
-        """Ciphertexts that the sensitive service is asked for."""
+        """Return how many ciphertexts the sensitive service is asked for."""
         return self._cells(site).ciphertexts(self.needs.totals) if site.services else 0
 
     def uses(self, site: Site) -> Uses:
@@ -126,14 +126,16 @@ class Totals(StoredWay):
         return GroupSums(self.needs.cut, selection.keys, selection.counts, figures=figures, tally=tally)
 
     def _tally(self, stored: Stored) -> Tally:
-        """The rows of each contributor by group."""
+        """Count the rows of each contributor by group."""
         each = stored.cells_by((CONTRIBUTOR,))
         parties = max(1, len(each.contributors))
         return Selection(each.cells.rows, each.table, self.needs).tally(len(each.cells) // parties)
 
 
 def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
-    """`plan` with aggregates over one table, inside the statement, from totals where their answer is exact."""
+    """Answer aggregates inside the statement from totals, if `plan` has any over one table and their answer is
+    exact.
+    """
     site, sums_of = choosing.site, dict[str, KeptTotals]()
 
     def answered(table: str, select: Statement) -> QueryPlan | None:
@@ -158,10 +160,10 @@ def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
 
 
 def _is_exact(cut: QueryPlan) -> bool:
-    """Check whether its answer is DuckDB's own to the last digit.
+    """Check whether the answer is exactly DuckDB's own.
 
-    A double from totals is correctly rounded, where DuckDB's is off by a little: beside doubles that DuckDB computes of
-    the same rows a comparison of the two would fail.
+    A double from totals is correctly rounded, while DuckDB's has small errors. A comparison with doubles that DuckDB
+    computed from the same rows would fail.
     """
     types = {each.type for each in cut.encrypted} | {each.type for each in cut.finals}
     return types.isdisjoint(FLOATS) and not (cut.asks_plain or cut.local)
