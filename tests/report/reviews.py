@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from cleave.propose.propose import Examined, propose
@@ -61,6 +62,7 @@ def write_hostile(path: Path) -> Path:
     return path
 
 
+@cache
 def proposal(path: Path) -> tuple[Schema, dict[str, Examined]]:
     examined: dict[str, Examined] = {}
     return propose(path, reading=CsvDialect(), examined=examined, choosing=True), examined

@@ -123,7 +123,8 @@ ALWAYS = (
 COUNTED = ("SELECT COUNT(*) AS v FROM t WHERE x > 1", "SELECT COUNT(*) AS v FROM t GROUP BY x")
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", [Kind.ENCRYPTED, Kind.PLAIN, Kind.SEALED, Kind.LOCAL])
+@pytest.mark.sampled(4)
 def test_what_becomes_local_is_true(tmp_path: Path, kind: Kind) -> None:
     """By the planner, for a file: what the page names is answered here, and what it does not name is not."""
     path = tmp_path / "t.csv"

@@ -223,6 +223,7 @@ def test_names_stay_names(tab: Page, folder: Path) -> None:
     assert "\u2066" not in shown
 
 
+@pytest.mark.slow  # the tests above do the same with fewer columns
 def test_five_hundred_columns(tab: Page, tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"gene_{place}" for place in range(500)) + "\n" + ("0.5," * 499 + "0.5\n") * 3)
