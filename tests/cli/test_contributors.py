@@ -48,7 +48,7 @@ class Parties:
     def run(self, party: str, line: str) -> str:
         result = self.at(party).run(*self.words(line)[1:])
         assert result.exit_code == 0, f"{party}: {line}\n{result.output}"
-        says = any(each in line for each in ("key export", "release new"))
+        says = any(each in line for each in ("key export", "release new", "reader add"))
         if new := re.search(
             r"SHA256:[A-Za-z0-9+/]+", result.stdout if " new " in line or "key contributor" in line else ""
         ):

@@ -84,7 +84,7 @@ def filled(folder: Path) -> duckdb.DuckDBPyConnection:
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], list[str]]:
     """A `cleave gateway` over the store in `folder`, and the addresses at which it listens."""
-    named = "--analyst" in options or "CLEAVE_KEY" in os.environ
+    named = {"--analyst", "--reader"} & {*options} or "CLEAVE_KEY" in os.environ
     key = () if named else ("--key", folder / "key.json")
     command = [
         *(Path(sys.executable).with_name("cleave"), "gateway", "--store", folder / "store", *key),

@@ -42,7 +42,7 @@ from tests.campaign import FULL
 from tests.store.asking import ask
 from tests.store.faulty import KilledError
 from tests.store.made import filled
-from tests.store.releasing import Releases
+from tests.store.readers import Readers, viewed
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 
 SUMS = """SELECT ward, COUNT(*), COUNT(bill), SUM(bill), SUM(age), AVG(weight) FROM trial GROUP BY ward ORDER BY ALL"""
@@ -102,8 +102,8 @@ def _kind(name: str) -> str:
     return "object" if len(last) == 32 else last.split(".")[0]
 
 
-class Place(Releases):
-    """A table of an owner, contributors and analysts, under its first key or a new one."""
+class Place(Readers):
+    """A table of an owner, contributors, analysts and readers, under its first key or a new one."""
 
     @property
     def new_key(self) -> OwnerKey:
@@ -189,7 +189,11 @@ class Place(Releases):
         if current is None:
             return sorted(there)
         tables, opened = current
-        needed = opened.manifest.objects() | {opened.head.manifest.name, opened.head.log.page.name}
+        needed = opened.manifest.objects() | {
+            opened.head.manifest.name,
+            opened.head.log.page.name,
+            *viewed(self, opened),
+        }
         drafts = {tables.draft(self.name, opened.manifest.version)[0]}
         return sorted(name for name in there - needed - drafts)
 
@@ -288,6 +292,19 @@ def released(place: Place) -> None:
     based(place)
     place.release("carol", "dave", least=3)
     append(SOUTH)(place, place.stores())
+
+
+def opened_to(*names: str, keys: int = 2) -> Callable[[Place], None]:
+    """Columns are open to readers. `keys` 1: the rows are as Cleave 1.0 sealed them when the others are to come."""
+
+    def start(place: Place) -> None:
+        based(place)
+        for name in names:
+            place.add_reader(name, yes=True)
+        if keys == 1:
+            place.seal_as_1_0()
+
+    return start
 
 
 def scanned(place: Place) -> None:
@@ -418,6 +435,20 @@ CHANGES = [
         BASE + SOUTH,
         released,
         also=lambda place: place.shown("carol"),
+    ),
+    Change(
+        "reader add",
+        swept(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
+        BASE,
+        start=opened_to("dan", keys=1),
+        also=lambda place: place.require_reads("dan", "eve"),
+    ),
+    Change(
+        "reader revoke",
+        swept(lambda tables, place: place.revoke_reader("eve", tables)),
+        BASE,
+        start=opened_to("dan", "eve"),
+        also=lambda place: place.require_reads("dan"),
     ),
     Change("drop", lambda place, stores: place.tables(stores)[0].drop("trial"), None),
 ]

@@ -88,6 +88,7 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
         assert [list(row) for row in found] == expected(world, OWN + NORTH + OWN, "SELECT * FROM trial ORDER BY ALL")
     after = stored.manifest
     assert after.version == before.version + 1
+    assert isinstance(stored.tables, Tables)
     *earlier, last = stored.tables.log(stored.opened)
     assert tuple(earlier) == log, "sealed again as they were"
     assert (last.what, last.key_id, last.rows) == ("rotate", new_key.key_id, 0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
 from cleave.ask.calls import stack_level
-from cleave.ask.opening import analyst_file, column_names, frame_has_none, is_remote, no_table, open_session, read_data
+from cleave.ask.opening import asks_embedded, column_names, frame_has_none, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.table.progress import bars
@@ -162,7 +162,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
         further(other, None, name) if isinstance(other, str | Path) else of_local_frame(other, name)
         for name, other in dict(asking["others"] or {}).items()
     ]
-    if (table is None or isinstance(table, str)) and not (is_remote(asking) or analyst_file(asking)):
+    if (table is None or isinstance(table, str)) and asks_embedded(asking):
         prepare_embedded()  # before there is a key: what is forked later comes from what is forked now
     return open_session(table, others, asking, embedded_services, bars(asking["progress"]))
 

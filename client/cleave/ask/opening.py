@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 
 _STORED_ONLY = {
     "analyst": ("--analyst", None),
+    "reader": ("--reader", None),
     "scan": ("--no-scan", True),
     "memory": ("--memory", None),
     "machine": ("--job", None),
 }
 _NOT_OF_RELEASES = {"key": None, "machine": None, "others": None}
+_NOT_OF_READERS = {"key": "--key", "analyst": "--analyst", "machine": "--job", "endpoint": "--endpoint"}
+_NOT_OF_READERS |= {"functions": "--lambda"}
 
 
 def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
@@ -164,6 +167,8 @@ def open_session(
 
     access = access_of(asking)
     given: dict[str, Any] = {**asking, "machine": machine}
+    if access.reads:
+        require_reader_alone(given)
     if table is not None and not isinstance(table, str):
         for name, (option, default) in _STORED_ONLY.items():
             if given[name] != default:
@@ -191,7 +196,7 @@ def open_session(
     source = StoredSource(
         *(table, open_place(asking), access, others),
         seconds=asking["timeout"],
-        embedded=embedded,
+        embedded=None if access.reads else embedded,
         scan=asking["scan"],
         machine=None if machine is None else _machine(asking, machine),
         fetch_limit=fetch_limit,
@@ -201,9 +206,23 @@ def open_session(
     return Session(source, bars)
 
 
+def require_reader_alone(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that a reader cannot use: it reads rows, on this machine."""
+    for name, option in _NOT_OF_READERS.items():
+        if given.get(name):
+            raise UsageError(f"{option} cannot be combined with --reader: a reader reads rows on this machine")
+
+
 def is_remote(asking: Asking) -> bool:
     """Check whether the services run outside this process."""
+    if asking["reader"]:
+        return False
     return asking["functions"] is not None or (asking["endpoint"] or usual("endpoint")) is not None
+
+
+def asks_embedded(asking: Asking) -> bool:
+    """Check whether queries over stored tables may ask services of this process."""
+    return not (is_remote(asking) or asking["reader"] or analyst_file(asking))
 
 
 def analyst_file(asking: Asking) -> Path | None:
@@ -211,7 +230,7 @@ def analyst_file(asking: Asking) -> Path | None:
 
     A key that is named goes first.
     """
-    given = asking["analyst"] or (None if asking["key"] else usual("analyst"))
+    given = asking["analyst"] or (None if asking["key"] or asking["reader"] else usual("analyst"))
     return expanded(given) if given else None
 
 
@@ -220,12 +239,15 @@ def access_of(place: Place | Asking) -> Access:
     from cleave.transport.connect import Target  # noqa: PLC0415 - what --help does without
 
     said: dict[str, Any] = {"endpoint": None, "functions": None, "sign": False, "insecure_http": False, **place}
+    reader = said.get("reader")
     target = Target(
-        said["endpoint"] or (None if said["functions"] else usual("endpoint")),
+        said["endpoint"] or (None if said["functions"] or reader else usual("endpoint")),
         *(said["functions"], said["profile"], said["region"], said["sign"], said["insecure_http"]),
         usual_profile=usual_profile(),
     )
-    return Access(key_file(said["key"]), passphrase_of(said["passphrase"]), target, kms_of(said["profile"]))
+    path = expanded(reader, KeyFileError) if reader else key_file(said["key"])
+    passphrase, kms = passphrase_of(said["passphrase"]), kms_of(said["profile"])
+    return Access(path, passphrase, target, kms, reads=bool(reader), fingerprint=said.get("fingerprint"))
 
 
 def key_file(given: str | Path | None) -> Path:

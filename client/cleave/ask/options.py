@@ -99,12 +99,16 @@ class Answering(Place, total=False):
         str | Path | None,
         Flag(None, "--analyst FILE", "Identity file of an analyst: query the releases made for it.", advanced=True),
     ]
+    reader: Annotated[
+        str | Path | None,
+        Flag(None, "--reader FILE", "Key file of a reader: query the columns it was given.", advanced=True),
+    ]
     fingerprint: Annotated[
         str | None,
         Flag(
             None,
             "--fingerprint SHA256:...",
-            "With --analyst: fingerprint of the table's owner. With @N, older releases than N are refused.",
+            "With --analyst or --reader: fingerprint of the table's owner. With @N, older states than N are refused.",
             advanced=True,
         ),
     ]
@@ -213,6 +217,26 @@ class Releasing(Place, total=False):
         ),
     ]
     yes: Annotated[bool, Flag(False, "--yes", "Confirm --new-lineage.", bool, advanced=True)]
+
+
+class Opening(Place, total=False):
+    """How columns are opened to a reader."""
+
+    to: Annotated[
+        str | Path | None,
+        Flag(
+            None,
+            "--to FILE.pub=SHA256:...",
+            "Public file of the reader, with its fingerprint when it is used first.",
+        ),
+    ]
+    columns: Annotated[
+        str | Sequence[str] | None, Flag(None, "--columns COLUMN,...", "Columns that the reader may read.")
+    ]
+    names: Annotated[bool, Flag(False, "--schema", "Let the reader see the names of the other columns.", bool)]
+    yes: Annotated[
+        bool, Flag(False, "--yes", "Confirm that the reader reads rows of people whom thresholds protect.", bool)
+    ]
 
 
 class Dropping(Place, total=False):
@@ -422,12 +446,17 @@ def question_options(asking: Asking) -> "Options":
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The owner's key file, which stored tables need, and where the services are (None for those of this process)."""
+    """The key file that stored tables need, and where the services are (None for those of this process).
+
+    `reads`: the file is a reader's, not the owner's; `fingerprint`: of the owner then, as the command was given it.
+    """
 
     key: Path
     passphrase: "Passphrase" = None
     target: "Target | None" = None
     kms: "KeyService | None" = None
+    reads: bool = False
+    fingerprint: str | None = None
 
     @property
     def remote(self) -> bool:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
 
-from cleave.ask.calls import stack_level
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
+from cleave.ask.owners import Owner, tag_of
 from cleave.ask.plan import Considered, Plan
 from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
 from cleave.ask.versioned import VersionedSource
@@ -27,7 +25,8 @@ from cleave.ask.ways.release import Release, Released
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice, require_place
-from cleave.share.release import MOST_HEAD, MOST_TOTALS, ReleaseHead, open_totals, place_of, read_head
+from cleave.share.addressed import MOST_HEAD, place_of, read_head
+from cleave.share.release import MOST_TOTALS, ReleaseHead, open_totals
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
@@ -37,7 +36,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.sums.needs import KeptTotals
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
-from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, KeyFileError, QueryRefused
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 _TRIES = 4  # to read a release that is renewed meanwhile
 _TOTALS_ALONE = "a release holds only totals, no rows"
@@ -62,17 +61,10 @@ class ReleaseSource(VersionedSource[Released]):
         `fingerprint` is the owner's. If it is None, the owner must be the one seen before, or may be anyone the first
         time. A fingerprint ending in "@N" refuses releases before number N. Raises InputError if N is not a number.
         """
-        owner, at, number = (fingerprint or "").partition("@")
-        if at and not re.fullmatch("[0-9]{1,18}", number):
-            raise InputError(
-                f"--fingerprint: {number!r} after @ is not the number of a release",
-                hint="give it as `cleave release new` printed it: SHA256:...@N",
-            )
         super().__init__(name, stores, seconds)
         self._identity = identity
         self._analyst = public_side(identity)
-        self._fingerprint = owner or None
-        self._floor = int(number or 0)
+        self._owner = Owner.parse(fingerprint)
         self._memory = memory or SeenVersions()
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by name, as they were read last
         self._read: list[int] = []  # bytes of each object that was read since the last question
@@ -169,7 +161,7 @@ class ReleaseSource(VersionedSource[Released]):
         return Released(head, totals)
 
     def _head(self, name: str) -> ReleaseHead:
-        place, location = place_of(self._analyst, name), self._stores.sensitive.location
+        place, location = place_of(ReleaseHead, self._analyst, name), self._stores.sensitive.location
         seen = self._memory.newest(self._tag("release", name))
 
         def stored() -> tuple[bytes, str] | None:
@@ -179,7 +171,7 @@ class ReleaseSource(VersionedSource[Released]):
         def read(content: tuple[bytes, str] | None) -> ReleaseHead | None:
             if content is None:
                 return None
-            head = read_head(content[0], self._analyst, name)
+            head = read_head(ReleaseHead, content[0], self._analyst, name)
             self._heads_read[name.lower()] = content
             return head
 
@@ -196,8 +188,9 @@ class ReleaseSource(VersionedSource[Released]):
                 f"{location}: there is no release of table {name!r} for this analyst",
                 hint="the owner makes one with: cleave release new NAME --to FILE.pub",
             )
-        self._require_owner(name, head)
-        newest = max(self._floor, seen[1] if seen else 0)
+        what, noted = f"releases of {name!r}", self._tag("owner", name)
+        self._owner.require(what, noted, self._memory, head.owner.fingerprint, head.number)
+        newest = max(self._owner.floor, seen[1] if seen else 0)
         if head.number < newest or (seen and head.number == seen[1] and head.release != seen[0]):
             raise CheckFailed(
                 "stored",
@@ -206,24 +199,9 @@ class ReleaseSource(VersionedSource[Released]):
             )
         return head
 
-    def _require_owner(self, name: str, head: ReleaseHead) -> None:
-        remembered, fingerprint = self._memory.newest(self._tag("owner", name)), head.owner.fingerprint
-        wanted = self._fingerprint or (remembered[0] if remembered else None)
-        if wanted is not None and wanted != fingerprint:
-            raise KeyFileError(
-                f"releases of {name!r} are signed by {fingerprint}, and {wanted} was expected",
-                hint="compare it with what the owner says over another channel; --fingerprint accepts another owner",
-            )
-        if wanted is None:
-            text = (
-                f"releases of {name!r} are signed by {fingerprint}@{head.number}, which is seen here for the first "
-                "time: compare it with what the owner says over another channel (the number after @ may be higher)"
-            )
-            warnings.warn(text, CleaveWarning, stacklevel=stack_level())
-
     def _tag(self, what: str, name: str) -> str:
         """Return the name under which a release of this store is remembered."""
-        return hashlib.sha256(f"{what} {place_of(self._analyst, name)} {self._stores.where}".encode()).hexdigest()[:32]
+        return tag_of(what, place_of(ReleaseHead, self._analyst, name), self._stores.where)
 
     def _content(self, which: Object) -> bytes:
         if which.bytes > MOST_TOTALS:

@@ -24,7 +24,7 @@ from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Re
 from cleave.ask.services import Embedded, Services
 from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
-from cleave.ask.tables import open_tables
+from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.base import Setting, Site
@@ -41,6 +41,7 @@ from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
 from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
 from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
@@ -108,7 +109,7 @@ class StoredSource(VersionedSource[Stored]):
         self._table: Table | None = None  # that DuckDB is at work on
         self._used = False
         try:
-            self._tables = open_tables(stores, access, memory, cache=cache)
+            self._tables = open_newest(stores, access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
             self._open.callback(super().close)
@@ -174,11 +175,16 @@ class StoredSource(VersionedSource[Stored]):
         return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
     def logged(self, plan: Plan) -> list[str]:
+        if not isinstance(self._tables, Tables):  # a reader writes nothing
+            return []
         return [each.manifest.table for each in self._site_of(plan).tables.values()]
 
     def record(self, table: str, what: str, **details: JsonValue) -> None:
         """Record an event that changes no data in the audit log of a stored table. Raises InputError, StoreError."""
-        self.run(lambda: self._tables.record(self._tables.open(table), what, 0, **details), Deadline(self.seconds))
+        tables = self._tables
+        if not isinstance(tables, Tables):
+            raise TypeError("a reader cannot write the log of a table")
+        self.run(lambda: tables.record(tables.open(table), what, 0, **details), Deadline(self.seconds))
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - manifests tell
         if name.lower() in {each.name.lower() for each in self._others}:
@@ -233,7 +239,17 @@ class StoredSource(VersionedSource[Stored]):
         return site
 
     def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
-        return Chooser(self.site(names, named)).chosen(statement, cloud_only=cloud_only)
+        site = self.site(names, named)
+        try:
+            return Chooser(site).chosen(statement, cloud_only=cloud_only)
+        except QueryRefused:
+            others = {each.lower(): each for table in site.tables.values() for each in table.opened.others}
+            if lost := [others[each] for each in sorted(named & others.keys())]:
+                raise QueryRefused(
+                    f"this reader has no key of column {lost[0]!r}",
+                    hint=f"it has the columns {', '.join(site.stored.schema.names)}; the owner gives others",
+                ) from None
+            raise
 
     def _names_of(self, named: Sequence[str]) -> list[str]:
         """Return the tables of a question. Also raises InputError for a name that a file has as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cleave.ask.config import user
+from cleave.ask.owners import Owner
 from cleave.ckks.key_file import open_key
 from cleave.objects.cache import open_cache
 from cleave.store.seen_versions import SeenVersions
@@ -13,6 +14,18 @@ from cleave.store.tables import Tables
 if TYPE_CHECKING:
     from cleave.ask.options import Access
     from cleave.objects.locate import Stores
+    from cleave.store.newest import Newest
+
+
+def open_newest(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Newest:
+    """The tables that questions are over: those of an owner, or of a reader. Raises KeyFileError, as below."""
+    if not access.reads:
+        return open_tables(stores, access, memory, cache=cache)
+    from cleave.ask.reader import ReaderTables  # noqa: PLC0415 - what an owner does without
+
+    owner = Owner.parse(access.fingerprint)
+    key = open_key(access.key, access.passphrase, access.kms)
+    return ReaderTables(stores, key, memory or SeenVersions(), owner)
 
 
 def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:

@@ -76,7 +76,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave release ls visits --store s3://bucket/prefix
       cleave release ls visits --store tables --json
     """
-    from cleave.share.release import public_of  # noqa: PLC0415 - as above
+    from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
 
     with opened(place) as tables:
         release = tables.open(name).manifest.release

@@ -74,6 +74,15 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
         "Release totals of a stored table to analysts.",
         {"new": "cleave.cli.analysts:new", "ls": "cleave.cli.analysts:ls", "revoke": "cleave.cli.analysts:revoke"},
     ),
+    "reader": (
+        "Let others query some columns of a stored table.",
+        {
+            "new": "cleave.cli.readers:new",
+            "add": "cleave.cli.readers:add",
+            "ls": "cleave.cli.readers:ls",
+            "revoke": "cleave.cli.readers:revoke",
+        },
+    ),
     "user": (
         "Manage users of the gateway.",
         {"add": "cleave.cli.users:add", "ls": "cleave.cli.users:ls", "remove": "cleave.cli.users:remove"},

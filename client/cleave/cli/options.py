@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, is_typeddict
 
 import typer
 
-from cleave.ask.opening import analyst_file, is_remote, open_session, read_data
+from cleave.ask.opening import asks_embedded, is_remote, open_session, read_data
 from cleave.ask.options import ADVANCED, Asking, Flag, complete, flags
 from cleave.cli import passphrase
 from cleave.files import names_file
@@ -166,7 +166,7 @@ def session_over(
 
     table = read_data(words or None, asking)
     others = list(map(further_of, asking["others"] or ()))
-    if sends and not (is_remote(asking) or (not isinstance(table, LazyTable) and analyst_file(asking))):
+    if sends and (not is_remote(asking) if isinstance(table, LazyTable) else asks_embedded(asking)):
         settings.prepare()
     if isinstance(table, LazyTable):
         table = prefetch(table)

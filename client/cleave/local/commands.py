@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from cleave.ask.config import environment, usual
-from cleave.ask.opening import analyst_file, key_file
+from cleave.ask.opening import analyst_file, key_file, require_reader_alone
 from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
@@ -108,17 +108,23 @@ def gateway(
     store = answering["store"] or usual("store")
     if store is None:
         raise InputError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
-    key, analyst, info = None, analyst_file(cast("Asking", answering)), None
-    if analyst is None:
+    key, reader, info = None, None, None
+    analyst = analyst_file(cast("Asking", answering))
+    if answering["reader"]:
+        require_reader_alone(answering)
+        reader = expanded(answering["reader"]).absolute()
+        info = describe_key(reader)
+    elif analyst is None:
         key = key_file(answering["key"]).absolute()
         info = describe_key(key)
-    elif tables is None:
-        raise InputError("a store does not show which tables were released", hint="name them with --tables")
-    elif answering["others"]:
+    if key is None and tables is None:
+        raise InputError("a store does not show which tables are open to others", hint="name them with --tables")
+    if analyst is not None and answering["others"]:
         raise InputError("--with cannot be combined with an analyst's identity: releases hold only totals")
     given = answering["passphrase"]
     asking = {name: value for name, value in answering.items() if name not in ("progress", "say", "others")}
-    asking |= {"store": absolute(str(store)), "key": key, "analyst": analyst and analyst.absolute()}
+    asking |= {"store": absolute(str(store)), "key": key, "reader": reader}
+    asking |= {"analyst": analyst and analyst.absolute()}
     if not info or not info.wrapped:
         asking["passphrase"] = None
     elif callable(given):  # for processes without a terminal

@@ -19,7 +19,7 @@ from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import apply
 from cleave.store.filling import Say, silent
-from cleave.store.manifest import MARK, Manifest, Measure, SealedColumn
+from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
 from cleave.store.pieces import SegmentRows
 from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
@@ -82,7 +82,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
     if manifest.schema_toml == old.schema_toml and by == old.by:
         return opened
     released = renamed(tables, opened, _news(wanted), {each.strip().lower() for each in wanted.drop})
-    manifest = manifest.model_copy(update={"release": released})
+    manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
     if why := paused(tables, opened, replace(opened, manifest=manifest)):
         warn(why)
     same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
@@ -246,6 +246,20 @@ def _key(old: Manifest, wanted: Alteration) -> tuple[str, ...]:
         raise InputError(f"column {lost[0]!r} is a key column", hint="put the table again with other --key-columns")
     news = _news(wanted)
     return tuple(news.get(each.lower(), each) for each in old.key)
+
+
+def _readers(old: Manifest, wanted: Alteration) -> tuple[Reader, ...]:
+    """The readers, with the new names of their columns. Raises InputError where one would have none left."""
+    readers = []
+    news, dropped = _news(wanted), {each.strip().lower() for each in wanted.drop}
+    for each in old.readers:
+        columns = tuple(news.get(name.lower(), name) for name in each.columns if name.lower() not in dropped)
+        if not columns:
+            raise InputError(
+                f"reader {each.name!r} has no other column", hint=f"first: cleave reader revoke {old.table} {each.name}"
+            )
+        readers.append(each.model_copy(update={"columns": columns}))
+    return tuple(readers)
 
 
 def _news(wanted: Alteration) -> dict[str, str]:

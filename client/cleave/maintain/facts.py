@@ -250,6 +250,11 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
             if analysts
             else ""
         )
+        + (
+            f"  - a head and a sealed list for each of {counted(len(manifest.readers), 'reader')}: your public keys\n"
+            if manifest.readers
+            else ""
+        )
         + "  - when it was changed, which objects are read when, and under whose credentials",
         f"What the plain place, {plain}, holds\n"
         + (

@@ -390,6 +390,9 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     if done.release is not None and done.release.analysts:
         names = ", ".join(each.name for each in done.release.analysts)
         task.say(f"send analysts ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    if done.readers:
+        names = ", ".join(each.name for each in done.readers)
+        task.say(f"send readers ({names}) the new fingerprint over another channel: they need it for --fingerprint")
     return stored_table(done)
 
 

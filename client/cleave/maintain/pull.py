@@ -18,6 +18,7 @@ from cleave.files import atomically, names_file
 from cleave.share.collect import news
 from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
+from cleave.store.tables import Tables
 from cleave.store.vault import Purpose
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
@@ -159,7 +160,8 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
     """Read and check every object: its digest, and that sealed objects open. Also checks the log, and each
     contributor's head: its signature, and that it is no older than what was collected. Raises StoreError.
     """
-    damages: list[Damage] = []
+    tables, damages = stored.tables, list[Damage]()
+    assert isinstance(tables, Tables)  # noqa: S101 - only owners verify: others cannot read a log
     every = list(_objects(stored))
     advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
     for what, which, check in every:
@@ -171,12 +173,12 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
     if not damages:  # all totals must open too: a wrong key or foreign ciphertexts would show
         stored.totals([(column.measure, column.part) for column in columns_of(stored.manifest.measures)])
     try:
-        stored.tables.log(stored.opened)
+        tables.log(stored.opened)
     except CheckFailed as failure:
         damages.append(Damage("the log", failure.message))
     for each in stored.manifest.contributors:
         try:
-            news(stored.tables, stored.manifest, each)
+            news(tables, stored.manifest, each)
         except CheckFailed as failure:
             damages.append(Damage("the head of a contribution", failure.message))
     return damages

@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from cleave.objects.storage import ConflictError
+from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
 from cleave.store.change import apply
@@ -52,7 +53,10 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
         old.clear(table)
         new.drop_note(table, old)
         reseal(new, table)
-        return new.open(table)
+        done = new.open(table)
+        for reader in done.manifest.readers:
+            publish_bundle(new, done, reader)
+        return done
     raise InputError(f"table {table!r} is changed faster than it can be put under another key")
 
 

@@ -1,15 +1,16 @@
-"""Operations between parties: rows from contributors, and totals released to analysts."""
+"""Operations between parties: rows from contributors, totals released to analysts, columns opened to readers."""
 
 from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.ask.config import config_folder
-from cleave.ask.opening import lazy, open_place
-from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place, Releasing
+from cleave.ask.opening import column_names, lazy, open_place
+from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Opening, Place, Releasing
 from cleave.files import names_file, read_at_most, write_atomically
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
@@ -19,8 +20,11 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.share.releases import ReleaseFacts
+    from cleave.store.manifest import Reader
     from cleave.store.reader import Opened
+    from cleave.store.tables import Tables
 
+_READER = "a reader makes a key with `cleave reader new FILE` and sends FILE.pub"
 _MOST_PAGE = 64 << 20  # bytes
 
 
@@ -148,3 +152,65 @@ def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFa
     from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
 
     return take_back(task.tables, name, analyst)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """A reader of a table. `plain`: those of its `columns` that are plain. `folder`, `place`: below which it reads.
+
+    `version`: of the table now. `fingerprint`: the owner's, and @ with the number of records that its log has at least.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    plain: tuple[str, ...]
+    folder: str
+    place: str
+    version: int
+    fingerprint: str
+
+
+@operation(Opening, after=CONTINUES)
+def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts:
+    """Let a reader query `columns` of the table `name`, as `cleave reader add` does.
+
+    `to`: FILE.pub=SHA256:..., or only the file if the key was used here before or the table has this reader. `names`:
+    it sees the names of the other columns. `yes`: it may read rows of people whom thresholds protect.
+    """
+    from cleave.maintain.readers import add  # noqa: PLC0415 - as above
+    from cleave.share.addressed import public_of, read_holders  # noqa: PLC0415
+    from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
+
+    if options["to"] is None:
+        raise InputError("no reader is named", hint=f"--to FILE.pub=SHA256:...: {_READER}")
+    file = PublicFile.parse(options["to"])
+    ((reader, public),) = read_holders([file.path], "reader", _READER).items()
+    tables = task.tables  # a missing key is reported first
+    there = tables.open(name).manifest.readers if file.fingerprint is None else ()
+    listed = [public_of(each).fingerprint for each in there]
+    require_compared("reader", "--to", [(file, public.fingerprint)], listed)
+    wanted, how = column_names(options["columns"]) or (), {"names": options["names"], "yes": options["yes"]}
+    done = add(tables, name, reader, public, wanted, task.progress, **how)
+    tables.sweep(done)
+    return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
+
+
+@operation(Place, after=CONTINUES)
+def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
+    """Put the columns of a reader, by its name or fingerprint, under new keys, as `cleave reader revoke` does."""
+    from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above
+
+    done, gone = take_away(task.tables, name, reader, task.progress)
+    task.tables.sweep(done)
+    return _facts(task.tables, done, gone)
+
+
+def _facts(tables: Tables, opened: Opened, reader: Reader) -> ReaderFacts:
+    from cleave.ckks.public_key import public_side  # noqa: PLC0415 - as above
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415
+
+    manifest = opened.manifest
+    plain = tuple(each for each in reader.columns if each in load_stored_schema(manifest).plain)
+    fingerprint = f"{public_side(tables.key).fingerprint}@{opened.head.log.count}"
+    folder = tables.folder(manifest.table)
+    return ReaderFacts(reader.name, reader.columns, plain, folder, reader.place, manifest.version, fingerprint)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from cleave.ckks.public_key import PublicKey
 from cleave.disclosure.joining import Part, parts_of
+from cleave.share.addressed import place_of, public_of
 from cleave.share.ledger import Ledger, Sums, load_ledger
-from cleave.share.release import place_of, public_of
+from cleave.share.release import ReleaseHead
 from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
@@ -241,7 +242,9 @@ def _joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]
             raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
         if previous is None:
             box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
-            analysts[name] = Analyst(name=name, box=box, signing=signing, place=place_of(public, table), added=now())
+            analysts[name] = Analyst(
+                name=name, box=box, signing=signing, place=place_of(ReleaseHead, public, table), added=now()
+            )
     if len(analysts) > MOST_ANALYSTS:
         raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
     return tuple(analysts.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleave.share.release import public_of
+from cleave.share.addressed import public_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 

@@ -11,27 +11,24 @@ analyst too. So no release passes for another's, and the number is the least tha
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Literal
 
 from cryptography.exceptions import InvalidTag
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from cleave.ckks.public_key import PublicKey, open_sealed
+from cleave.ckks.public_key import PublicKey
+from cleave.share.addressed import SUITE, Addressed
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.identity import Identity, is_signed
-from cleave.store.manifest import Analyst, Count, Hex, Measure, Object, StoredModel
+from cleave.store.identity import Identity
+from cleave.store.manifest import Count, Hex, Measure, Object, StoredModel
 from cleave.store.padding import padded
 from cleave.store.vault import seal, unseal
 from cleave_shared.errors import CheckFailed
 
-SUITE = "HPKE base mode, MLKEM768-X25519, HKDF-SHA256, AES-256-GCM (draft-ietf-hpke-pq)"
 KEY_BYTES = 32
 MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 parts of some 100 measures
-MOST_HEAD = 16 << 10
 _MAGIC = b"CLR1"
 _LEAST_KEY = 64  # bytes
 MOST_ROWS = 1 << 48  # more than any table has
@@ -103,62 +100,20 @@ def read_totals(content: bytes) -> ReleasedTotals:
     return ReleasedTotals.model_validate_json(content)
 
 
-class ReleaseHead(StoredModel):
-    """`box`, `signing`, `key`: the owner's public keys and the sealed key, in base64."""
+class ReleaseHead(Addressed):
+    """Names the totals. Its secret is the key of the release."""
+
+    WHAT = "release"
+    HINT = "the owner writes it again with `cleave release new`"
 
     cleave_release: Literal[1] = 1
-    suite: str
-    box: str
-    signing: str
-    table_id: Hex
     release: Hex
-    number: Count
     least: Count
-    key: str
     totals: Object
-    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")] = "0" * 128
-
-    def signed(self, analyst: PublicKey, table: str) -> bytes:
-        content = self.model_dump(mode="json", exclude={"signature"})
-        text = ["cleave release", analyst.fingerprint, table.lower(), content]
-        return json.dumps(text, sort_keys=True, separators=(",", ":")).encode()
-
-    @property
-    def owner(self) -> PublicKey:
-        return PublicKey(base64.b64decode(self.box), base64.b64decode(self.signing))
 
     def bound(self, *more: str) -> str:
-        """The place of what is sealed."""
         place = [self.suite, self.owner.fingerprint, self.table_id, self.release, self.number, self.least]
         return json.dumps(["cleave release 1", *place, *more])
-
-
-def place_of(analyst: PublicKey, table: str) -> str:
-    """The folder of an analyst's head. The name of a table cannot be guessed from it without the analyst's key."""
-    text = json.dumps(["cleave release", analyst.fingerprint, table.lower()])
-    return f"releases/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-
-
-def public_of(analyst: Analyst) -> PublicKey:
-    return PublicKey(base64.b64decode(analyst.box), base64.b64decode(analyst.signing))
-
-
-def read_head(content: bytes, analyst: PublicKey, table: str) -> ReleaseHead:
-    """Raises CheckFailed for a head that its owner did not sign for this analyst and table."""
-    failed = CheckFailed(
-        "signature",
-        "the head of a release is damaged, or another analyst's or table's",
-        hint="the owner writes it again with `cleave release new`",
-    )
-    try:
-        if len(content) > MOST_HEAD:
-            raise failed
-        head = ReleaseHead.model_validate_json(content)
-        if not is_signed(head.owner.signing.hex(), head.signature, head.signed(analyst, table)):
-            raise failed
-    except (ValueError, RecursionError, ValidationError):
-        raise failed from None
-    return head
 
 
 def seal_content(key: bytes, head: ReleaseHead, content: bytes) -> bytes:
@@ -176,7 +131,7 @@ def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, seale
     failed = CheckFailed(
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"
     )
-    key = open_sealed(identity, head.bound(analyst.fingerprint), base64.b64decode(head.key), KEY_BYTES)
+    key = head.open(identity, analyst, KEY_BYTES)
     if head.suite != SUITE:
         raise failed
     try:
@@ -186,7 +141,3 @@ def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, seale
     if not totals.is_consistent():
         raise failed
     return totals
-
-
-def seal_key(key: bytes, head: ReleaseHead, analyst: PublicKey) -> str:
-    return base64.b64encode(analyst.seal(head.bound(analyst.fingerprint), key)).decode()

@@ -15,23 +15,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cleave.ckks.public_key import PublicKey, public_side, read_public_key
-from cleave.objects.storage import ConflictError, replaced
+from cleave.ckks.public_key import PublicKey, public_side
+from cleave.share import addressed
+from cleave.share.addressed import SUITE, public_of
 from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
 from cleave.share.ledger import Ledger, key_of
 from cleave.share.page import is_of
-from cleave.share.release import (
-    KEY_BYTES,
-    MOST_HEAD,
-    SUITE,
-    ReleasedTotals,
-    ReleaseHead,
-    open_content,
-    public_of,
-    read_head,
-    seal_content,
-    seal_key,
-)
+from cleave.share.release import KEY_BYTES, ReleasedTotals, ReleaseHead, open_content, seal_content
 from cleave.store.manifest import Analyst, Manifest, Object, Release, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
@@ -39,9 +29,7 @@ from cleave.store.segment import write_marks
 from cleave.store.tables import Tables
 from cleave.table.privacy import NO_PRIVACY
 from cleave.table.schema import Schema, dump_schema
-from cleave_shared.errors import CheckFailed, InputError, KeyFileError
-
-_TRIES = 8
+from cleave_shared.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +60,11 @@ class ReleaseFacts:
     made: bool = True
 
 
-_IDENTITY = "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
-
-
 def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
-    """The public halves in files, by name: that of the file up to its first dot. Raises KeyFileError, InputError."""
-    analysts: dict[str, PublicKey] = {}
-    for path in paths:
-        name, public = path.name.partition(".")[0], read_public_key(path, _IDENTITY)
-        if public.invitation is not None:
-            raise KeyFileError(f"{path}: this is an owner's key, exported for contributors", hint=_IDENTITY)
-        if not name or name in analysts:
-            raise InputError(f"{path}: two analysts cannot have one name", hint="an analyst has the name of its file")
-        analysts[name] = public
-    return analysts
+    """The public halves in files, by name. Raises KeyFileError, InputError."""
+    return addressed.read_holders(
+        paths, "analyst", "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
+    )
 
 
 def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
@@ -343,32 +322,4 @@ def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
     least = release.lowest or release.least
     head = _head(tables, manifest.table_id, release.id, release.number, least, release.totals)
     for each in release.analysts:
-        _publish(tables, manifest.table, each, head, key)
-
-
-def _publish(tables: Tables, table: str, analyst: Analyst, head: ReleaseHead, key: bytes) -> None:
-    store, public = tables.stores.sensitive, public_of(analyst)
-    place = f"{analyst.place}/head"
-    sealed = head.model_copy(update={"key": seal_key(key, head, public)})
-    signature = tables.key.signing_key().sign(sealed.signed(public, table)).hex()
-    content = sealed.model_copy(update={"signature": signature}).model_dump_json().encode()
-    for left in reversed(range(_TRIES)):
-        current = store.read_versioned(place, MOST_HEAD)
-        if current is not None and _newest(current[0], public, table, head) >= head.number:
-            return
-        try:
-            replaced(store, place, content, current[1] if current else None)
-        except ConflictError:
-            if not left:
-                raise
-            continue
-        return
-
-
-def _newest(content: bytes, analyst: PublicKey, table: str, mine: ReleaseHead) -> int:
-    """The number of the head that is there; -1 for none that this owner wrote for this table."""
-    try:
-        head = read_head(content, analyst, table)
-    except CheckFailed:
-        return -1
-    return head.number if (head.owner, head.table_id) == (mine.owner, mine.table_id) else -1
+        addressed.publish(tables, manifest.table, each, head, key)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cleave.store.cells import Cells
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
-from cleave.store.reader import Opened
+from cleave.store.reader import Objects, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.table.privacy import CONTRIBUTOR
@@ -103,7 +103,7 @@ def contributor_of(manifest: Manifest, name: str) -> Contributor:
     raise InputError(f"there is no contributor {name!r}", hint=f"contributors of this table: {names}")
 
 
-def only(tables: Tables, opened: Opened, name: str) -> tuple[Opened, Cells]:
+def only(tables: Objects, opened: Opened, name: str) -> tuple[Opened, Cells]:
     """The table restricted to the rows of one contributor or the owner, and the row counts of its cells.
 
     A removed contributor may still have rows. Raises InputError for an unknown name without rows.

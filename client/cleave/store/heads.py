@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
 from cleave.ckks.owner_key import OwnerKey, key_id_of
@@ -19,14 +20,22 @@ _MOST_BYTES = 4096
 
 
 class Heads:
-    """Heads of the tables of `key`. `location`: the store's name in messages. A table is identified by its tag."""
+    """Heads of one owner's tables. `location`: the store's name in messages. A table is identified by its tag."""
 
-    def __init__(self, key: OwnerKey, location: str) -> None:
-        self._signing = key.signing_key()
-        self._public = self._signing.public_key().public_bytes_raw()
+    def __init__(self, public: bytes, location: str, signing: Ed25519PrivateKey | None = None) -> None:
+        """`public`: the owner's, which verifies heads; `signing`: its secret half, which only owners have."""
+        self._public = public
         self._location = location
+        self._signing = signing
+
+    @classmethod
+    def of_owner(cls, key: OwnerKey, location: str) -> Heads:
+        signing = key.signing_key()
+        return cls(signing.public_key().public_bytes_raw(), location, signing)
 
     def dump(self, tag: str, head: dict[str, Any]) -> bytes:
+        if self._signing is None:
+            raise TypeError("only its owner signs the head of a table")
         head = {"cleave_table": FORMAT, "key_id": key_id_of(self._public), **head}
         return json.dumps({**head, "signature": self._signing.sign(_signed(tag, head)).hex()}).encode()
 
@@ -53,8 +62,8 @@ class Heads:
     def shown(self, head: dict[str, Any]) -> TableHead:
         """What a head says of its table. Raises InputError for an earlier release's head."""
         try:
-            return TableHead.model_validate({name: head[name] for name in TableHead.model_fields})
-        except (KeyError, ValidationError):
+            return TableHead.model_validate({name: head[name] for name in TableHead.model_fields if name in head})
+        except ValidationError:
             raise InputError(
                 f"{self._location}: a table's head is not of this release",
                 hint="use the release that wrote it, or a later one",

@@ -7,6 +7,8 @@
   release     ledger sealed: the numbers that were released to analysts; digests sealed: of published rows that left
               the table. The totals that analysts read are below releases/, sealed under the key of the release
   log         sealed: pages of the audit log (cleave.store.log), which the head names
+  views       in the clear: for each reader of some columns, the object of its view, which is sealed: what it may know
+              of the manifest, and the keys of its columns (cleave.store.views)
   segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
               columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
               marks   sealed likewise: which rows were published in a release
@@ -219,6 +221,23 @@ class Release(StoredModel):
         yield from (each for each in (self.ledger, self.totals, self.before, self.digests) if each is not None)
 
 
+class Reader(StoredModel):
+    """Holder of the keys of some columns. `box`, `signing`: of its public half, in base64.
+
+    `id`: random, of this registration. `columns`: their names as the schema spells them. `names`: whether it sees those
+    of the others. `place`: the folder of what is sealed to it.
+    """
+
+    id: Hex
+    name: str
+    box: str
+    signing: str
+    place: Annotated[str, Field(pattern=r"^releases/[0-9a-f]{32}$")]
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    names: bool
+    added: str
+
+
 class Batch(StoredModel):
     """A named append. `digest`: SHA-256 of its file; "" if it was not a single file."""
 
@@ -246,6 +265,7 @@ class Manifest(StoredModel):
     batches: tuple[Batch, ...] = ()
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
+    readers: tuple[Reader, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -285,12 +305,13 @@ class LogHead(StoredModel):
 
 
 class TableHead(StoredModel):
-    """The head of a table, without its signature. `log.count` grows with every head."""
+    """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers."""
 
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
     manifest: Object
     log: LogHead
+    views: Object | None = None
 
 
 def now() -> str:

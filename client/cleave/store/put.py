@@ -23,7 +23,7 @@ from cleave.store.consent import require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Release, SealedColumn, new_id
+from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Reader, Release, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
 from cleave.store.published import ENDS, all_rows, leaving, would_end
 from cleave.store.reader import Opened
@@ -181,6 +181,7 @@ def plan_put(
         scanned=len(measures) if scan else 0,
         segments=(),
         local=tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL),
+        readers=_readers(existing.manifest, schema) if existing else (),
     )
     return PlannedPut(manifest, survey, cells)
 
@@ -373,6 +374,17 @@ def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
             f"rows of table {name!r} are about {', '.join(entity)}, and what would replace them is not",
             hint=f"add --entity {','.join(entity)}, or drop the table first",
         )
+
+
+def _readers(old: Manifest, schema: Schema) -> tuple[Reader, ...]:
+    """The readers of a table that is replaced, who read the new rows. Raises InputError where a column is missing."""
+    for each in old.readers:
+        if lost := [name for name in each.columns if name not in schema.names]:
+            raise InputError(
+                f"reader {each.name!r} has column {lost[0]!r}, which the new rows have not",
+                hint=f"name it as before, or first: cleave reader revoke {old.table} {each.name}",
+            )
+    return old.readers
 
 
 def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure, ...]:

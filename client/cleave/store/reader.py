@@ -35,7 +35,8 @@ class Opened:
     """A table, as described by one head.
 
     `head_etag`: the head's version in the store. `deletable`: objects of the table's folder, by store, that existed
-    before the commit here and that its log does not need.
+    before the commit here and that its log does not need. `others`: names of columns that a reader
+    has no keys of, if it may know them.
     """
 
     manifest: Manifest
@@ -43,6 +44,7 @@ class Opened:
     head: TableHead
     head_etag: str
     deletable: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,8 @@ from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in
 from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment
-from cleave.store.reader import Opened
+from cleave.store.reader import Objects, Opened
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
-from cleave.store.tables import Tables
 from cleave.table.duck import identifier
 from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
@@ -106,7 +105,7 @@ class Reading:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: Objects,
         opened: Opened,
         schema: Schema,
         needed: Needed,

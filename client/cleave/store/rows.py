@@ -19,11 +19,10 @@ from cleave.store.cells import Blocks, Index
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import contributor_in, with_contributor
 from cleave.store.manifest import MARK, ROW, Object, Segment
-from cleave.store.reader import Opened
+from cleave.store.reader import Objects, Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of, stored_of
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, cut, open_blocks
-from cleave.store.tables import Tables
 from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Kind, Schema
@@ -124,7 +123,7 @@ class ResidentTables:
 class Rows:
     """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
 
-    def __init__(self, tables: Tables, opened: Opened, session: ResidentTables | None = None) -> None:
+    def __init__(self, tables: Objects, opened: Opened, session: ResidentTables | None = None) -> None:
         """`session`: where rows are opened, and may stay; None: DuckDB decides what memory it takes, and none stay."""
         self._tables = tables
         self._version = opened

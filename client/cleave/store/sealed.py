@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -133,6 +133,23 @@ class ColumnPlace:
             self.rows.to_bytes(8, "big"),
         )
         return b"".join(len(each).to_bytes(4, "big") + each for each in fields)
+
+
+def values_of(column: SealedColumn, blocks: Sequence[ColumnBlock]) -> ColumnValues:
+    """All values of a column of a segment, from its opened blocks."""
+    data = np.concatenate([np.frombuffer(each.data, np.uint8) for each in blocks])
+    valid = np.concatenate([_valid(each) for each in blocks]) if column.nullable else None
+    if column.width:
+        return ColumnValues(data.reshape(-1, column.width), valid)
+    lengths = [each.lengths for each in blocks if each.lengths is not None]
+    return ColumnValues(data, valid, np.concatenate(lengths))
+
+
+def _valid(block: ColumnBlock) -> NDArray[np.bool_]:
+    if block.bitmap is None:
+        return np.ones(block.rows, np.bool_)
+    bits = np.unpackbits(np.frombuffer(block.bitmap, np.uint8), count=block.rows, bitorder="little")
+    return bits.astype(np.bool_)
 
 
 def offsets_of(lengths: NDArray[np.uint32]) -> NDArray[np.int64]:

@@ -98,13 +98,14 @@ class ColumnTarget:
     def _write_group(self, table: Table, columns: Sequence[SealedColumn]) -> list[Sealed]:
         with table.beside() as rows:
             read = read_columns(rows.connection, columns, rows.relation)
-        return [self._write_values(column, values) for column, values in zip(columns, read, strict=True)]
+        return [self.write_values(column, values) for column, values in zip(columns, read, strict=True)]
 
     def write_marks(self, marks: NDArray[np.bool_]) -> Sealed:
         """Seal and write which rows are published (rows,)."""
-        return self._write_values(MARKS, ColumnValues(marks.astype(np.uint8).reshape(-1, 1), None))
+        return self.write_values(MARKS, ColumnValues(marks.astype(np.uint8).reshape(-1, 1), None))
 
-    def _write_values(self, column: SealedColumn, values: ColumnValues) -> Sealed:
+    def write_values(self, column: SealedColumn, values: ColumnValues) -> Sealed:
+        """Seal and write all values of a column."""
         name = f"{self.folder}/{new_id()}"
         place = ColumnPlace(self.table_id, name[-32:], self.segment, column, values.rows)
         blocks = seal_column(self.key_of(column, name), place, values)
@@ -138,7 +139,7 @@ class SegmentWriter:
         self.advance = advance
         self.schema = load_stored_schema(manifest)
         self._tables = tables
-        self._manifest = manifest
+        self.manifest = manifest
         self._vault = tables.vault(manifest.table_id)
         self._cipher = Cipher(secret)
         self._profile = secret.profile
@@ -173,7 +174,7 @@ class SegmentWriter:
         Raises InputError for values outside the table's range and for too many cells; StoreError. After an error no
         manifest names what was written.
         """
-        segment, manifest, cells = segment or new_id(), self._manifest, self.cells
+        segment, manifest, cells = segment or new_id(), self.manifest, self.cells
         before = list(cells.keys)
         by = plain_by(manifest, table.schema.columns)
         if by:
@@ -222,7 +223,7 @@ class SegmentWriter:
 
     def for_scans(self, table: Table, segment: Segment, keys: tuple[tuple[int, Texts], ...] = ()) -> PartialSegment:
         """The rows for scans of a stored segment. `table` has its rows in stored order."""
-        manifest = self._manifest
+        manifest = self.manifest
         if not manifest.scanned:
             return PartialSegment(segment, keys, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()

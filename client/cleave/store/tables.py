@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue, ValidationError
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.cache import WHOLE, Cache
+from cleave.objects.cache import Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import (
     ConflictError,
@@ -18,7 +18,6 @@ from cleave.objects.storage import (
     NotStoredError,
     StoreError,
     not_stored,
-    read_twice,
     replaced,
     require_place,
 )
@@ -26,160 +25,40 @@ from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
-from cleave.store.reader import LostError, Objects, Opened
-from cleave.store.seen_tables import SeenTables
+from cleave.store.newest import HEAD, TRIES, MovedError, Newest, Seen
+from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
-from cleave.text.nearest import did_you_mean
 from cleave_shared import limits
-from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
+from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
-_HEAD = "head"
 _NOTE = "rotation."
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
-_TRIES = 4  # to read a table that others change meanwhile
 
 
-_Seen = tuple[tuple[str, int] | None, tuple[bytes, str] | None]
-"""The id of a table and the length of its log, as last seen here; then its head and that one's version in the store."""
+class Tables(Newest):
+    """Tables of `key` in `stores`, which it owns."""
 
-
-class _MovedError(InputError):
-    """A head names another key."""
-
-
-class Tables(Objects):
-    """Tables of `key` in `stores`."""
+    MOVED = "name that key with --key; `cleave drop` under this one deletes this note"
+    GONE = "restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here"
 
     def __init__(
         self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None, user: str = ""
     ) -> None:
         """`cache`: see Objects. `user`: as the audit logs call who uses the key here."""
-        super().__init__(stores, key, cache)
-        self._seen = SeenTables(memory, key, self.seen)
+        super().__init__(stores, key, memory, cache)
         self._user = user
-        self._heads = Heads(key, stores.sensitive.location)
-        self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
+        self._own_heads = Heads.of_owner(key, stores.sensitive.location)
 
-    def find(self, name: str, held: Opened | None = None) -> Opened | None:
-        """Open a table; None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError.
+    def _heads(self, tag: str) -> Heads:  # noqa: ARG002 - all tables have one owner
+        return self._own_heads
 
-        `held`: a version of it, which is returned where it is still the newest.
-        """
-        tag = self.tag(name)
-        opened = self._latest(tag, held)
-        if opened is None and (seen := self._seen.newest(tag)) and not self._seen.is_dropped(seen[0]):
-            raise CheckFailed(
-                "stored",
-                f"{self.stores.sensitive.location}: table {name!r} was there and is gone",
-                hint="restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here",
-            )
-        if opened is not None and opened.manifest.table.lower() != name.lower():
-            raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
-        return opened
-
-    def _latest(self, tag: str, held: Opened | None = None, first: _Seen | None = None) -> Opened | None:
-        """`first`: the head as it was read, and what was seen here before."""
-        for left in reversed(range(_TRIES)):
-            # what was seen here before the head: others here may commit in between
-            seen, stored = first or (self._seen.newest(tag), None)
-            loaded, first = self._read_head(tag, stored), None
-            if loaded is None:
-                return None
-            try:
-                return self._believed(tag, *loaded, seen, held)
-            except LostError:  # a later commit has deleted what this head named
-                if not left:
-                    raise
-        return None
-
-    def _read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
-        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed.
-
-        One that was read before is not sent again. `stored`: as it was just read.
-        """
-        given = [stored] if stored else []
-
-        def read() -> tuple[bytes, str] | None:
-            if given:
-                return given.pop()
-            earlier = self._heads_read.pop(tag, None)
-            return self.stores.sensitive.read_versioned(f"tables/{tag}/{_HEAD}", earlier=earlier)
-
-        def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
-            if stored is None:
-                return None
-            fields = self._heads.load(tag, stored[0])
-            self._heads_read[tag] = stored
-            return fields, stored[1]
-
-        return read_twice(read, marked)
-
-    def _believed(
-        self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None, held: Opened | None = None
-    ) -> Opened:
-        """Return the facts of a head, unless a newer state or another table was seen here in its place, or the table
-        was dropped here.
-        """
-        if (key_id := key_moved_to(fields)) is not None:
-            raise _MovedError(
-                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
-                hint="name that key with --key; `cleave drop` under this one deletes this note",
-            )
-        head = self._heads.shown(fields)
-        if seen and seen[0] == head.table_id and head.log.count < seen[1]:
-            raise CheckFailed(
-                "stored",
-                f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
-                f"records, and {seen[1]} were here before",
-                hint="restore the newest copy; if this is the newest, "
-                f"`cleave accept NAME --version {head.version}` goes on with it",
-            )
-        if held is not None and held.head.manifest == head.manifest:
-            opened, is_cached = held, True
-        else:
-            cached = self.cached(head.manifest)
-            is_cached = cached is not None and cached.is_there
-            opened = self._open(head, stored)
-        if seen and seen[0] != head.table_id and not self._seen.is_dropped(seen[0]):
-            raise CheckFailed(
-                "stored",
-                f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
-                hint="if it was dropped and put again elsewhere, "
-                f"`cleave accept NAME --version {head.version}` goes on with it here",
-            )
-        if self._seen.is_dropped(head.table_id):
-            raise CheckFailed(
-                "stored",
-                f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
-                hint=f"`cleave drop NAME` deletes it again; `cleave accept NAME --version {head.version}`, or "
-                "`cleave drop NAME --forget`, accepts what is there",
-            )
-        self._seen.remember(tag, head.table_id, head.log.count)
-        if not is_cached:
-            self._evict_older(tag, opened.manifest, head.manifest.name)
-        return opened
-
-    def open(self, name: str) -> Opened:
-        """Raises InputError where there is no such table under this key."""
-        opened = self.find(name)
-        if opened is None:
-            raise self._no_table(name)
-        return opened
-
-    def _no_table(self, name: str) -> InputError:
-        require_place(self.stores.sensitive)
-        near = ""
-        with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
-            near = did_you_mean(name, [each.manifest.table for each in self.all()])
-        return InputError(
-            f"{self.stores.sensitive.location}: there is no table {name!r} under this key",
-            hint=near or "`cleave ls --store ...` lists the tables there are",
-        )
+    def _accepting(self, version: int) -> str:
+        return f"`cleave accept NAME --version {version}`"
 
     def commit(
         self,
@@ -203,9 +82,10 @@ class Tables(Objects):
         written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
+        views, viewed = self._write_views(manifest, vault)
         before = listed(self.stores, self.folders(manifest))
         old = previous.manifest.objects() if previous else set()
-        new = [each for each in (*manifest.parts(), written) if each.name not in old]
+        new = [each for each in (*manifest.parts(), written, *viewed) if each.name not in old]
         try:
             require_listed(self.stores, before, new, old)
         except StoreError as error:
@@ -213,15 +93,24 @@ class Tables(Objects):
             if (current[1] if current else None) == (previous.head_etag if previous else None):
                 raise
             raise self._changed() from error  # the other process has deleted them
-        head, stored, pages = self._show(manifest, written, previous, log, what, rows, details)
+        shown = manifest, written, views
+        head, stored, pages = self._show(shown, previous, log, what, rows, details)
         self._evict_older(tag, manifest, written.name)
-        needed = {written.name, *pages}
+        needed = {written.name, *pages, *(each.name for each in viewed)}
         unused = tuple((store, tuple(name for name in sizes if name not in needed)) for store, sizes in before)
         return Opened(manifest, vault, head, stored, unused)
 
+    def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
+        if not manifest.readers:
+            return None, []
+        from cleave.store.views import write_views  # noqa: PLC0415 - DuckDB: what a list of tables does without
+
+        return write_views(self, self.folder(manifest.table), manifest, vault)
+
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
-        _, _, pages = self._show(opened.manifest, opened.head.manifest, opened, None, what, rows, details)
+        shown = opened.manifest, opened.head.manifest, opened.head.views
+        _, _, pages = self._show(shown, opened, None, what, rows, details)
         with cleaning():
             self.stores.sensitive.delete({opened.head.log.page.name} - pages)
 
@@ -237,7 +126,7 @@ class Tables(Objects):
         """Return all records of the table's log, newer ones than `opened` knows included where its newest page was
         replaced meanwhile. Raises CheckFailed where the log is damaged.
         """
-        for _ in range(_TRIES - 1):
+        for _ in range(TRIES - 1):
             try:
                 return records_of(self, opened.vault, opened.head.log)
             except LostError:  # a later record has replaced the page
@@ -249,39 +138,41 @@ class Tables(Objects):
 
     def _show(
         self,
-        manifest: Manifest,
-        written: Object,
+        show: tuple[Manifest, Object, Object | None],
         previous: Opened | None,
         log: LogHead | None,
         what: str,
         rows: int,
         details: dict[str, JsonValue],
     ) -> tuple[TableHead, str, set[str]]:
-        """Write a head that shows `manifest`, stored as `written`, and a log with one record more.
+        """Write a head that shows a manifest, its object and the list of its views, and a log with one record more.
 
         Returns the head, its version in the store, and the names of all pages of the log. Where only the log grew since
         `previous`, the record follows what was added.
         """
+        manifest, written, views = show
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
         head = previous.head if previous else None
         expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
         record |= {"what": what, "rows": rows, "details": details}
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(TRIES)):
             try:
                 with self.changing(previous):
                     grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
                 self._require_stored(grown.page)
-                shown = TableHead(table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown)
-                content = self._heads.dump(tag, shown.model_dump())
+                shown = TableHead(
+                    table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown, views=views
+                )
+                content = self._own_heads.dump(tag, shown.model_dump(exclude_none=True))
                 follows = partial(self._follows, tag, vault, shown)
-                stored = replaced(self.stores.sensitive, f"{folder}/{_HEAD}", content, expected, follows)
+                stored = replaced(self.stores.sensitive, f"{folder}/{HEAD}", content, expected, follows)
                 break
             except (ConflictError, LostError):
                 current = self._read_head(tag)
                 if log or head is None or current is None or key_moved_to(current[0]) is not None or not left:
                     raise
-                newer = self._heads.shown(current[0])
+                newer = self._own_heads.shown(current[0])
                 if newer.manifest != head.manifest or newer.log.count <= head.log.count:
                     raise
                 head, expected = newer, current[1]
@@ -290,10 +181,10 @@ class Tables(Objects):
 
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
         """Check whether the head `content` was written on top of `mine`: by its log, which then has the record."""
-        fields = self._heads.load(tag, content)
+        fields = self._own_heads.load(tag, content)
         if key_moved_to(fields) is not None:
             return fields.get("table_id") == mine.table_id
-        head = self._heads.shown(fields)
+        head = self._own_heads.shown(fields)
         if head.table_id != mine.table_id or head.log.count <= mine.log.count:
             return False
         return digest_of(records_of(self, vault, head.log)[mine.log.count - 1]) == mine.log.last
@@ -306,17 +197,6 @@ class Tables(Objects):
             raise
         except CheckFailed:
             raise not_stored(self.stores.sensitive.location) from None
-
-    def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
-        """Delete from the cache what a version does not name."""
-        if self.cache is not None and self.is_elsewhere:
-            names = {each.rpartition("/")[2] for each in (*manifest.objects(), name)}
-            self.cache.open_version(self.seen(tag), f"{name.rpartition('/')[2]}-{WHOLE}", names)
-
-    def _evict(self, name: str) -> None:
-        """Delete from the cache all of a table."""
-        if self.cache is not None and self.is_elsewhere:
-            self.cache.evict(self.seen(self.tag(name)))
 
     def forget(self, name: str) -> None:
         """Accept what the store has of a table, whatever was seen here, or dropped, or the key file says of it. Nothing
@@ -332,16 +212,17 @@ class Tables(Objects):
 
     def shown(self, name: str) -> Opened:
         """The table as the store shows it, whatever was seen here of it. Raises InputError, CheckFailed, StoreError."""
-        loaded = self._read_head(self.tag(name))
+        tag = self.tag(name)
+        loaded = self._read_head(tag)
         if loaded is None:
-            raise self._no_table(name)
+            raise self.no_table(name)
         fields, stored = loaded
         if (key_id := key_moved_to(fields)) is not None:
-            raise _MovedError(
+            raise MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint="name that key with --key",
             )
-        return self._open(self._heads.shown(fields), stored)
+        return self._open(tag, self._own_heads.shown(fields), stored)
 
     def refusal(self, name: str, shown: Opened) -> tuple[str, int]:
         """Why this machine refuses a table, empty if it does not; and how many records of the log it misses."""
@@ -352,29 +233,6 @@ class Tables(Objects):
             return ("", 0) if self._seen.is_dropped(seen[0]) else ("another table", 0)
         lost = seen[1] - head.log.count if seen is not None else 0
         return ("older", lost) if lost > 0 else ("", 0)
-
-    def replaced(self, opened: Opened) -> bool:
-        """Check whether the table has another version by now."""
-        current = self._read_head(self.tag(opened.manifest.table))
-        return current is None or current[0].get("manifest") != opened.head.manifest.model_dump()
-
-    def missing(self, opened: Opened) -> int:
-        """Return how many objects of a version are not in the stores any more."""
-        there = listed(self.stores, self.folders(opened.manifest))
-        return len(opened.manifest.objects().difference(*(sizes for _, sizes in there)))
-
-    @contextlib.contextmanager
-    def changing(self, opened: Opened | None) -> Iterator[None]:
-        """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
-        try:
-            yield
-        except LostError:
-            if opened is None or not self.replaced(opened):
-                raise
-            raise self._changed() from None
-
-    def _changed(self) -> ConflictError:
-        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
         """Open every table under this key, by name, except those that were put under another.
@@ -388,20 +246,33 @@ class Tables(Objects):
         for name in self.stores.sensitive.names("tables"):
             folder, _, last = name.rpartition("/")
             tag = folder.removeprefix("tables/")
-            if last != _HEAD:
+            if last != HEAD:
                 continue
             first = None if tag in by_tag else self._own(name, tag)
             if first or tag in by_tag:
-                with contextlib.suppress(_MovedError):
+                with contextlib.suppress(MovedError):
                     if (opened := self._latest(tag, by_tag.get(tag), first)) is not None:
                         tables.append(opened)
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
-    def _own(self, name: str, tag: str) -> _Seen | None:
+    def _own(self, name: str, tag: str) -> Seen | None:
         """A table as seen here before, and its head where that names this key; its signature is not checked."""
         seen, stored = self._seen.newest(tag), self.stores.sensitive.read_versioned(name)
         is_own = stored is not None and parsed(stored[0]).get("key_id") == self.key.key_id
         return (seen, stored) if is_own else None
+
+    @contextlib.contextmanager
+    def changing(self, opened: Opened | None) -> Iterator[None]:
+        """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
+        try:
+            yield
+        except LostError:
+            if opened is None or not self.replaced(opened):
+                raise
+            raise self._changed() from None
+
+    def _changed(self) -> ConflictError:
+        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def versions(self) -> dict[str, tuple[str, int]]:
         """The id of every table under this key and the length of its log, by tag, and what was dropped: floors for a
@@ -417,13 +288,13 @@ class Tables(Objects):
         Raises InputError where there is nothing, nor was; StoreError where something may be left.
         """
         tag = self.tag(name)
-        own, head = f"tables/{tag}", f"tables/{tag}/{_HEAD}"
+        own, head = f"tables/{tag}", f"tables/{tag}/{HEAD}"
         opened = self._openable(tag)
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own), f"results/{tag}", *self._shared(opened), own]
         objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
-            raise self._no_table(name)
+            raise self.no_table(name)
         missing = unlisted(self.stores, objects, _named(opened))
         before, dropped = self._version(head), self._states(tag)
         self.stores.sensitive.delete([head])
@@ -458,7 +329,7 @@ class Tables(Objects):
         manifest, release = opened.manifest, opened.manifest.release
         released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
         contributed = [folder_of(manifest.table_id, each.key) for each in manifest.contributors]
-        return [*contributed, *released, self.released(manifest.table_id)]
+        return [*contributed, *released, *(each.place for each in manifest.readers), self.released(manifest.table_id)]
 
     def _states(self, tag: str) -> dict[str, int]:
         """The ids of the table that is there, was seen here, or is in the key file, and the lengths of their logs."""
@@ -498,8 +369,8 @@ class Tables(Objects):
         tag = self.tag(opened.manifest.table)
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
-        content = self._heads.dump(tag, head)
-        replaced(self.stores.sensitive, f"tables/{tag}/{_HEAD}", content, opened.head_etag)
+        content = self._own_heads.dump(tag, head)
+        replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, opened.head_etag)
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
 
     def clear(self, name: str) -> None:
@@ -513,7 +384,7 @@ class Tables(Objects):
         folders = [*self._left(f"tables/{tag}"), *released, f"tables/{tag}"]
         for store in reversed(self.stores.distinct()):
             for folder in folders:
-                store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{_HEAD}"])
+                store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{HEAD}"])
 
     def note(self, name: str, other: Tables) -> None:
         """Let this key find what is stored of a table under the key of `other`, should a rotation be stopped.
@@ -541,7 +412,7 @@ class Tables(Objects):
         for place in filter(_is_note, store.names(folder)):
             with contextlib.suppress(CheckFailed):  # then it names nothing that may be deleted
                 folder_left = self._notes(folder).open("draft", place, store.read(place)).decode()
-                head = store.read_versioned(f"{folder_left}/{_HEAD}")
+                head = store.read_versioned(f"{folder_left}/{HEAD}")
                 if head is None or key_moved_to(parsed(head[0])) == self.key.key_id:
                     yield folder_left
 
@@ -554,7 +425,7 @@ class Tables(Objects):
         """
         tag = self.tag(opened.manifest.table)
         own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
-        keep = opened.manifest.objects() | {f"tables/{tag}/{_HEAD}", own}
+        keep = opened.manifest.objects() | {f"tables/{tag}/{HEAD}", own}
         swept = 0
         with cleaning():
             for store, names in opened.deletable:
@@ -573,7 +444,7 @@ class Tables(Objects):
             message = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
             raise StoreError(message, hint=error.hint, status=error.status) from None
 
-    def _open(self, head: TableHead, stored: str) -> Opened:
+    def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
         vault = self.vault(head.table_id)
         content = self.unseal(vault, "manifest", head.manifest)
         try:
@@ -592,7 +463,9 @@ def _named(opened: Opened | None) -> set[str]:
     """Names of all objects that the head of a table leads to."""
     if opened is None:
         return set()
-    return {*opened.manifest.objects(), opened.head.manifest.name, opened.head.log.page.name}
+    head = opened.head
+    views = {head.views.name} if head.views else set()
+    return {*opened.manifest.objects(), head.manifest.name, head.log.page.name, *views}
 
 
 def _table_id(head: dict[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ from cleave.store.manifest import Sealed, SealedColumn
 from cleave.store.padding import padded, room
 from cleave_shared.errors import DAMAGED, CheckFailed
 
-Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log"]
+Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log", "readers"]
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS3"
@@ -54,6 +54,28 @@ def key_of_object(secret: bytes, name: str) -> bytes:
     return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
+def seal_record(key: bytes, name: str, content: bytes, digits: int | None) -> bytes:
+    """Seal `content`, padded, as the object `name`. `digits`: bytes of a number in it, if it is JSON."""
+    size = room(content, digits) if content[:1] == b"{" and digits is not None else len(content)
+    padding = bytes(padded(_SIZE.size + size) - _SIZE.size - len(content))
+    return seal(_MAGIC, key, b"".join([_SIZE.pack(len(content)), content, padding]), _MAGIC + name.encode())
+
+
+def open_record(key: bytes, name: str, sealed: bytes) -> bytes:
+    """Return what `seal_record` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
+    magic = _COMPRESSED if sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
+    try:
+        packed = unseal(magic, key, sealed, magic + name.encode())
+    except InvalidTag:
+        raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
+    if magic == _COMPRESSED:
+        import zstandard  # noqa: PLC0415 - only of tables of Cleave 1.0
+
+        return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
+    (size,) = _SIZE.unpack_from(packed)
+    return packed[_SIZE.size : _SIZE.size + size]
+
+
 class Vault:
     """Keys of one table, given by its id (32 hex digits)."""
 
@@ -81,24 +103,15 @@ class Vault:
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
         """Seal `content`, padded, as the object `name`."""
-        size = room(content, _NUMBERS[purpose]) if content[:1] == b"{" and purpose in _NUMBERS else len(content)
-        padding = bytes(padded(_SIZE.size + size) - _SIZE.size - len(content))
-        packed = b"".join([_SIZE.pack(len(content)), content, padding])
-        return seal(_MAGIC, self.key_of(purpose, name), packed, _MAGIC + name.encode())
+        return seal_record(self.key_of(purpose, name), name, content, _NUMBERS.get(purpose))
 
     def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
         """Open the result of `seal`. Raises CheckFailed for anything that this key did not seal as `name`."""
-        magic = _COMPRESSED if sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
-        try:
-            packed = unseal(magic, self.key_of(purpose, name), sealed, magic + name.encode())
-        except InvalidTag:
-            raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
-        if magic == _COMPRESSED:
-            import zstandard  # noqa: PLC0415 - only for tables of Cleave 1.0
+        return open_record(self.key_of(purpose, name), name, sealed)
 
-            return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
-        (size,) = _SIZE.unpack_from(packed)
-        return packed[_SIZE.size : _SIZE.size + size]
+    def view_key(self, reader: str) -> bytes:
+        """Key of all views of a reader, by the id of its registration, 32 bytes."""
+        return self.key_of("readers", reader)
 
     def pseudorandom(self, label: str, length: int) -> bytes:
         """`length` bytes that look random without the key, and are always the same: AES-256 in counter mode under a key

@@ -15,10 +15,9 @@ from cleave.store.cells import Cells
 from cleave.store.contributors import contributors_in, only, segments_of, with_contributor
 from cleave.store.lanes import Integers, Lanes, columns_of_rows, row_lanes
 from cleave.store.manifest import NUMBER, Object, Segment
-from cleave.store.reader import Opened
+from cleave.store.reader import Objects, Opened
 from cleave.store.rows import ResidentTables, Rows, SelectedCells
 from cleave.store.schemas import load_stored_schema
-from cleave.store.tables import Tables
 from cleave.sums.combination import TotalOf
 from cleave.sums.remote import Remote, divided
 from cleave.sums.totals import TotalsReader
@@ -148,7 +147,7 @@ class Stored:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: Objects,
         opened: Opened,
         contributor: str | None = None,
         session: ResidentTables | None = None,

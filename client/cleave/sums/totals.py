@@ -20,9 +20,8 @@ from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
 from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
 from cleave.store.manifest import Object, Segment, TotalsObjects
-from cleave.store.reader import Opened
+from cleave.store.reader import Objects, Opened
 from cleave.store.segment import lane_checks
-from cleave.store.tables import Tables
 from cleave.sums.combination import TotalOf
 from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
 from cleave_shared import limits
@@ -64,7 +63,7 @@ class TotalsReader:
     """Reads totals of some segments of one version of one table."""
 
     def __init__(
-        self, tables: Tables, opened: Opened, segments: Sequence[Segment], cipher: Callable[[], Cipher]
+        self, tables: Objects, opened: Opened, segments: Sequence[Segment], cipher: Callable[[], Cipher]
     ) -> None:
         """`cipher`: opens the table's CKKS secret at first use."""
         self._tables = tables

@@ -1,0 +1,57 @@
+"""Owners of what others query: the fingerprint that a person compared, or that was remembered from the first use."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from dataclasses import dataclass
+
+from cleave.ask.calls import stack_level
+from cleave.store.seen_versions import SeenVersions
+from cleave_shared.errors import CleaveWarning, InputError, KeyFileError
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """`fingerprint`: of the owner; None: that which was seen before, or any where none was. `floor`: the number of the
+    oldest head that is accepted.
+    """
+
+    fingerprint: str | None = None
+    floor: int = 0
+
+    @classmethod
+    def parse(cls, given: str | None) -> Owner:
+        """Read SHA256:..., or SHA256:...@N. Raises InputError where N is no number."""
+        fingerprint, at, number = (given or "").partition("@")
+        if at and not re.fullmatch("[0-9]{1,18}", number):
+            raise InputError(
+                f"--fingerprint: {number!r} after @ is not a number",
+                hint="give it as the owner's `cleave release new` or `cleave reader add` printed it: SHA256:...@N",
+            )
+        return cls(fingerprint or None, int(number or 0))
+
+    def require(self, what: str, tag: str, memory: SeenVersions, fingerprint: str, number: int) -> None:
+        """Raise KeyFileError for another owner than the one expected; warn of one that is seen for the first time.
+
+        `what`: words for what the owner signed, with head `number`. `tag`: as `tag_of` makes it.
+        """
+        remembered = memory.newest(tag)
+        wanted = self.fingerprint or (remembered[0] if remembered else None)
+        if wanted is not None and wanted != fingerprint:
+            raise KeyFileError(
+                f"{what} are signed by {fingerprint}, and {wanted} was expected",
+                hint="compare it with what the owner says over another channel; --fingerprint accepts another owner",
+            )
+        if wanted is None:
+            text = (
+                f"{what} are signed by {fingerprint}@{number}, which is seen here for the first time: compare it with "
+                "what the owner says over another channel (the number after @ may be higher)"
+            )
+            warnings.warn(text, CleaveWarning, stacklevel=stack_level())
+
+
+def tag_of(what: str, place: str, where: str) -> str:
+    """Name under which something at a place of a store is remembered, 32 hex digits."""
+    return hashlib.sha256(f"{what} {place} {where}".encode()).hexdigest()[:32]

@@ -1,0 +1,137 @@
+"""Tables of which a reader has the keys of some columns (cleave.share.bundle, cleave.store.views).
+
+A reader names its tables, since a store does not show whose they are. What it opens is signed by their owner, whose
+fingerprint it compares once. It notices an older state of a store as owners do. Nothing is cached on its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cleave.ask.owners import Owner, tag_of
+from cleave.ckks.owner_key import OwnerKey
+from cleave.ckks.public_key import public_side
+from cleave.objects.locate import Stores
+from cleave.objects.storage import read_twice, require_place
+from cleave.share.addressed import MOST_HEAD, place_of
+from cleave.share.bundle import Bundle, open_bundle
+from cleave.store.cells import Cells, Index
+from cleave.store.heads import Heads
+from cleave.store.manifest import Segment, TableHead
+from cleave.store.newest import Newest
+from cleave.store.reader import Opened
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.vault import Vault
+from cleave.store.views import MOST_PLACES, open_view, view_in
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed, InputError
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """Content of a bundle: the tag of a table, and the key of the reader's views. `floor`: records of its log."""
+
+    bundle: Bundle
+    tag: str
+    key: bytes
+    floor: int
+
+
+class ReaderTables(Newest):
+    """Tables that the holder of `key` reads columns of."""
+
+    MOVED = "its owner put it under another key: run the command again, with the --fingerprint that the owner says"
+    GONE = "its owner dropped it, or the store was harmed: ask the owner"
+
+    def __init__(self, stores: Stores, key: OwnerKey, memory: SeenVersions, owner: Owner) -> None:
+        super().__init__(stores, key, memory)
+        self._memory = memory
+        self._holder = public_side(key)
+        self._owner = owner
+        self._rights: dict[str, _Rights] = {}  # by name in lower case
+        self._by_tag: dict[str, _Rights] = {}
+
+    def tag(self, name: str) -> str:
+        return self._rights_on(name).tag
+
+    def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
+        for each in held:
+            yield self.open(each.manifest.table)
+
+    def no_table(self, name: str) -> InputError:
+        require_place(self.stores.sensitive)
+        return InputError(
+            f"{self.stores.sensitive.location}: there is no table {name!r} for this reader",
+            hint="its owner adds the reader with: cleave reader add NAME --to FILE.pub --columns ...",
+        )
+
+    def cells(self, opened: Opened) -> Cells:
+        """One cell of all rows: readers have no totals."""
+        return Cells([()], [opened.manifest.rows])
+
+    def index(self, vault: Vault, segment: Segment) -> Index:  # noqa: ARG002 - nothing is opened
+        return Index(np.zeros(1, np.int64), np.asarray([segment.rows], np.int64), np.zeros((0, 2), np.int64))
+
+    def _accepting(self, version: int) -> str:  # noqa: ARG002 - the owner decides
+        return "a new `cleave reader add` of its owner"
+
+    def _heads(self, tag: str) -> Heads:
+        return Heads(self._by_tag[tag].bundle.owner.signing, self.stores.sensitive.location)
+
+    def _rights_on(self, name: str) -> _Rights:
+        """Rights by the bundle that is there. Raises InputError without one, CheckFailed, KeyFileError."""
+        rights = self._rights.get(name.lower())
+        if rights is not None:
+            return rights
+        place, location = place_of(Bundle, self._holder, name), self.stores.sensitive.location
+
+        def opened(stored: tuple[bytes, str] | None) -> tuple[Bundle, str, bytes] | None:
+            return open_bundle(self.key, self._holder, name, stored[0]) if stored else None
+
+        there = read_twice(lambda: self.stores.sensitive.read_versioned(f"{place}/head", MOST_HEAD), opened)
+        noted = tag_of("owner of columns", place, self.stores.where)
+        if there is None and self._memory.newest(noted):
+            raise CheckFailed(
+                "stored",
+                f"{location}: the columns of table {name!r} are no longer open to this reader",
+                hint="the owner revoked them, or the table is gone: ask the owner",
+            )
+        if there is None:
+            raise self.no_table(name)
+        bundle, tag, key = there
+        fingerprint = bundle.owner.fingerprint
+        self._owner.require(f"columns of table {name!r}", noted, self._memory, fingerprint, bundle.number)
+        self._memory.remember(noted, fingerprint, 1)
+        rights = _Rights(bundle, tag, key, max(bundle.number, self._owner.floor))
+        self._rights[name.lower()] = self._by_tag[tag] = rights
+        return rights
+
+    def _open(self, tag: str, head: TableHead, stored: str) -> Opened:
+        rights, location = self._by_tag[tag], self.stores.sensitive.location
+        if head.table_id != rights.bundle.table_id:
+            raise InputError(
+                f"{location}: another table has this name now", hint="ask its owner for: cleave reader add"
+            )
+        if head.log.count < rights.floor:
+            raise CheckFailed(
+                "stored",
+                f"{location}: shows an older state of a table: its log has {head.log.count} records, and its owner "
+                f"states at least {rights.floor}",
+                hint="an old state of the store was restored: ask the owner",
+            )
+        if head.views is None or head.views.bytes > MOST_PLACES:
+            which = None
+        else:
+            which = view_in(self.read(head.views), rights.bundle.reader)
+        if which is None:
+            raise InputError(
+                f"{location}: the columns of this table are no longer open to this reader",
+                hint="the owner revoked them: ask the owner",
+            )
+        if which.bytes > limits.MAX_MANIFEST_BYTES:
+            raise CheckFailed("stored", f"{location}: a view is larger than {limits.MAX_MANIFEST_BYTES:,} bytes")
+        view = open_view(rights.key, head, which, self.read(which))
+        return Opened(view.manifest, view.vault, head, stored, others=view.others)

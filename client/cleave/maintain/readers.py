@@ -1,0 +1,190 @@
+"""Readers of some columns of a table: added, and revoked by putting these columns under new keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from cleave.ckks.owner_key import encoded
+from cleave.ckks.public_key import PublicKey
+from cleave.share.addressed import place_of, public_of
+from cleave.share.bundle import Bundle, publish_bundle
+from cleave.store.cells import Cells
+from cleave.store.change import apply
+from cleave.store.contributors import min_group_of
+from cleave.store.manifest import Manifest, Reader, Sealed, Segment, new_id, now
+from cleave.store.pieces import ChangeStep, Piece
+from cleave.store.reader import Opened
+from cleave.store.rows import Rows
+from cleave.store.schemas import load_stored_schema
+from cleave.store.sealed import values_of
+from cleave.store.segment import SegmentWriter, target_of
+from cleave.store.tables import Tables
+from cleave.store.views import MOST_READERS, places_of
+from cleave.table.progress import Progress
+from cleave.table.schema import Schema
+from cleave_shared.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed(Piece):
+    """The rows of `columns`, numbers of sealed columns, of `segment` under the keys that the next version has."""
+
+    segment: Segment
+    source: Rows
+    tables: Tables
+    columns: Sequence[int]
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return (self.segment.id,)
+
+    @property
+    def rows(self) -> int:
+        return self.segment.rows
+
+    @property
+    def most_rows(self) -> int:
+        return 0
+
+    @property
+    def same_cells(self) -> bool:
+        return True
+
+    def take_out(self, cells: Cells) -> None:
+        cells.count(self.source.index(self.segment), -1)
+
+    def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
+        manifest, stored = writer.manifest, list(self.segment.columns)
+        target = target_of(self.tables, manifest, self.segment.id)
+        for number in self.columns:
+            column = manifest.sealed[number]
+            stored[number] = target.write_values(column, values_of(column, self.source.open_all(self.segment, number)))
+        yield self.step(self.segment.model_copy(update={"columns": tuple(stored)}))
+        writer.advance(self.segment.rows)
+
+
+def add(
+    tables: Tables,
+    table: str,
+    name: str,
+    public: PublicKey,
+    columns: Sequence[str],
+    progress: Progress,
+    *,
+    names: bool = False,
+    yes: bool = False,
+) -> Opened:
+    """Open `columns` of a table to the holder of `public`. `names`: it sees the names of the others too.
+
+    A reader that is there with the same rights gets its bundle again. Raises InputError for other rights, for columns
+    that there are not, and without `yes` where thresholds count people; ConflictError where another writer came first.
+    """
+    opened = tables.open(table)
+    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
+    spelled = _spelled(schema, columns)
+    reader = _reader_of(manifest, name, public)
+    if reader is not None:
+        if (reader.columns, reader.names) != (spelled, names):
+            raise InputError(
+                f"reader {reader.name!r} has other rights: {described(reader)}",
+                hint=f"cleave reader revoke {table} {reader.name}, then add it again",
+            )
+        publish_bundle(tables, opened, reader)
+        return opened
+    if len(manifest.readers) >= MOST_READERS:
+        raise InputError(f"a table has at most {MOST_READERS} readers")
+    _require_consent(manifest, schema, yes=yes)
+    box, signing, place = encoded(public.box), encoded(public.signing), place_of(Bundle, public, manifest.table)
+    reader = Reader(
+        id=new_id(), name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=now()
+    )
+    request = [public.fingerprint, spelled, names]
+    changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
+    done = _resealed(tables, opened, changed, reader, "reader add", request, progress, lambda each: each.keys == 1)
+    publish_bundle(tables, done, done.manifest.readers[-1])
+    return done
+
+
+def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader]:
+    """Put the columns of a reader, by its name or fingerprint, under new keys, for all but this one.
+
+    Returns the table as it is then, and the reader. Raises InputError for a reader that there is not; ConflictError
+    where another writer came first.
+    """
+    opened = tables.open(table)
+    manifest = opened.manifest
+    reader = next((each for each in manifest.readers if named in (each.name, public_of(each).fingerprint)), None)
+    if reader is None:
+        there = ", ".join(each.name for each in manifest.readers) or "none"
+        raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
+    tables.stores.sensitive.delete([f"{reader.place}/head"])  # first: what is repeated deletes it again
+    places = places_of(manifest, reader)
+    sealed = tuple(
+        each.model_copy(update={"id": new_id()}) if number in places else each
+        for number, each in enumerate(manifest.sealed)
+    )
+    others = tuple(each for each in manifest.readers if each != reader)
+    changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
+    done = _resealed(tables, opened, changed, reader, "reader revoke", [reader.id], progress, lambda _: True)
+    return done, reader
+
+
+def described(reader: Reader) -> str:
+    """Say what a reader may read."""
+    return f"{', '.join(reader.columns)}{', and the names of all columns' if reader.names else ''}"
+
+
+def _resealed(
+    tables: Tables,
+    opened: Opened,
+    changed: Manifest,
+    reader: Reader,
+    what: str,
+    request: Sequence[object],
+    progress: Progress,
+    is_due: Callable[[Sealed], bool],
+) -> Opened:
+    """Commit `changed`, with those of the columns of `reader` sealed again that are due."""
+    places = places_of(opened.manifest, reader)
+    with closing(Rows(tables, opened)) as rows:
+        due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
+        pieces = [Resealed(each, rows, tables, due[each.id]) for each in opened.manifest.segments if due[each.id]]
+        details = {"reader": reader.name, "columns": ", ".join(reader.columns)}
+        return apply(tables, opened, changed, pieces, what, request, progress, stage="seal again", details=details)
+
+
+def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns in the order of the schema. Raises InputError for one that there is not, or for none."""
+    named = {schema.column(each).name for each in columns}
+    if not named:
+        raise InputError("a reader needs a column", hint="name them: --columns ward,sex,bill")
+    return tuple(each for each in schema.names if each in named)
+
+
+def _reader_of(manifest: Manifest, name: str, public: PublicKey) -> Reader | None:
+    """The reader with this key. Raises InputError where its name is another's, or the name has another key."""
+    for each in manifest.readers:
+        if public_of(each) == public:
+            if each.name != name:
+                raise InputError(f"this key is that of reader {each.name!r}")
+            return each
+        if each.name == name:
+            raise InputError(
+                f"there is another reader {name!r}", hint="revoke that one first, or give the file another name"
+            )
+    return None
+
+
+def _require_consent(manifest: Manifest, schema: Schema, *, yes: bool) -> None:
+    """Raise InputError without the owner's word, where thresholds protect people of whom a reader reads rows."""
+    privacy = schema.privacy
+    protected = f"people by {', '.join(privacy.entity)}" if privacy.entity else "small groups"
+    if min_group_of(manifest):
+        protected += ", and rows of contributors"
+    if not yes and (privacy.entity or privacy.min_group or min_group_of(manifest)):
+        raise InputError(
+            f"thresholds of this table protect {protected}; a reader reads single rows",
+            hint="`cleave release new` gives totals alone; confirm with --yes",
+        )

@@ -1,0 +1,145 @@
+"""Heads that an owner signs for the holder of one public file, each with a secret that is sealed to that file by HPKE.
+
+Releases to analysts begin with one (cleave.share.release), and so does what opens columns to a reader
+(cleave.share.bundle). A head is stored in the clear, under a name that follows from the public file and the table's
+name. It is bound to its owner, the table, its number and its holder, so none passes for another's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+
+from pydantic import Field, ValidationError
+
+from cleave.ckks.public_key import PublicKey, open_sealed, read_public_key
+from cleave.objects.storage import ConflictError, replaced
+from cleave.store.identity import is_signed
+from cleave.store.manifest import Analyst, Count, Hex, Reader, StoredModel
+from cleave_shared.errors import CheckFailed, InputError, KeyFileError
+
+if TYPE_CHECKING:
+    from cleave.ckks.public_key import Keyholder
+    from cleave.store.tables import Tables
+
+SUITE = "HPKE base mode, MLKEM768-X25519, HKDF-SHA256, AES-256-GCM (draft-ietf-hpke-pq)"
+MOST_HEAD = 16 << 10
+_TRIES = 8
+
+
+class Addressed(StoredModel):
+    """`box`, `signing`, `key`: the owner's public keys and the sealed secret, in base64.
+
+    `number`: grows with each head of a table. `WHAT`: its kind, in what is signed. `HINT`: how it is made again.
+    """
+
+    WHAT: ClassVar[str]
+    HINT: ClassVar[str]
+
+    suite: str
+    box: str
+    signing: str
+    table_id: Hex
+    number: Count
+    key: str
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")] = "0" * 128
+
+    def signed(self, holder: PublicKey, table: str) -> bytes:
+        content = self.model_dump(mode="json", exclude={"signature"})
+        text = [f"cleave {self.WHAT}", holder.fingerprint, table.lower(), content]
+        return json.dumps(text, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def owner(self) -> PublicKey:
+        return PublicKey(base64.b64decode(self.box), base64.b64decode(self.signing))
+
+    def bound(self, *more: str) -> str:
+        """The place of what is sealed."""
+        raise NotImplementedError
+
+    def sealing(self, secret: bytes, holder: PublicKey) -> str:
+        """`secret` sealed to its holder, in base64."""
+        return base64.b64encode(holder.seal(self.bound(holder.fingerprint), secret)).decode()
+
+    def open(self, key: Keyholder, holder: PublicKey, most: int) -> bytes:
+        """Return the secret, of at most `most` bytes, to its holder. Raises CheckFailed."""
+        return open_sealed(key, self.bound(holder.fingerprint), base64.b64decode(self.key), most)
+
+
+H = TypeVar("H", bound=Addressed)
+
+
+def place_of(kind: type[Addressed], holder: PublicKey, table: str) -> str:
+    """The folder of a holder's head. The name of a table cannot be guessed from it without the public file."""
+    text = json.dumps([f"cleave {kind.WHAT}", holder.fingerprint, table.lower()])
+    return f"releases/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def public_of(holder: Analyst | Reader) -> PublicKey:
+    return PublicKey(base64.b64decode(holder.box), base64.b64decode(holder.signing))
+
+
+def read_holders(paths: Sequence[Path], role: str, hint: str) -> dict[str, PublicKey]:
+    """The public halves in files, by name: that of the file up to its first dot. Raises KeyFileError, InputError.
+
+    `role`: what they are, such as "analyst". `hint`: how such a file is made.
+    """
+    holders: dict[str, PublicKey] = {}
+    for path in paths:
+        name, public = path.name.partition(".")[0], read_public_key(path, hint)
+        if public.invitation is not None:
+            raise KeyFileError(f"{path}: this is an owner's key, exported for contributors", hint=hint)
+        if not name or name in holders:
+            raise InputError(f"{path}: two {role}s cannot have one name", hint=f"the name of the file is the {role}'s")
+        holders[name] = public
+    return holders
+
+
+def read_head(kind: type[H], content: bytes, holder: PublicKey, table: str) -> H:
+    """Raises CheckFailed for a head that its owner did not sign for this holder and table."""
+    failed = CheckFailed(
+        "signature", f"the head of a {kind.WHAT} is damaged, or another holder's or table's", hint=kind.HINT
+    )
+    try:
+        if len(content) > MOST_HEAD:
+            raise failed
+        head = kind.model_validate_json(content)
+        if not is_signed(head.owner.signing.hex(), head.signature, head.signed(holder, table)):
+            raise failed
+    except (ValueError, RecursionError, ValidationError):
+        raise failed from None
+    return head
+
+
+def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addressed, secret: bytes) -> None:
+    """Seal `secret` to `holder` and write its head, unless one as new or newer is there. Raises StoreError."""
+    store, public = tables.stores.sensitive, public_of(holder)
+    place = f"{holder.place}/head"
+    sealed = head.model_copy(update={"key": head.sealing(secret, public)})
+    signature = tables.key.signing_key().sign(sealed.signed(public, table)).hex()
+    content = sealed.model_copy(update={"signature": signature}).model_dump_json().encode()
+
+    for left in reversed(range(_TRIES)):
+        current = store.read_versioned(place, MOST_HEAD)
+        if current is not None and _newest(current[0], public, table, head) >= head.number:
+            return
+        try:
+            replaced(store, place, content, current[1] if current else None)
+        except ConflictError:
+            if not left:
+                raise
+            continue
+        return
+
+
+def _newest(content: bytes, holder: PublicKey, table: str, mine: Addressed) -> int:
+    """The number of the head that is there; -1 for none that this owner wrote for this table."""
+    try:
+        head = read_head(type(mine), content, holder, table)
+    except CheckFailed:
+        return -1
+    return head.number if (head.owner, head.table_id) == (mine.owner, mine.table_id) else -1

@@ -1,0 +1,61 @@
+"""A bundle: what opens some columns of a table to a reader.
+
+The owner signs it for the reader's public file (cleave.share.addressed). Sealed in it are the tag of the table, which
+names its folder, and the key of the reader's views (cleave.store.views), from which follows nothing else. The keys of
+columns are in the views, so a bundle stays as it is whatever the owner changes. A reader verifies heads and views by
+the owner's public key in the bundle, and can sign none.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from cleave.ckks.owner_key import encoded
+from cleave.ckks.public_key import Keyholder, PublicKey, public_side
+from cleave.share.addressed import SUITE, Addressed, publish, read_head
+from cleave.store.manifest import Hex, Reader
+from cleave.store.reader import Opened
+from cleave.store.tables import Tables
+from cleave_shared.errors import CheckFailed
+
+_TAG_BYTES, _KEY_BYTES = 16, 32
+
+
+class Bundle(Addressed):
+    """`reader`: the id of the registration. `number`: records of the table's log when it was written, its floor."""
+
+    WHAT = "reader"
+    HINT = "the table's owner writes it again with `cleave reader add`"
+
+    cleave_reader: Literal[1] = 1
+    reader: Hex
+
+    def bound(self, *more: str) -> str:
+        place = [self.suite, self.owner.fingerprint, self.table_id, self.reader, self.number]
+        return json.dumps(["cleave reader 1", *place, *more])
+
+
+def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:
+    """Write the bundle of a reader of a table, unless it is there. Raises StoreError."""
+    manifest, owner = opened.manifest, public_side(tables.key)
+    head = Bundle(
+        suite=SUITE,
+        box=encoded(owner.box),
+        signing=encoded(owner.signing),
+        table_id=manifest.table_id,
+        number=opened.head.log.count,
+        key="",
+        reader=reader.id,
+    )
+    secret = bytes.fromhex(tables.tag(manifest.table)) + opened.vault.view_key(reader.id)
+    publish(tables, manifest.table, reader, head, secret)
+
+
+def open_bundle(key: Keyholder, holder: PublicKey, table: str, content: bytes) -> tuple[Bundle, str, bytes]:
+    """Open a bundle for its holder: itself, the tag of the table, and the key of the views. Raises CheckFailed."""
+    bundle = read_head(Bundle, content, holder, table)
+    secret = bundle.open(key, holder, _TAG_BYTES + _KEY_BYTES)
+    if bundle.suite != SUITE or len(secret) != _TAG_BYTES + _KEY_BYTES:
+        raise CheckFailed("stored", "the bundle of a reader is damaged", hint=Bundle.HINT)
+    return bundle, secret[:_TAG_BYTES].hex(), secret[_TAG_BYTES:]

@@ -1,0 +1,168 @@
+"""Views: what a reader of some columns knows of one version of a table.
+
+With each version the owner seals one to each reader, under a key that follows from the reader's registration. A view
+has the keys of its columns, and a manifest of these columns alone: no measures, cells, contributors or releases, and
+of other columns at most the names. So a reader follows every change, and a new key of a column reaches all who have it.
+
+Where rows are stored in another order than they were put, a reader has the column of their numbers as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from cleave.ckks.owner_key import bytes_of, encoded
+from cleave.store.manifest import (
+    ROW,
+    Hex,
+    Manifest,
+    Object,
+    Reader,
+    Segment,
+    StoredModel,
+    TableHead,
+    described,
+    new_id,
+)
+from cleave.store.reader import Objects
+from cleave.store.schemas import load_stored_schema
+from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal_record
+from cleave.table.schema import Schema, dump_schema
+from cleave_shared.errors import DAMAGED, CheckFailed
+
+MOST_READERS = 64
+_KEY_BYTES = 32
+_DIGITS = 40  # bytes of a number, as in manifests
+_PLACES = TypeAdapter(dict[Hex, Object])
+MOST_PLACES = 64 << 10  # bytes of the list of views
+
+
+class View(StoredModel):
+    """`keys` of columns by their ids, in base64. `others`: names of columns that the reader has no keys of."""
+
+    format: Literal[1] = 1
+    manifest: Manifest
+    keys: dict[Hex, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=$")]]
+    others: tuple[str, ...] = ()
+
+    @property
+    def vault(self) -> ReaderVault:
+        """Keys of the columns."""
+        return ReaderVault({each: bytes_of(dict(self.keys), each, _KEY_BYTES) for each in self.keys})
+
+
+class ReaderVault(Vault):
+    """Keys of the columns of one reader, by their ids, and none else."""
+
+    def __init__(self, columns: Mapping[str, bytes]) -> None:
+        self._columns = columns
+
+    def key_of(self, purpose: Purpose, name: str) -> bytes:  # noqa: ARG002 - whatever it is
+        raise CheckFailed("stored", "a reader has keys of columns alone", hint=DAMAGED)
+
+    def column_key(self, column: str) -> bytes:
+        if column not in self._columns:
+            raise CheckFailed("stored", "a reader has no key of this column", hint=DAMAGED)
+        return self._columns[column]
+
+    def pseudorandom(self, label: str, length: int) -> bytes:  # noqa: ARG002 - as above
+        return bytes(self.key_of("readers", label))
+
+
+def places_of(manifest: Manifest, reader: Reader) -> list[int]:
+    """Numbers of the sealed columns that a reader has keys of, row numbers included."""
+    names = {*reader.columns, ROW}
+    return [place for place, each in enumerate(manifest.sealed) if each.name in names]
+
+
+def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
+    """Return what `reader` knows of a version, whose owner's keys are `vault`."""
+    schema = load_stored_schema(manifest)
+    mine = schema.only(reader.columns)
+    if {*schema.privacy.entity} <= {*mine.names}:
+        mine = replace(mine, privacy=schema.privacy)
+    places = places_of(manifest, reader)
+    sealed = tuple(manifest.sealed[place] for place in places)
+    shown = {
+        "schema_toml": dump_schema(_shown(mine)),
+        "by": (),
+        "key": manifest.key if {*manifest.key} <= {*mine.names} else (),
+        "measures": (),
+        "sealed": sealed,
+        "scanned": 0,
+        "segments": tuple(_segment(each, places, plain=bool(mine.plain)) for each in manifest.segments),
+        "contributors": (),
+        "batches": (),
+        "local": (),
+        "release": None,
+        "readers": (),
+    }
+    return View(
+        manifest=manifest.model_copy(update=shown),
+        keys={each.id: encoded(vault.column_key(each.id)) for each in sealed},
+        others=tuple(each for each in schema.names if each not in mine.names) if reader.names else (),
+    )
+
+
+def _shown(schema: Schema) -> Schema:
+    """`schema` without reasons, which may tell of other columns."""
+    columns = tuple(replace(each, reason="") for each in schema.columns)
+    return replace(schema, columns=columns, derived=tuple(replace(each, reason="") for each in schema.derived))
+
+
+def _segment(segment: Segment, places: Sequence[int], *, plain: bool) -> Segment:
+    shown = {
+        "cells": 1,
+        "columns": tuple(segment.columns[place] for place in places),
+        "totals": (),
+        "plain": segment.plain if plain else None,
+        "scan": None,
+        "contributor": None,
+        "marks": None,
+        "unpublished": None,
+    }
+    return segment.model_copy(update=shown)
+
+
+def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
+    """Seal and write a view for each reader. Returns the object that lists them, None without readers, and all of them.
+
+    Raises StoreError.
+    """
+    written: dict[str, Object] = {}
+    for reader in manifest.readers:
+        name = f"{folder}/{new_id()}"
+        content = view_of(manifest, reader, vault).model_dump_json().encode()
+        sealed = seal_record(key_of_object(vault.view_key(reader.id), name), name, content, _DIGITS)
+        objects.stores.sensitive.write(name, sealed)
+        written[reader.id] = described(name, sealed)
+    if not written:
+        return None, []
+    places = objects.write(folder, _PLACES.dump_json(written))
+    return places, [places, *written.values()]
+
+
+def view_in(content: bytes, reader: str) -> Object | None:
+    """The object of a reader's view in the list that a head names; None: it is no reader any more."""
+    try:
+        return _PLACES.validate_json(content).get(reader)
+    except ValidationError:
+        raise CheckFailed("stored", "the list of a table's views is damaged", hint=DAMAGED) from None
+
+
+def open_view(key: bytes, head: TableHead, which: Object, content: bytes) -> View:
+    """Open the view `which` of the version of `head`. Raises CheckFailed."""
+    failed = CheckFailed("stored", "a reader's view of a table is damaged, or of another version", hint=DAMAGED)
+    try:
+        view = View.model_validate_json(open_record(key_of_object(key, which.name), which.name, content))
+    except ValidationError:
+        raise failed from None
+    manifest = view.manifest
+    ids = {each.id for each in manifest.sealed}
+    if (manifest.table_id, manifest.version) != (head.table_id, head.version) or ids != view.keys.keys():
+        raise failed
+    return view

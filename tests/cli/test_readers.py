@@ -1,0 +1,129 @@
+"""Readers from the command line and Python; docs/readers.md is run as it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cleave
+from tests.cli.prepared import Prepared
+from tests.cli.runner import Cli
+from tests.cli.test_contributors import Parties, blocks_of
+from tests.comparing import compared, fingerprint_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "readers.md").read_text()
+STORE = ("--store", "../store")
+OWNER = (*STORE, "--key", "key.json")
+READER = (*STORE, "--reader", "carol.json")
+SQL = "SELECT ward, SUM(bill) AS bill FROM stays GROUP BY ward ORDER BY ward"
+
+
+@pytest.fixture
+def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
+    with prepared.used():
+        found = Parties(cli, prepared, monkeypatch, PAGE)
+        found.play()
+        yield found
+        monkeypatch.undo()  # out of the folder
+
+
+def test_the_page_runs(parties: Parties) -> None:
+    assert len(blocks_of(PAGE)) == 5
+    assert parties.fingerprint.startswith("SHA256:")
+
+
+def test_a_reader_asks_by_shell_plan_and_python(parties: Parties) -> None:
+    carol = parties.at("carol")
+    assert carol.run("shell", "stays", *READER).exit_code == 0
+    assert "which of the stored columns are fetched" in carol.run("plan", SQL, *READER).stdout
+    assert json.loads(carol.run("query", SQL, *READER, "--json").stdout)["rows"] == [["A", 111.5], ["B", 10.35]]
+    answer = cleave.query("stays", "SELECT COUNT(*) FROM stays WHERE sex = 'f'", store="../store", reader="carol.json")
+    assert answer.rows == [(2,)]
+    with cleave.connect(store="../store", reader="carol.json") as connection:
+        assert connection.execute("SELECT MAX(bill) FROM stays").fetchone() is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["query", "stays", "SELECT COUNT(*) FROM stays WHERE name = 'Ann'"], 4, "there is no column 'name'"),
+        (["query", "stays", SQL, "--cloud-only"], 4, "the stored totals do not answer it"),
+        (["query", "stays", SQL, "--key", "key.json"], 2, "--key cannot be combined with --reader"),
+        (["query", "stays", SQL, "--analyst", "a.pem"], 2, "--analyst cannot be combined with --reader"),
+        (
+            ["query", "stays", SQL, "--endpoint", "https://example.org"],
+            2,
+            "--endpoint cannot be combined with --reader",
+        ),
+        (["query", "wards", "SELECT COUNT(*) FROM wards"], 3, "there is no table 'wards' for this reader"),
+        (["query", "stays", SQL, "--fingerprint", "SHA256:x"], 5, "SHA256:x was expected"),
+        (["query", "stays", SQL, "--fingerprint", "SHA256:x@y"], 3, "'y' after @ is not a number"),
+    ],
+)
+def test_what_a_reader_is_refused(parties: Parties, words: list[str], code: int, message: str) -> None:
+    assert message in parties.at("carol").fails(code, *words, *READER)
+
+
+def test_a_file_has_no_readers(parties: Parties) -> None:
+    carol = parties.at("carol")
+    message = carol.fails(2, "query", "../west/stays.csv", "SELECT COUNT(*) FROM stays", "--reader", "carol.json")
+    assert "--reader needs a stored table" in message
+
+
+def test_a_readers_key_owns_nothing(parties: Parties) -> None:
+    """Commands of an owner, with the reader's file in the place of the key."""
+    carol = parties.at("carol")
+    before = {path: path.read_bytes() for path in (parties.root / "store").rglob("*") if path.is_file()}
+    for words in (
+        ["query", "stays", SQL],
+        ["pull", "stays", "-o", "rows.csv"],
+        ["show", "stays"],
+        ["verify", "stays"],
+        ["drop", "stays", "--yes"],
+        ["reader", "ls", "stays"],
+        ["reader", "revoke", "stays", "carol"],
+        ["reader", "add", "stays", "--to", compared(Path("carol.json.pub")), "--columns", "name"],
+    ):
+        assert "there is no table 'stays'" in carol.fails(3, *words, *STORE, "--key", "carol.json"), words
+    assert before == {path: path.read_bytes() for path in (parties.root / "store").rglob("*") if path.is_file()}
+
+
+def test_the_owner_lists_readers_and_revokes_them(parties: Parties) -> None:
+    west = parties.at("west")
+    (facts,) = json.loads(west.run("reader", "ls", "stays", *OWNER, "--json").stdout)
+    assert (facts["name"], facts["columns"], facts["schema"]) == ("carol", ["ward", "sex", "bill"], False)
+    assert facts["fingerprint"] == fingerprint_of(parties.root / "carol" / "carol.json.pub")
+    assert "ward, sex, bill" in west.run("reader", "ls", "stays", *OWNER).stdout
+    done = west.run("reader", "revoke", "stays", "carol", *OWNER)
+    assert "carol reads nothing of stays from version 3 on" in done.stderr
+    assert "it may have copied ward, sex, bill of all rows up to version 2" in done.stderr
+    assert "plain columns stay open to all who read the plain place: ward" in done.stderr
+    assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
+    assert "there is no reader 'carol'" in west.fails(3, "reader", "revoke", "stays", "carol", *OWNER)
+    assert "no longer open to this reader" in parties.at("carol").fails(7, "query", "stays", SQL, *READER)
+
+
+def test_a_first_use_names_the_fingerprint(parties: Parties) -> None:
+    west = parties.at("west")
+    assert west.run("reader", "new", "eve.json", "--no-passphrase").exit_code == 0
+    add = ("reader", "add", "stays", "--columns", "ward", *OWNER)
+    assert "not compared" in west.fails(5, *add, "--to", "eve.json.pub")
+    other = fingerprint_of(parties.root / "carol" / "carol.json.pub")
+    assert "is another key" in west.fails(5, *add, "--to", f"eve.json.pub={other}")
+    assert west.run(*add, "--to", compared(Path("eve.json.pub"))).exit_code == 0
+    again = west.run("reader", "add", "stays", "--columns", "sex,ward,bill", *OWNER, "--to", "../carol/carol.json.pub")
+    assert again.exit_code == 0, "the table has this reader"
+    assert "no reader is named" in west.fails(3, *add)
+    assert "a reader needs a column" in west.fails(3, "reader", "add", "stays", "--to", "eve.json.pub", *OWNER)
+    assert "already exists" in west.fails(5, "reader", "new", "eve.json", "--no-passphrase")
+
+
+def test_a_readers_key_has_a_passphrase(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_PASSPHRASE", "a long passphrase of a reader")
+    result = cli.run("reader", "new", tmp_path / "r.json")
+    assert result.stdout.strip() == f"fingerprint {fingerprint_of(tmp_path / 'r.json.pub')}"
+    assert json.loads(cli.run("key", "show", "--key", tmp_path / "r.json", "--json").stdout)["wrapped"] is True
+    assert (tmp_path / "r.json").stat().st_mode & 0o077 == 0

@@ -1,0 +1,456 @@
+"""Readers of some columns: what they read through every change, and that their keys open nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from cleave.maintain.alter import Alteration, alter
+from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.derive import derive
+from cleave.maintain.rotate import rotate
+from cleave.objects.locate import Folder
+from cleave.share.addressed import place_of
+from cleave.share.bundle import Bundle, open_bundle
+from cleave.store import put as putting
+from cleave.store.heads import Heads
+from cleave.store.manifest import ROW, Manifest, Sealed
+from cleave.store.reader import Opened
+from cleave.store.reading import place_of as place_in
+from cleave.store.rows import Rows
+from cleave.store.sealed import ColumnPlace, cut, open_blocks
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.vault import Purpose, Vault, key_of_object, open_record
+from cleave.store.views import View, open_view, view_in
+from cleave.table.progress import Silent
+from cleave.table.stream import open_table
+from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError, KeyFileError, QueryRefused
+from tests.store.contributing import kept_as
+from tests.store.every_change import Place
+from tests.store.readers import COLUMNS, reader_tables, viewed
+from tests.store.releasing import truth
+
+ROWS = "B,f,40,20.00,60.5,Dee\nA,m,30,5.00,66.5,Eve\nA,f,,,50.5,Flo\nB,m,22,7.25,55.5,Zoë\n"
+MORE = "A,f,62,1.00,70.125,Ada\n"
+
+
+def opened(world: Place) -> None:
+    world.put(ROWS)
+    world.add_reader("dan")
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> Place:
+    return kept_as(Place, tmp_path / "world", key_file, opened)
+
+
+QUESTIONS = (
+    f"SELECT {COLUMNS} FROM trial",
+    "SELECT * FROM trial WHERE ward = 'A'",
+    "SELECT ward, COUNT(*), COUNT(bill), SUM(bill), AVG(bill) FROM trial GROUP BY ward ORDER BY ward",
+    "SELECT MEDIAN(bill), MAX(name) FROM trial WHERE bill > 1",
+    "SELECT a.name FROM trial a JOIN trial b ON a.bill < b.bill ORDER BY ALL",
+    "SELECT COUNT(*) FROM trial",
+)
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_a_reader_has_the_answers_of_the_unsplit_table(world: Place, sql: str) -> None:
+    own = sql if "JOIN" in sql else sql.replace("FROM trial", f"FROM (SELECT {COLUMNS} FROM trial) AS trial")
+    assert [tuple(row) for row in world.ask_as("dan", sql).result.rows] == truth(ROWS, own)
+
+
+def widened(world: Place) -> None:
+    alter(world.tables()[0], "trial", Alteration(widen=["bill=0..100000"]), Silent())
+
+
+CHANGES: Mapping[str, Callable[[Place], object]] = {
+    "append": lambda world: putting.append(world.tables()[0], world.loaded(MORE), "trial", Silent()),
+    "delete": lambda world: delete(world.tables()[0], "trial", "name = 'Dee'", Silent(), yes=True),
+    "update": lambda world: update(world.tables()[0], "trial", {"bill": "bill + 1"}, "ward = 'A'", Silent()),
+    "widen": widened,
+    "derive": lambda world: derive(world.tables()[0], "trial", "bill * age", "weighted", Silent()),
+    "compact": lambda world: (CHANGES["append"](world), compact(world.tables()[0], "trial", Silent())),
+    "replace": lambda world: putting.put(
+        world.tables()[0], world.loaded(MORE), "trial", ("ward",), Silent(), replace=True
+    ),
+    "release": lambda world: world.release("carol", least=3),
+    "record": lambda world: world.tables()[0].record(world.open(), "queries", 0),
+    "another reader": lambda world: world.add_reader("eve", "bill,sex"),
+    "another is revoked": lambda world: (world.add_reader("eve", "bill,sex"), world.revoke_reader("eve")),
+    "rotate": lambda world: rotate(world.tables()[0], world.new_tables(world.stores()), "trial", Silent()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> None:
+    with world.read_as("dan") as session:
+        session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+        CHANGES[change](world)
+        rows = [] if change == "rotate" else session.ask(session.plan(f"SELECT {COLUMNS} FROM trial")).result.rows
+    if change == "rotate":
+        with pytest.raises(KeyFileError, match="was expected"):
+            world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)
+        rows = world.ask_as("dan", f"SELECT {COLUMNS} FROM trial").result.rows
+    current = world.current()
+    assert current is not None
+    with closing(Rows(*current)) as stored, stored.table(COLUMNS.split(","), ordered=True) as table:
+        there = [list(each) for each in table.connection.execute(f"FROM {table.relation}").fetchall()]
+    assert [list(row) for row in rows] == there != []
+
+
+def test_names_of_columns_change_with_the_table(world: Place) -> None:
+    alter(world.tables()[0], "trial", Alteration(rename=["bill=paid"], add=["bill BIGINT sealed"]), Silent())
+    assert world.ask_as("dan", "SELECT SUM(paid) FROM trial").result.rows == [[Decimal("32.25")]]
+    with pytest.raises(QueryRefused, match="no column 'bill'"):  # a new one of the old name
+        world.ask_as("dan", "SELECT bill FROM trial")
+    alter(world.tables()[0], "trial", Alteration(drop=["paid", "bill"]), Silent())
+    assert world.ask_as("dan", "SELECT * FROM trial").result.types == ["VARCHAR", "VARCHAR"]
+    with pytest.raises(InputError, match="reader 'dan' has no other column"):
+        alter(world.tables()[0], "trial", Alteration(drop=["name", "ward"], by=["sex"]), Silent())
+    with pytest.raises(InputError, match="reader 'dan' has column 'ward', which the new rows have not"):
+        _replaced_without(world, "ward")
+
+
+def _replaced_without(world: Place, name: str) -> None:
+    schema = replace(world.schema, columns=tuple(each for each in world.schema.columns if each.name != name))
+    (path := world.root / "rows.csv").write_text("sex,age,bill,weight,name\nf,1,2,3,Ada\n")
+    with open_table([path], schema) as table:
+        putting.put(world.tables()[0], table, "trial", (), Silent(), replace=True)
+
+
+REFUSED = ("SELECT COUNT(*) FROM trial WHERE sex = 'f'", "SELECT age FROM trial", "SELECT a.sex FROM trial a")
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_a_column_that_a_reader_has_not_is_refused_before_anything_is_read(
+    world: Place, sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original = Folder.read
+
+    def noted(self: Folder, name: str, *more: Any, **how: Any) -> bytes:
+        read.append(name)
+        return original(self, name, *more, **how)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    with pytest.raises(QueryRefused, match="no column") as caught:
+        world.ask_as("dan", sql)
+    assert "weight" not in f"{caught.value.message}{caught.value.hint}", "a column that is not named"
+    assert {each for each in read if not each.endswith("/head")} <= viewed(world, world.open()), "the view alone"
+
+
+def test_names_of_others_are_shown_only_if_the_owner_says_so(world: Place) -> None:
+    opened = world.add_reader("eve", "ward", names=True)
+    with pytest.raises(QueryRefused, match="this reader has no key of column 'sex'") as caught:
+        world.ask_as("eve", "SELECT COUNT(*) FROM trial WHERE SEX = 'f'")
+    assert caught.value.hint == "it has the columns ward; the owner gives others"
+    assert view(world, "eve", opened).others == ("sex", "age", "bill", "weight", "name")
+    content = view(world, "dan", opened).model_dump_json()
+    assert view(world, "dan", opened).others == ()
+    assert not [each for each in ("sex", "age", "weight") if each in content]
+
+
+def view(world: Place, name: str, opened: Opened) -> View:
+    """The view that a reader has of a version."""
+    _, _, key = bundle(world, name)
+    assert opened.head.views is not None
+    store = world.stores().sensitive
+    reader = next(each.id for each in opened.manifest.readers if each.name == name)
+    which = view_in(store.read(opened.head.views.name), reader)
+    assert which is not None
+    return open_view(key, opened.head, which, store.read(which.name))
+
+
+def bundle(world: Place, name: str) -> tuple[Bundle, str, bytes]:
+    holder = world.reader_public(name)
+    content = world.stores().sensitive.read(f"{place_of(Bundle, holder, 'trial')}/head")
+    return open_bundle(world.reader(name), holder, "trial", content)
+
+
+def state(world: Place) -> dict[str, bytes]:
+    """Every object of the sensitive place, drafts included."""
+    store = world.stores().sensitive
+    return {name: store.read(name) for top in ("tables", "releases") for name in store.names(top)}
+
+
+def test_a_bundle_opens_its_columns_and_nothing_else(world: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every object there ever was, drafts and old versions included, with every key that the reader ever had."""
+    there: set[tuple[str, bytes]] = set()
+    original = Folder.write
+
+    def noted(self: Folder, name: str, content: bytes) -> None:
+        there.add((name, bytes(content)))
+        original(self, name, content)
+
+    monkeypatch.setattr(Folder, "write", noted)
+    there |= state(world).items()
+    versions: list[Opened] = []
+    views: list[View] = []
+    for work in ("append", "widen", "release", "derive"):
+        CHANGES[work](world)
+        versions.append(world.open())
+        views.append(view(world, "dan", versions[-1]))
+        there |= state(world).items()
+    seen, (_, _, view_key) = views[-1], bundle(world, "dan")
+    revoked = world.revoke_reader("dan")
+    CHANGES["append"](world)
+    versions += [revoked, world.open()]
+    there |= state(world).items()
+    columns = {id_: key for each in views for id_, key in each.vault._columns.items()}
+    own = {each.id: each for one in views for each in one.manifest.sealed}
+    assert {each.name for each in own.values()} == {"bill", "name", ROW}
+    shown, opened = set[str](), set[str]()
+    public, dan = world.reader_public("dan"), world.reader("dan")
+    for name, content in there:
+        for key in (*columns.values(), view_key, *_secrets(world)):
+            for one in (key, key_of_object(key, name), *(Vault(_Key(key), name).key_of(each, name) for each in _ALL)):
+                if opens(lambda: open_record(one, name, content)):  # noqa: B023
+                    assert View.model_validate_json(open_record(one, name, content)).others == ()
+                    shown.add(name)
+        if opens(lambda: open_bundle(dan, public, "trial", content)):  # noqa: B023
+            assert name == f"{place_of(Bundle, public, 'trial')}/head"
+        for version in versions:
+            for place, stored in _places(version.manifest, name):
+                for key in columns.values():
+                    sizes = place.sizes(stored.lengths)
+                    if len(content) == sum(sizes) and opens(
+                        lambda: open_blocks(key_of_object(key, name), place, 0, cut(content, sizes))  # noqa: B023
+                    ):
+                        assert place.column.id in own, "a column that it has"
+                        opened.add(name)
+    assert opened, "it opens something"
+    assert len(shown) >= len(views)
+    assert shown.isdisjoint(each.object.name for one in versions for s in one.manifest.segments for each in s.columns)
+    newest = {each.object.name for segment in revoked.manifest.segments for each in segment.columns}
+    given = {each.object.name for segment in seen.manifest.segments for each in segment.columns}
+    assert given <= opened
+    assert newest.isdisjoint(opened), "nothing of the version without it"
+
+
+_ALL = get_args(Purpose)
+
+
+class _Key:
+    """A key, tried as if it were a master secret."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def derive(self, purpose: str) -> bytes:
+        return HKDFExpand(SHA256(), 32, b"cleave/2/" + purpose.encode()).derive(self._key)
+
+
+def _secrets(world: Place) -> list[bytes]:
+    """What else a reader has: keys that follow from its own, as an owner's would."""
+    key, table_id = world.reader("dan"), world.open().manifest.table_id
+    return [key.derive(f"store/{each}/{table_id}") for each in _ALL]
+
+
+def _places(manifest: Manifest, name: str) -> list[tuple[ColumnPlace, Sealed]]:
+    return [
+        (place_in(manifest, segment, number), stored)
+        for segment in manifest.segments
+        for number, stored in enumerate(segment.columns)
+        if stored.object.name == name
+    ]
+
+
+def opens(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except (CleaveError, ValueError, InvalidTag):
+        return False
+    return True
+
+
+def test_a_reader_can_sign_nothing(world: Place) -> None:
+    tables = reader_tables(world, "dan", SeenVersions(world.root / "dan.json.seen"))
+    opened = tables.open("trial")
+    head = opened.head.model_dump(exclude_none=True)
+    tag = tables.tag("trial")
+    tables.close()
+    with pytest.raises(TypeError, match="only its owner"):
+        tables._heads(tag).dump(tag, head)
+    forged = Heads.of_owner(world.reader("dan"), "").dump(tag, head | {"version": 9})
+    (world.root / "s" / "tables" / tag / "head").write_bytes(forged)
+    with pytest.raises(CheckFailed, match="head is damaged"):
+        world.open()
+    with pytest.raises(CheckFailed, match="head is damaged"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial")
+    for purpose in _ALL:
+        with pytest.raises(CheckFailed, match="keys of columns alone"):
+            opened.vault.key_of(purpose, "x")
+    with pytest.raises(CheckFailed, match="no key of this column"):
+        opened.vault.column_key("0" * 32)
+    with pytest.raises(CheckFailed, match="keys of columns alone"):
+        opened.vault.pseudorandom("lane/0", 4)
+
+
+def test_an_older_state_is_refused(world: Place) -> None:
+    floor = world.open().head.log.count
+    shutil.copytree(world.root / "s", world.root / "old")
+    CHANGES["append"](world)
+    assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[5]]
+    shutil.rmtree(world.root / "s")
+    shutil.copytree(world.root / "old", world.root / "s")
+    with pytest.raises(CheckFailed, match="shows an older state"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial")
+    fresh = {"memory": "-fresh", "fingerprint": f"{world.print_of_owner}@{floor + 1}"}
+    with pytest.raises(CheckFailed, match=f"owner states at least {floor + 1}"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", **fresh)
+    fresh["fingerprint"] = f"{world.print_of_owner}@{floor}"
+    assert world.ask_as("dan", "SELECT COUNT(*) FROM trial", **fresh).result.rows == [[4]]
+
+
+def test_a_bundle_states_the_oldest_log_that_its_reader_accepts(world: Place, tmp_path: Path) -> None:
+    shutil.copytree(world.root / "s" / "tables", tmp_path / "tables")
+    CHANGES["append"](world)
+    world.add_reader("dan")  # again: the bundle is written anew
+    shutil.rmtree(world.root / "s" / "tables")
+    shutil.copytree(tmp_path / "tables", world.root / "s" / "tables")
+    with pytest.raises(CheckFailed, match="owner states at least"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", memory="-fresh")
+
+
+def test_a_revoked_reader_reads_nothing_new_and_others_read_on(world: Place) -> None:
+    world.add_reader("eve", "bill,sex")
+    with world.read_as("dan") as session:
+        session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+        before = world.open().manifest
+        after = world.revoke_reader("dan").manifest
+        with pytest.raises(InputError, match="no longer open to this reader"):
+            session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+    with pytest.raises(CheckFailed, match="no longer open to this reader"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial")
+    with pytest.raises(InputError, match="there is no table 'trial' for this reader"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", memory="-fresh")
+    with pytest.raises(InputError, match="there is no reader 'dan'"):
+        world.revoke_reader("dan")
+    pairs = zip(before.sealed, after.sealed, strict=True)
+    assert {new.name for old, new in pairs if old.id != new.id} == {"bill", "name", ROW}
+    plain = [each.plain for each in before.segments]
+    assert [each.plain for each in after.segments] == plain
+    assert [each.totals for each in after.segments] == [each.totals for each in before.segments]
+    rows = world.ask_as("eve", "SELECT SUM(bill), COUNT(sex) FROM trial").result.rows
+    assert [tuple(row) for row in rows] == truth(ROWS, "SELECT SUM(bill), COUNT(sex) FROM trial")
+    world.add_reader("dan", "ward")
+    assert [each.name for each in world.ask_as("dan", "SELECT * FROM trial").result.columns] == ["ward"]
+
+
+def test_another_bundle_or_view_is_refused(world: Place) -> None:
+    world.add_reader("eve", "sex")
+    store = world.stores().sensitive
+    mine, hers = (f"{place_of(Bundle, world.reader_public(each), 'trial')}/head" for each in ("dan", "eve"))
+    with pytest.raises(CheckFailed, match="head of a reader is damaged, or another holder's"):
+        open_bundle(world.reader("dan"), world.reader_public("dan"), "trial", store.read(hers))
+    content = json.loads(store.read(mine))
+    for member, value in (("number", 0), ("reader", "0" * 32), ("key", json.loads(store.read(hers))["key"])):
+        with pytest.raises(CheckFailed, match="head of a reader is damaged"):
+            open_bundle(
+                world.reader("dan"), world.reader_public("dan"), "trial", json.dumps(content | {member: value}).encode()
+            )
+    opened = world.open()
+    assert opened.head.views is not None
+    listed = json.loads(store.read(opened.head.views.name))
+    ids = {each.name: each.id for each in opened.manifest.readers}
+    _, _, key = bundle(world, "dan")
+    which = view_in(json.dumps(listed).encode(), ids["eve"])
+    assert which is not None
+    with pytest.raises(CheckFailed):
+        open_view(key, opened.head, which, store.read(which.name))
+    which = view_in(json.dumps(listed).encode(), ids["dan"])
+    assert which is not None
+    with pytest.raises(CheckFailed, match="of another version"):
+        open_view(key, opened.head.model_copy(update={"version": 9}), which, store.read(which.name))
+    with pytest.raises(CheckFailed, match="list of a table's views is damaged"):
+        view_in(b"[]", ids["dan"])
+
+
+def test_rights_are_fixed_and_names_are_the_files(world: Place) -> None:
+    for name, columns, why in (
+        ("dan", "ward", "reader 'dan' has other rights: ward, bill, name"),
+        ("eve", "ward,nothing", "no column 'nothing'"),
+        ("eve", "", "no column ''"),
+    ):
+        with pytest.raises(InputError, match=why):
+            world.add_reader(name, columns)
+    version = world.add_reader("dan", "name,bill,WARD").manifest.version
+    assert version == world.open().manifest.version, "it has these rights: nothing changes"
+
+
+@pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 10"])
+def test_thresholds_need_the_owners_word(tmp_path: Path, key_file: Path, privacy: str) -> None:
+    class Protected(Place):
+        schema_text = f"[privacy]\n{privacy}\n{Place.schema_text}"
+
+    world = Protected(tmp_path / "world", key_file)
+    world.put(ROWS)
+    with pytest.raises(InputError, match="a reader reads single rows"):
+        world.add_reader("dan")
+    world.add_reader("dan", yes=True)
+    assert len(world.ask_as("dan", "SELECT name FROM trial").result.rows) == 4
+    if "entity" in privacy:  # of which it has the column
+        assert "privacy" in view(world, "dan", world.open()).manifest.schema_toml
+        world.add_reader("eve", "bill", yes=True)
+        assert "privacy" not in view(world, "eve", world.open()).manifest.schema_toml
+
+
+def test_rows_of_contributors_need_the_owners_word(world: Place) -> None:
+    world.register("north")
+    with pytest.raises(InputError, match="rows of contributors"):
+        world.add_reader("eve", "bill")
+
+
+def test_rows_that_1_0_sealed_are_sealed_again_for_a_reader(world: Place) -> None:
+    world.seal_as_1_0()
+    stored = [each for segment in world.open().manifest.segments for each in segment.columns]
+    assert {each.keys for each in stored} == {1}
+    manifest = world.add_reader("eve", "bill").manifest
+    keys = {
+        column.name: segment.columns[number].keys
+        for segment in manifest.segments
+        for number, column in enumerate(manifest.sealed)
+    }
+    assert {name for name, each in keys.items() if each == 2} == {"bill", ROW}
+    rows = world.ask_as("eve", "SELECT bill FROM trial").result.rows
+    assert [tuple(row) for row in rows] == truth(ROWS, "SELECT bill FROM trial")
+
+
+def test_a_first_fingerprint_is_shown_and_remembered(world: Place) -> None:
+    with pytest.warns(CleaveWarning, match="seen here for the first time"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)
+    world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)  # warnings are errors
+    with pytest.raises(KeyFileError, match="was expected"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint="SHA256:other")
+    with pytest.raises(InputError, match="'x' after @ is not a number"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint="SHA256:other@x")
+
+
+def test_a_drop_deletes_bundles(world: Place) -> None:
+    world.tables()[0].drop("trial")
+    assert state(world) == {}
+
+
+def test_sizes_of_views_follow_from_counts(world: Place) -> None:
+    """Of two readers whose columns have names as long, and of two versions with as many objects."""
+    sizes = set()
+    for _ in range(4):
+        tables = world.tables()[0]
+        opened = tables.open("trial")
+        assert opened.head.views is not None
+        listed = json.loads(world.stores().sensitive.read(opened.head.views.name))
+        sizes.add(tuple(each["bytes"] for each in listed.values()))
+        tables.sweep(tables.commit(opened.manifest, opened, "nothing"))
+    assert len(sizes) == 1
