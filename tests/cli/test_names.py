@@ -59,6 +59,7 @@ WORDS = {
     "contributor add": ["trial", "west", "--contributor-key", "west.pub"],
     "contributor ls": ["trial"],
     "contributor collect": ["trial"],
+    "contributor clear": ["trial"],
     "contributor remove": ["trial", "west"],
 }
 NAMES = {

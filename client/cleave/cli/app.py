@@ -93,6 +93,7 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
             "add": "cleave.cli.contributors:add",
             "ls": "cleave.cli.contributors:ls",
             "collect": "cleave.cli.contributors:collect",
+            "clear": "cleave.cli.contributors:clear",
             "remove": "cleave.cli.contributors:remove",
         },
     ),

@@ -90,6 +90,21 @@ def collect(
     _say_version(ctx, name, cleave.collect(name, *(contributors or ()), **place))
 
 
+def clear(ctx: typer.Context, name: Name, place: Place) -> None:
+    """Delete parts that no key or registration collects any more.
+
+    `cleave contributor collect` names them. They were put with a public file from before the contributor was removed,
+    the key rotated or a table dropped.
+
+    Examples:
+      cleave contributor clear stays --store s3://bucket
+      cleave contributor clear stays --store tables
+    """
+    from cleave.maintain.sharing import clear_contributions  # noqa: PLC0415 - as above
+
+    ctx.obj.say(f"{name}: {counted(clear_contributions(name, **place), 'part')} deleted")
+
+
 def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> None:
     """Remove a contributor and its rows from a table.
 

@@ -385,7 +385,7 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
         names = ", ".join(each.name for each in done.contributors)
         task.say(
             f"send contributors ({names}) a new public file, made by `cleave key export --table {name}` with the new "
-            "key: rows put with the old file are lost"
+            "key: rows put with the old file are not collected"
         )
     if done.release is not None and done.release.analysts:
         names = ", ".join(each.name for each in done.release.analysts)

@@ -98,6 +98,14 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     return done
 
 
+@operation(Place, seconds=LONGEST_TIMEOUT)
+def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
+    """Delete the parts that `collect` names as not collected. Returns how many."""
+    from cleave.share.lost import clear  # noqa: PLC0415 - as above
+
+    return sum(each.parts for each in clear(task.tables, name))
+
+
 @operation(Releasing)
 def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | str:
     """Release totals of a stored table to its analysts, as `cleave release new` does.

@@ -19,6 +19,7 @@ from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.storage import StoreError, read_twice
 from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
+from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS
 from cleave.store.change import apply
@@ -113,6 +114,8 @@ def collect(
     Raises CheckFailed or InputError with the contributor's name where one was refused, once all others are taken in.
     """
     opened = tables.open(table)
+    if lost := lost_parts(tables, opened.manifest):
+        warn(lost_text(opened.manifest, lost))
     chosen = [contributor_of(opened.manifest, name) for name in names] or list(opened.manifest.contributors)
     done: list[News] = []
     failures: list[CheckFailed | InputError] = []

@@ -373,6 +373,10 @@ class Tables(Newest):
         replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, opened.head_etag)
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
 
+    def was_dropped(self, table_id: str) -> bool:
+        """Check whether a table was dropped by this machine, or by one whose memory is in the key file."""
+        return self._seen.is_dropped(table_id)
+
     def clear(self, name: str) -> None:
         """Delete all of a table that was moved but its head, which says so."""
         tag = self.tag(name)
