@@ -151,16 +151,17 @@ def test_what_is_no_schema_is_refused(cli: Cli, csv: Path, reviewed: Path, conte
 
 def test_a_text_column_of_parquet_that_a_schema_calls_numbers_is_tried(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    duckdb.execute(f"COPY (SELECT '007' AS code, 'yes' AS flag, 3 AS n FROM range(5)) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT '007' AS code, 'yes' AS flag, '-' AS gap, 3 AS n FROM range(5)) TO '{path}'")
     reviewed = tmp_path / "review.toml"
-    types = {"code": "BIGINT", "flag": "VARCHAR", "n": "INTEGER"}
+    types = {"code": "BIGINT", "flag": "VARCHAR", "gap": "INTEGER", "n": "INTEGER"}
     reviewed.write_text(
-        "".join(f'[columns.{name}]\nkind = "sealed"\ntype = "{type_}"\n' for name, type_ in types.items())
+        '[csv]\nnull_tokens = ["-"]\n'
+        + "".join(f'[columns.{name}]\nkind = "sealed"\ntype = "{type_}"\n' for name, type_ in types.items())
     )
     result = cli.run("schema", path, "--from", reviewed)
     assert result.exit_code == 0, result.output
     schema = load_schema(tmp_path / "t.schema.toml")
-    assert [each.name for each in schema.columns if each.unsure] == ["code"]
+    assert [each.name for each in schema.columns if each.unsure] == ["code", "gap"]
 
 
 def test_a_kind_that_a_type_cannot_have_is_no_choice(cli: Cli, tmp_path: Path) -> None:

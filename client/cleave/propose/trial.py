@@ -38,7 +38,7 @@ class Difference:
 
 def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool = False) -> Difference | None:
     """The first field that comes back as another text. `text` is the file as text; `stated`: its source states that
-    the column is text, so every letter counts.
+    the column is text, so every letter counts, and NULL is another text.
 
     Else a number may come back with other zeros and signs, a moment in UTC with another spelling, true and false in
     small letters. Types that are not looked at refuse what they would change.
@@ -48,7 +48,7 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
     name = identifier(column.name)
     rows = text.connection.execute(
         f"SELECT field, back FROM (SELECT {name} AS field, {_text_of(column, dialect)} AS back FROM {text.relation}) "
-        "WHERE back <> field"
+        f"WHERE back {'IS DISTINCT FROM' if stated else '<>'} field"
     )
     while pairs := rows.fetchmany(_ROWS):
         for field, back in pairs:
@@ -62,7 +62,7 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
                 note = "a number comes back with other digits"
             else:
                 continue
-            return Difference(column.name, field, back, note)
+            return Difference(column.name, field, "NULL" if back is None else back, note)
     return None
 
 
@@ -134,14 +134,9 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> Decimal | None:
 
 def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
     """`facts` of a column that its source states to be text: text, unless DuckDB writes each value like its field."""
-    if facts.type == "VARCHAR":
+    if difference(text, _declared(facts), dialect, stated=True) is None:
         return facts
-    name = identifier(facts.name)
-    value = _text_of(_declared(facts), dialect)
-    (changed,) = text.connection.execute(
-        f"SELECT count(*) FROM {text.relation} WHERE {value} IS DISTINCT FROM {name}"
-    ).fetchall()[0]
-    return replace(facts, type="VARCHAR", note="", unit="", format=None) if changed else facts
+    return replace(facts, type="VARCHAR", note="", unit="", format=None)
 
 
 def filled_rows(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> list[int]:
