@@ -106,6 +106,21 @@ def test_the_owner_lists_readers_and_revokes_them(parties: Parties) -> None:
     assert "no longer open to this reader" in parties.at("carol").fails(7, "query", "stays", SQL, *READER)
 
 
+def test_a_reader_accepts_what_its_owner_stored_again(parties: Parties) -> None:
+    west = parties.at("west")
+    assert west.run("drop", "stays", "--yes", *OWNER).exit_code == 0
+    assert west.run("put", "stays.csv", "--table", "stays", "--by", "ward", *OWNER).exit_code == 0
+    add = ("reader", "add", "stays", "--columns", "ward,bill", "--to", "../carol/carol.json.pub", *OWNER)
+    assert west.run(*add).exit_code == 0
+    carol = parties.at("carol")
+    message = carol.fails(7, "query", "stays", SQL, *READER)
+    assert "`cleave reader accept NAME --version 2 --reader FILE`" in message
+    accept = ("reader", "accept", "stays", "--version")
+    assert "has version 2, not 3" in carol.fails(3, *accept, "3", *READER)
+    assert "version 2 is accepted" in carol.run(*accept, "2", *READER).stderr
+    assert carol.run("query", "stays", SQL, *READER).exit_code == 0
+
+
 def test_a_first_use_names_the_fingerprint(parties: Parties) -> None:
     west = parties.at("west")
     assert west.run("reader", "new", "eve.json", "--no-passphrase").exit_code == 0

@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
+from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder
 from cleave.share.addressed import place_of
 from cleave.share.bundle import Bundle, open_bundle
 from cleave.store import put as putting
+from cleave.store.accepting import accept
 from cleave.store.heads import Heads
 from cleave.store.manifest import ROW, Manifest, Sealed
 from cleave.store.reader import Opened
@@ -322,6 +324,46 @@ def test_a_bundle_states_the_oldest_log_that_its_reader_accepts(world: Place, tm
     shutil.copytree(tmp_path / "tables", world.root / "s" / "tables")
     with pytest.raises(CheckFailed, match="owner states at least"):
         world.ask_as("dan", "SELECT COUNT(*) FROM trial", memory="-fresh")
+
+
+def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> None:
+    assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[4]]
+    world.tables()[0].drop("trial")
+    world.put(MORE)
+    world.add_reader("dan")
+    with pytest.raises(CheckFailed, match="not the one seen here before") as caught:
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial")
+    assert "`cleave reader accept NAME --version 2 --reader FILE`" in str(caught.value.hint)
+    tables = reader_tables(world, "dan", SeenVersions(world.root / "dan-reads.json"))
+    with pytest.raises(InputError, match="has version 2, not 1"):
+        tables.accept("trial", 1)
+    tables.accept("trial", 2)
+    assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[1]]
+
+
+def test_an_accepted_copy_names_the_readers_in_it(world: Place) -> None:
+    world.open()
+    shutil.copytree(world.root / "s", world.root / "old")
+    world.revoke_reader("dan")
+    shutil.rmtree(world.root / "s")
+    shutil.copytree(world.root / "old", world.root / "s")
+    tables = world.tables()[0]
+    assert accept(tables, "trial", world.tables()[0].shown("trial").manifest.version).readers == ("dan",)
+
+
+def test_a_snapshot_holds_for_readers(world: Place) -> None:
+    with world.read_as("dan") as session, session.source.snapshot():
+        CHANGES["append"](world)
+        assert session.ask(session.plan("SELECT COUNT(bill) FROM trial")).result.rows == [[3]]
+
+
+@pytest.mark.parametrize("what", ["the list of readers' views", "the view of reader 'dan'"])
+def test_verify_names_damaged_views(world: Place, what: str) -> None:
+    listed, *views = sorted(viewed(world, world.open()), key=lambda name: name != world.open().head.views.name)  # type: ignore[union-attr]
+    path = world.root / "s" / (listed if "list" in what else views[0])
+    path.write_bytes(bytes(len(path.read_bytes())))
+    with closing(world.stored()) as stored:
+        assert what in [each.what for each in verify(stored, Silent())]
 
 
 def test_a_revoked_reader_reads_nothing_new_and_others_read_on(world: Place) -> None:

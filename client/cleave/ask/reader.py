@@ -75,8 +75,26 @@ class ReaderTables(Newest):
     def index(self, vault: Vault, segment: Segment) -> Index:  # noqa: ARG002 - nothing is opened
         return Index(np.zeros(1, np.int64), np.asarray([segment.rows], np.int64), np.zeros((0, 2), np.int64))
 
-    def _accepting(self, version: int) -> str:  # noqa: ARG002 - the owner decides
-        return "a new `cleave reader add` of its owner"
+    def accept(self, name: str, version: int) -> None:
+        """Accept version `version` of a table on this machine, whatever was seen here. It must be the one in the store.
+
+        Raises InputError if it is not, CheckFailed as opening it does.
+        """
+        tag = self.tag(name)
+        loaded = self._read_head(tag)
+        if loaded is None:
+            raise self.no_table(name)
+        opened = self._open(tag, self._heads(tag).shown(loaded[0]), loaded[1])
+        if opened.manifest.version != version:
+            there = f"table {name!r} has version {opened.manifest.version}, not {version}"
+            raise InputError(
+                f"{self.stores.sensitive.location}: {there}",
+                hint="accept only the version that the table's owner names",
+            )
+        self._seen.accept(tag)
+
+    def _accepting(self, version: int) -> str:
+        return f"`cleave reader accept NAME --version {version} --reader FILE`"
 
     def _heads(self, tag: str) -> Heads:
         return Heads(self._by_tag[tag].bundle.owner.signing, self.stores.sensitive.location)

@@ -289,6 +289,8 @@ class StoredSource(VersionedSource[Stored]):
 
     def _fix(self) -> None:
         """Open all tables in the store. This reads the head of each."""
+        if self.name and not isinstance(self._tables, Tables):  # a reader finds no others
+            self._require(self.name)
         self._find_all()
         for each in self._held.values():
             each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows

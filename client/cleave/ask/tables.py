@@ -13,14 +13,20 @@ from cleave.store.tables import Tables
 
 if TYPE_CHECKING:
     from cleave.ask.options import Access
+    from cleave.ask.reader import ReaderTables
     from cleave.objects.locate import Stores
     from cleave.store.newest import Newest
 
 
 def open_newest(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Newest:
     """The tables that questions are over: those of an owner, or of a reader. Raises KeyFileError, as below."""
-    if not access.reads:
-        return open_tables(stores, access, memory, cache=cache)
+    if access.reads:
+        return open_reader(stores, access, memory)
+    return open_tables(stores, access, memory, cache=cache)
+
+
+def open_reader(stores: Stores, access: Access, memory: SeenVersions | None = None) -> ReaderTables:
+    """The tables of a reader, whose key may be asked its passphrase. Raises KeyFileError."""
     from cleave.ask.reader import ReaderTables  # noqa: PLC0415 - what an owner does without
 
     owner = Owner.parse(access.fingerprint)

@@ -80,6 +80,7 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
             "new": "cleave.cli.readers:new",
             "add": "cleave.cli.readers:add",
             "ls": "cleave.cli.readers:ls",
+            "accept": "cleave.cli.readers:accept",
             "revoke": "cleave.cli.readers:revoke",
         },
     ),

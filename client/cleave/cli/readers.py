@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cleave.ask.opening import kms_of, opened
+from cleave.ask.opening import access_of, kms_of, open_place, opened
 from cleave.ask.options import Opening, Place
 from cleave.cli import console, passphrase
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, require_kms_alone
-from cleave.cli.options import Json, Name, argument
+from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded, names_file
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
 from cleave_shared.errors import KeyFileError
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Asking
 
 
 def new(
@@ -110,6 +114,30 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     ]
     headings = [Heading(each) for each in ("reader", "fingerprint", "added", "columns", "names of others")]
     console.out(text_table(headings, rows) if rows else "no readers")
+
+
+def accept(
+    ctx: typer.Context,
+    name: Name,
+    version: Annotated[int, flag("--version N", "The version that the store has, as the error says.")],
+    reader: Annotated[Path, flag("--reader FILE", "Key file of the reader.")],
+    place: Place,
+) -> None:
+    """Go on, as a reader, with a table that its owner restored or stored again.
+
+    This machine refuses a table if it saw a newer version or another table of that name. Run this only if the owner
+    says that the version is right.
+
+    Examples:
+      cleave reader accept stays --version 12 --reader carol.json --store s3://bucket/prefix
+      cleave reader accept stays --version 1 --reader carol.json --store tables
+    """
+    from cleave.ask.tables import open_reader  # noqa: PLC0415 - as above
+
+    access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_place(place)
+    with closing(stores):
+        open_reader(stores, access).accept(name, version)
+    ctx.obj.say(f"{name}: version {version} is accepted on this machine")
 
 
 def revoke(

@@ -230,6 +230,11 @@ def accept(
     lost = f"; {counted(done.lost, 'record')} of its log, seen here, are lost with the changes" if done.lost else ""
     ctx.obj.say(f"{shown} is accepted on this machine{lost}")
     ctx.obj.say("a machine that saw a longer log refuses the table until it accepts it too")
+    if done.readers:
+        ctx.obj.say(
+            f"columns are open to readers again, as in the copy: {', '.join(map(printable, done.readers))}; run "
+            "`cleave reader revoke` for those who were revoked since"
+        )
 
 
 def add_scan(ctx: typer.Context, name: Name, place: Place) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose
+from cleave.store.views import views_in
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
@@ -194,6 +195,12 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
         return which, partial(stored.tables.read, which, plain=plain)
 
     manifest = stored.manifest
+    if (views := stored.opened.head.views) is not None:
+        yield "the list of readers' views", *digested(views)
+        with suppress(CheckFailed):  # as its own check says
+            for reader, view in views_in(stored.tables.read(views)).items():
+                name = next((each.name for each in manifest.readers if each.id == reader), "?")
+                yield f"the view of reader {name!r}", *digested(view)
     yield "the CKKS secret", *sealed("ckks", manifest.secret)
     yield "the cells", *sealed("cells", manifest.cells)
     if (release := manifest.release) is not None:

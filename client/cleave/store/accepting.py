@@ -25,7 +25,7 @@ class Accepted:
     """An accepted table. `at`: time of its last change or export.
 
     `lost`: number of log records that this machine saw and that are gone. `was`: why this machine refused the table; ""
-    if it did not.
+    if it did not. `readers`: names of the readers in it, among them those revoked after the copy.
     """
 
     table: str
@@ -33,6 +33,7 @@ class Accepted:
     at: str
     lost: int
     was: str
+    readers: tuple[str, ...] = ()
 
 
 def accept(tables: Tables, name: str, version: int) -> Accepted:
@@ -62,4 +63,5 @@ def accept(tables: Tables, name: str, version: int) -> Accepted:
         tables.record(opened, "accept", 0, reason=was, lost_records=lost)
         tables.forget(name)
         tables.open(name)
-    return Accepted(opened.manifest.table, version, at, lost, was)
+    readers = tuple(each.name for each in opened.manifest.readers)
+    return Accepted(opened.manifest.table, version, at, lost, was, readers)

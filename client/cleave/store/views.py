@@ -146,12 +146,17 @@ def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault)
     return places, [places, *written.values()]
 
 
-def view_in(content: bytes, reader: str) -> Object | None:
-    """The object of a reader's view in the list that a head names; None: it is no reader any more."""
+def views_in(content: bytes) -> dict[str, Object]:
+    """The objects of all views in the list that a head names, by the ids of readers. Raises CheckFailed."""
     try:
-        return _PLACES.validate_json(content).get(reader)
+        return _PLACES.validate_json(content)
     except ValidationError:
         raise CheckFailed("stored", "the list of a table's views is damaged", hint=DAMAGED) from None
+
+
+def view_in(content: bytes, reader: str) -> Object | None:
+    """The object of a reader's view in such a list; None: it is no reader any more. Raises CheckFailed."""
+    return views_in(content).get(reader)
 
 
 def open_view(key: bytes, head: TableHead, which: Object, content: bytes) -> View:
