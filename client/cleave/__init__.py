@@ -32,6 +32,7 @@ _HOMES = {
     "cleave.maintain.operations": "accept alter append compact delete derive drop log ls pull put rotate show update "
     "verify",
     "cleave.maintain.sharing": "collect contribute release revoke",
+    "cleave.share.noising": "NoisyReleaseFacts",
     "cleave.share.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "

@@ -47,6 +47,7 @@ from cleave.maintain.operations import (
     verify,
 )
 from cleave.maintain.sharing import collect, contribute, release, revoke
+from cleave.share.noising import NoisyReleaseFacts
 from cleave.share.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (
@@ -90,6 +91,7 @@ __all__ = [
     "InterfaceError",
     "InternalError",
     "KeyFileError",
+    "NoisyReleaseFacts",
     "NotSupportedError",
     "OperationalError",
     "Plan",

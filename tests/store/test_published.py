@@ -21,8 +21,8 @@ from cleave.share.collect import collect
 from cleave.share.drafting import drafted
 from cleave.share.ledger import key_of
 from cleave.share.page import is_of, page_of
+from cleave.share.publishing import head_of, publish
 from cleave.share.release import ReleaseHead, seal_content
-from cleave.share.releases import _head, publish
 from cleave.store import put as putting
 from cleave.store.manifest import MARK
 from cleave.store.published import ENDS, Digests
@@ -381,7 +381,7 @@ def as_before(world: Keyed) -> None:
     del fields["people"]
     fields |= {"format": 1, "hides": True}
     key = key_of(tables.unseal(opened.vault, "release", release.ledger))
-    head: ReleaseHead = _head(tables, opened.manifest.table_id, release.id, release.number, release.least, None)
+    head: ReleaseHead = head_of(tables, opened.manifest.table_id, release.id, release.number, release.least, None)
     folder = tables.folder(world.name)
     written = tables.write(folder, seal_content(key, head, json.dumps(fields).encode()))
     old = {"key": key.hex(), "cells": "", "by": ["ward", "sex"], "measures": [], "times": {}, "keys": [], "values": []}

@@ -17,8 +17,9 @@ from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.share.addressed import read_head
+from cleave.share.publishing import publish
 from cleave.share.release import ReleaseHead, open_totals
-from cleave.share.releases import publish, release, revoke
+from cleave.share.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.identity import Identity, create_identity
 from cleave.store.vault import Purpose, Vault

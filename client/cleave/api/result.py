@@ -243,6 +243,8 @@ def _cell(table: ResultTable, row: int, place: int, text: str, align: str) -> st
 def _python(value: Any, type_: str) -> Any:
     if type_ in ("DOUBLE", "FLOAT") and isinstance(value, Decimal):  # rounded to its bound
         return float(value)
+    if isinstance(value, Decimal) and _is_whole(type_):  # the same
+        return int(value)
     if isinstance(value, str) and type_ in _TEMPORAL:
         try:
             return _TEMPORAL[type_](value)

@@ -216,7 +216,65 @@ class Releasing(Place, total=False):
             advanced=True,
         ),
     ]
-    yes: Annotated[bool, Flag(False, "--yes", "Confirm --new-lineage.", bool, advanced=True)]
+    epsilon: Annotated[
+        str | float | None,
+        Flag(None, "--epsilon E", "Make a noisy release, and spend E: smaller is more private. Needs the extra noise."),
+    ]
+    most_rows: Annotated[
+        int | None,
+        Flag(None, "--most-rows N", "With --epsilon: rows that count of each person, drawn at random.", int),
+    ]
+    clamp: Annotated[
+        "Mapping[str, tuple[Any, Any]] | Sequence[str] | None",
+        Flag(
+            None,
+            "--clamp COLUMN=LOW..HIGH",
+            "With --epsilon: column to add up, and the bounds to which its values are moved. Repeatable.",
+            list[str],
+        ),
+    ]
+    values: Annotated[
+        "Mapping[str, Sequence[Any]] | Sequence[str] | None",
+        Flag(
+            None,
+            "--values COLUMN=A,B,...",
+            "With --epsilon: values of a by column that get cells. Default: those of the schema. Repeatable.",
+            list[str],
+        ),
+    ]
+    split: Annotated[
+        "Mapping[str, int] | Sequence[str] | None",
+        Flag(
+            None,
+            "--split NUMBER=SHARE,...",
+            "With --epsilon: shares of it, as in rows=1,bill.sum=3. Default: equal ones.",
+            list[str],
+            advanced=True,
+        ),
+    ]
+    squares: Annotated[
+        bool, Flag(False, "--squares", "With --epsilon: sums of squares too, for VAR and STDDEV.", bool, advanced=True)
+    ]
+    again: Annotated[
+        bool,
+        Flag(
+            False,
+            "--again",
+            "With --epsilon: draw and spend again, even if the last change was the same release.",
+            bool,
+            advanced=True,
+        ),
+    ]
+    yes: Annotated[
+        bool,
+        Flag(
+            False,
+            "--yes",
+            "Confirm --new-lineage, or a release of the other kind: exact beside noisy voids the promise.",
+            bool,
+            advanced=True,
+        ),
+    ]
 
 
 class Opening(Place, total=False):

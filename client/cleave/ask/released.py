@@ -21,11 +21,13 @@ from cleave.ask.versioned import VersionedSource
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.base import Setting
 from cleave.ask.ways.choosing import not_by_totals
-from cleave.ask.ways.release import Release, Released
+from cleave.ask.ways.noisy import Noisy
+from cleave.ask.ways.release import TOTALS_ALONE, Released
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice, require_place
 from cleave.share.addressed import MOST_HEAD, place_of, read_head
+from cleave.share.noisy import NoisyTotals
 from cleave.share.release import MOST_TOTALS, ReleaseHead, open_totals
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
@@ -33,16 +35,17 @@ from cleave.sql.refusals import Uncut
 from cleave.store.identity import Identity
 from cleave.store.manifest import Object
 from cleave.store.seen_versions import SeenVersions
-from cleave.sums.needs import KeptTotals
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 _TRIES = 4  # to read a release that is renewed meanwhile
-_TOTALS_ALONE = "a release holds only totals, no rows"
 
 
-class ReleaseSource(VersionedSource[Released]):
+AnyRelease = Released | Noisy
+
+
+class ReleaseSource(VersionedSource[AnyRelease]):
     """The tables of a store that were released to one analyst."""
 
     has_rows = False
@@ -74,7 +77,7 @@ class ReleaseSource(VersionedSource[Released]):
         """Return the newest schemas of the tables that questions have named. A store does not list the others."""
         names = {each.lower(): each for each in (*self._held, self.name) if each}
         opened = [self._release(name) for name in names.values()]
-        return self._shown({self.name or each.totals.table: each.schema for each in opened})
+        return self._shown({self.name or each.table_name: each.schema for each in opened})
 
     def open(self) -> None:
         if self.name:
@@ -82,9 +85,9 @@ class ReleaseSource(VersionedSource[Released]):
 
     def rows(self, name: str, progress: Progress) -> int | None:  # noqa: ARG002 - the release has them
         release = self._held.get(name.lower())
-        return sum(release.totals.rows) if release else None
+        return release.rows if release else None
 
-    def _release(self, name: str) -> Released:
+    def _release(self, name: str) -> AnyRelease:
         """Return the newest release of a table, or the one of the snapshot. Tables other than `name` are read when they
         are named.
         """
@@ -115,26 +118,27 @@ class ReleaseSource(VersionedSource[Released]):
         """Plan the question. Raises QueryRefused if the totals do not answer it."""
         (name,) = names
         release = self._release(name)
-        sums = KeptTotals(release.totals.measures, release.totals.by, _TOTALS_ALONE)
+        sums = release.sums
         with closing(Planner(statement, self._showing(name, release.schema), name, {})) as planner:
             try:
                 cut = planner.cut(sums, cloud_only=True)
             except Uncut as error:
-                raise not_by_totals(error, release.totals.by) from None
-        return Plan(cut, (Release(sums.sums_for(cut)),))
+                raise not_by_totals(error, release.by) from None
+        cut = release.shown(cut)
+        return Plan(cut, (release.way(sums, cut),))
 
-    def _assumed_of(self, version: Released) -> str:
+    def _assumed_of(self, version: AnyRelease) -> str:
         return version.head.release
 
     @property
     def _changed(self) -> str:
         return "there is a newer release of table {} than when this query was planned"
 
-    def _of(self, plan: Plan) -> Released:
+    def _of(self, plan: Plan) -> AnyRelease:
         self._require_same(plan)
         return self._held[plan.table.lower()]
 
-    def _newest(self, name: str, held: Released | None) -> Released:
+    def _newest(self, name: str, held: AnyRelease | None) -> AnyRelease:
         """Return the newest release. Raises InputError if there is none, CheckFailed if it is another owner's or an
         older one.
         """
@@ -158,7 +162,7 @@ class ReleaseSource(VersionedSource[Released]):
             raise CheckFailed("stored", "a release is another table's")
         self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
         self._memory.remember(self._tag("release", name), head.release, head.number)
-        return Released(head, totals)
+        return Noisy(head, totals) if isinstance(totals, NoisyTotals) else Released(head, totals)
 
     def _head(self, name: str) -> ReleaseHead:
         place, location = place_of(ReleaseHead, self._analyst, name), self._stores.sensitive.location
@@ -214,8 +218,8 @@ class ReleaseSource(VersionedSource[Released]):
         release = self._of(plan)
         work = plan.work(release)
         return description(
-            release.totals.table,
-            sum(release.totals.rows),
+            release.table_name,
+            release.rows or 0,
             release.schema.columns,
             plan.cut,
             {column: use for way in plan.ways for (_, column), use in way.uses(release).items()},
@@ -230,18 +234,24 @@ class ReleaseSource(VersionedSource[Released]):
             ways=(Considered(plan.name, None, True, "the owner has released totals of cells, and nothing else"),),
         )
 
+    def under_threshold(self, plan: Plan) -> Plan:
+        """Raises QueryRefused for a noisy release, which shows the number of rows of no group."""
+        if isinstance(self._of(plan), Noisy):
+            raise QueryRefused("a noisy release shows all groups, and says of none how large it is")
+        return super().under_threshold(plan)
+
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Do nothing: a release is read when a question is planned."""
 
     def load(self, plan: Plan, question: Question) -> contextlib.AbstractContextManager[Loaded]:  # noqa: ARG002
-        raise QueryRefused(_TOTALS_ALONE)
+        raise QueryRefused(TOTALS_ALONE)
 
     @contextlib.contextmanager
     def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
         release = self._of(plan)
         sums = answered(plan, Setting(release, question))
         read, self._read = self._read, []
-        usage = Usage(rows=sum(release.totals.rows), objects_read=len(read), bytes_read=sum(read))
+        usage = Usage(rows=release.rows, objects_read=len(read), bytes_read=sum(read))
         yield replace(sums, usage=usage, checks={"signature": "passed", "stored": "passed"})
 
     def stop(self) -> None:

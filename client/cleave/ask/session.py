@@ -275,7 +275,8 @@ def finished(sums: GroupSums, question: Question) -> Result:
             printing=cut.printing,
         )
     else:
-        usage = replace(usage, selected_rows=sum(groups.counts), groups=len(groups.keys))
+        selected = None if usage.rows is None else sum(groups.counts)  # of a noisy release nobody knows
+        usage = replace(usage, selected_rows=selected, groups=len(groups.keys))
     return Result(result, sums.checks, usage, question.clock.seconds)
 
 

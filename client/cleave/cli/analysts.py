@@ -15,12 +15,14 @@ from cleave.ask.options import Place, Releasing
 from cleave.cli import console
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded
+from cleave.table.privacy import epsilon_text
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
 
 if TYPE_CHECKING:
+    from cleave.share.noising import NoisyReleaseFacts
     from cleave.share.releases import ReleaseFacts
 
 
@@ -54,11 +56,16 @@ def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     until then it waits. Earlier analysts stay. With a new analyst in --to nothing more is released: the new one gets
     what was.
 
+    With --epsilon the totals are noisy: one person changes what analysts can conclude by at most that factor, whatever
+    they know. Numbers are drawn once; all questions about them are free. docs/noise.md explains the choices.
+
     Examples:
       cleave release new visits --to carol.pub=SHA256:gwzC...,dave.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix
       cleave release new visits --store tables
       cleave release new visits --dry-run --page visits.md --store tables
       cleave release new visits --page visits.md --store tables
+      cleave release new visits --epsilon 1 --most-rows 8 --clamp bill=0..5000 --dry-run --store tables
+      cleave release new visits --epsilon 1 --most-rows 8 --clamp bill=0..5000 --store tables
     """
     done = cleave.release(name, **options)
     if not isinstance(done, str):
@@ -79,23 +86,31 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
     from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
 
     with opened(place) as tables:
-        release = tables.open(name).manifest.release
+        table = tables.open(name)
+        release, spent = table.manifest.release, tables.spent(table)
     analysts = release.analysts if release else ()
     rows = [[each.name, public_of(each).fingerprint, each.added] for each in analysts]
+    noisy = (
+        {"epsilon": epsilon_text(release.epsilon), "spent": epsilon_text(spent)} if release and release.epsilon else {}
+    )
     if as_json:
         facts: dict[str, Any] = {}
         if release:
-            facts = {"release": release.number, "at": release.at, "min_cell": release.least}
-            facts["further_parts"] = release.is_live
+            facts = {"release": release.number, "at": release.at, **noisy}
+        if release and not noisy:
+            facts |= {"min_cell": release.least, "further_parts": release.is_live}
         facts["analysts"] = [dict(zip(("name", "fingerprint", "added"), row, strict=True)) for row in rows]
         console.out(json.dumps(facts))
     elif not release or not rows:
         console.out("no analysts")
     else:
         console.out(text_table([Heading("analyst"), Heading("fingerprint"), Heading("added")], rows))
-        console.out(f"release {release.number} of {release.at}: parts of at least {release.least}")
-        if not release.is_live:
+        what = f"noisy, epsilon {noisy['epsilon']}" if noisy else f"parts of at least {release.least}"
+        console.out(f"release {release.number} of {release.at}: {what}")
+        if not noisy and not release.is_live:
             console.out("it gets no further parts; `cleave release new --new-lineage --yes` begins again")
+    if spent and not as_json:
+        console.out(f"noisy releases have spent epsilon {epsilon_text(spent)}")
 
 
 def revoke(
@@ -121,11 +136,33 @@ def revoke(
         _say(ctx, done)
 
 
-def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
+def _say(ctx: typer.Context, done: ReleaseFacts | NoisyReleaseFacts) -> None:
+    from cleave.share.noising import NoisyReleaseFacts  # noqa: PLC0415 - as above
+
     names = ", ".join(done.analysts) or "no one"
-    if not done.made:
+    if not isinstance(done, NoisyReleaseFacts) and not done.made:
         ctx.obj.say(f"{done.table}: nothing new to release, so none is made; the newest is:")
     ctx.obj.say(f"{done.table}: release {done.number} for {names}, in {done.place}: {counted(done.cells, 'cell')}")
+    if isinstance(done, NoisyReleaseFacts):
+        _say_noise(ctx, done)
+    else:
+        _say_exact(ctx, done)
+    ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
+    console.out(f"fingerprint {done.fingerprint}")
+
+
+def _say_noise(ctx: typer.Context, done: NoisyReleaseFacts) -> None:
+    budget = f" of {done.budget}" if done.budget else ""
+    if done.draws:
+        ctx.obj.say(f"drawn: epsilon {done.epsilon}, up to {counted(done.most_rows, 'row')} of each person")
+    else:
+        ctx.obj.say("drawn: nothing new; the numbers that were drawn are published, and cost nothing more")
+    ctx.obj.say(f"spent: epsilon {done.spent}{budget}")
+    if done.left_out:
+        ctx.obj.say(f"not in the cells: {', '.join(done.left_out)}: no values are declared")
+
+
+def _say_exact(ctx: typer.Context, done: ReleaseFacts) -> None:
     if done.begins:
         ctx.obj.say("a new lineage: numbers of releases before it, if there are any, can be subtracted from its own")
     if done.publishes and done.made:
@@ -139,5 +176,3 @@ def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     if done.left_out:
         why = "not numbers of the table or sums of them with constants, or floats without lower and upper"
         ctx.obj.say(f"left out: {', '.join(done.left_out)}: {why}")
-    ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
-    console.out(f"fingerprint {done.fingerprint}")

@@ -102,7 +102,7 @@ def _cell(result: ResultTable, row: int, place: int) -> str:
     value = result.rows[row][place]
     if result.is_hidden(row, place):
         return "hidden"
-    if result.columns[place].source != "encrypted":
+    if not result.columns[place].has_bounds:
         return figures.plain(value)
     bound, exact = result.bounds[row][place], result.exact[row][place]
     return figures.encrypted(value, bound, exact, undecided=result.is_undecided(row, place))

@@ -118,7 +118,7 @@ def shown_columns(
     columns = []
     for column, type_ in zip(outputs, types, strict=True):
         columns.append((column.name, type_))
-        if bounds and column.source == "encrypted":
+        if bounds and column.has_bounds:
             columns.append((f"{column.name}_bound", "DOUBLE"))
     columns += ((each, "VARCHAR") for each in more)
     return list(zip(unique_names([name for name, _ in columns]), (type_ for _, type_ in columns), strict=True))
@@ -138,7 +138,7 @@ def records(result: ResultTable, *, bounds: bool = True, more: Sequence[str] | N
         row: list[Any] = []
         cells = zip(result.columns, result.rows[place], result.bounds[place], result.exact[place], strict=True)
         for column, value, bound, exact in cells:
-            if column.source == "encrypted":
+            if column.has_bounds:
                 shown = figures.published(value, bound, exact)
                 row += shown if bounds else shown[:1]
             else:

@@ -171,6 +171,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     """Everything about a stored table except its rows. Reads its schema and its cells."""
     from cleave.store.contributors import with_contributor  # noqa: PLC0415 - as below
     from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
+    from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - as above
 
     manifest = opened.manifest
     cells = sum(rows > 0 for rows in tables.cells(opened).rows)
@@ -192,6 +193,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
         f"thresholds count {schema.privacy.counted}" + (f" ({', '.join(entity)})" if entity else ""),
         table([Heading(word) for word in ("column", "kind", "type", "use")], columns),
         *([contributors_text(manifest)] if manifest.contributors else []),
+        *([f"noisy releases have spent epsilon {epsilon_text(spent)}"] if (spent := tables.spent(opened)) else []),
         *_seen(manifest, *tables.places),
     ]
     return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))

@@ -85,6 +85,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     if existing:
         fields["secret"] = existing.manifest.secret
     target = Manifest.model_construct(**fields)
+    new.take_spent(table, old.spent(opened))
     cells, log = old.cells(opened), copied(old.log(opened), new, new.folder(table), new.vault(table_id))
     with closing(Rows(old, opened)) as rows:
         missing = [each for each in source.segments if _content(each) not in present]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,16 @@ from cleave.ask.opening import column_names, lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Opening, Place, Releasing
 from cleave.files import names_file, read_at_most, write_atomically
 from cleave.maintain.facts import Contribution
+from cleave.maintain.noise import noise_of, users_of
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
+    from cleave.ckks.public_key import PublicKey
+    from cleave.share.noising import NoisyReleaseFacts
+    from cleave.share.noisy_draft import Noise
     from cleave.share.releases import ReleaseFacts
     from cleave.store.manifest import Reader
     from cleave.store.reader import Opened
@@ -107,7 +112,7 @@ def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
 
 
 @operation(Releasing)
-def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | str:
+def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | NoisyReleaseFacts | str:
     """Release totals of a stored table to its analysts, as `cleave release new` does.
 
     Rows that no release has are published where a cell has enough of them. `to`: files that `cleave analyst new`
@@ -117,6 +122,12 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     never falls. `dry_run`: release nothing, and return the page that says what would be released, or write it to
     the new file `page`. `page` alone: release only what that page says. `new_lineage`: release all rows again;
     requires `yes`. `cleave.query` with `analyst` queries the release.
+
+    `epsilon`: draw a noisy release, and spend this. It needs `most_rows`: rows of each person that count. `clamp`: by
+    column, (low, high): the columns to add up. `values`: by by column, values that get cells; those of the schema by
+    default. `split`: shares of epsilon by number, as {"bill.sum": 3}; `squares`: sums of squares too. The same release
+    of a table that has not changed publishes the same numbers, and spends nothing, unless `again`. `yes`: make one of
+    the other kind than the table has.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
     from cleave.share.drafting import drafted  # noqa: PLC0415
@@ -130,17 +141,38 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     prints = [each.fingerprint for each in analysts.values()]
     listed = () if all(each.fingerprint for each in files) else releases.analysts_of(task.tables, name)
     require_compared("analyst", "--to", list(zip(files, prints, strict=True)), listed)
+    noise = noise_of(options)
     page = None if options["page"] is None else Path(options["page"])
-    how = {"new_lineage": options["new_lineage"], "yes": options["yes"]}
-    if not options["dry_run"]:
-        approved = None if page is None else _read_page(page)
-        return releases.release(task.tables, name, analysts, options["min_cell"], page=approved, **how)
-    if page is not None and names_file(page):
+    approved = _read_page(page) if page is not None and not options["dry_run"] else None
+    if options["dry_run"] and page is not None and names_file(page):
         raise InputError(f"{page}: already exists", hint="name another file, or move this one away first")
-    text = page_of(drafted(task.tables, name, analysts, options["min_cell"], **how))
-    if page is not None:
-        write_atomically(page, text, error=InputError)
-    return text
+    if noise is not None:
+        done = _noisy(task.tables, name, analysts, noise, options, approved)
+        if users := users_of(name):
+            task.say(f"users of a gateway get answers of {name} without noise: {', '.join(users)}")
+    else:
+        how = {"new_lineage": options["new_lineage"], "yes": options["yes"]}
+        if not options["dry_run"]:
+            return releases.release(task.tables, name, analysts, options["min_cell"], page=approved, **how)
+        done = page_of(drafted(task.tables, name, analysts, options["min_cell"], **how))
+    if isinstance(done, str) and page is not None:
+        write_atomically(page, done, error=InputError)
+    return done
+
+
+def _noisy(
+    tables: Tables, name: str, analysts: Mapping[str, PublicKey], noise: Noise, options: Releasing, page: str | None
+) -> NoisyReleaseFacts | str:
+    from cleave.share import noising, releases  # noqa: PLC0415 - as above
+    from cleave.share.noisy_draft import drafted  # noqa: PLC0415
+    from cleave.share.noisy_page import is_of, noisy_page_of  # noqa: PLC0415
+
+    draft = drafted(tables, name, analysts, noise, yes=options["yes"])
+    if options["dry_run"]:
+        return noisy_page_of(draft)
+    if page is not None and not draft.is_done and not is_of(page, draft):
+        raise releases.changed_since_page()
+    return noising.release(draft)
 
 
 def _read_page(path: Path) -> str:
@@ -151,7 +183,7 @@ def _read_page(path: Path) -> str:
 
 
 @operation(Place)
-def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | None:
+def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | NoisyReleaseFacts | None:
     """Seal what was released again, under a new key, for all analysts of a table but `analyst`, a name or a
     fingerprint.
 

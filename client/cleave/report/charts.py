@@ -198,7 +198,7 @@ def _point(
     has_bar = bound is not None and bound > 0 and math.isfinite(bound) and not exact
     written = (
         figures.encrypted(result.rows[place][column], result.bounds[place][column], exact)
-        if result.columns[column].source == "encrypted"
+        if result.columns[column].has_bounds
         else figures.plain(value)
     )
     mark = " undecided" if undecided else ""
@@ -213,6 +213,10 @@ def _point(
         title=printable(f"{groups.names[place]}: {written}{mark}"),
         undecided=undecided,
     )
+
+
+_REACH = "Error bars reach as far as the exact value may be"
+_BARS = {"noisy": "Error bars are 95% intervals of the noise"}
 
 
 def _notes(
@@ -232,16 +236,16 @@ def _notes(
         largest = max((point.high or 0.0) - (point.low or 0.0) for point in bars)
         unseen = largest / (max(ends) - min(ends)) * _PIXELS < 1
         notes.append(
-            "Error bars reach as far as the exact value may be" + (", here less than a pixel." if unseen else ".")
+            _BARS.get(result.columns[column].source, _REACH) + (", here less than a pixel." if unseen else ".")
         )
     elif points and all(exact):
         notes.append("Every value is exact.")
-    elif result.columns[column].source != "encrypted":
+    elif not result.columns[column].has_bounds:
         notes.append("Doubles as the engine adds them up: no bound is stated.")
     unknown = sum(
         1
         for place in range(count)
-        if result.columns[column].source == "encrypted"
+        if result.columns[column].has_bounds
         and fraction(cells[place][0]) is not None
         and not exact[place]
         and (cells[place][1] is None or not math.isfinite(cells[place][1] or 0.0))

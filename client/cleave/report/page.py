@@ -226,7 +226,7 @@ def _cell(result: ResultTable, row: int, place: int, *, month: bool) -> PageCell
     value, exact = result.rows[row][place], result.exact[row][place]
     source, undecided = result.columns[place].source, result.is_undecided(row, place)
     full, bound = figures.plain(value), None
-    if source == "encrypted" and value is not None:
+    if result.columns[place].has_bounds and value is not None:
         bound = None if exact else result.bounds[row][place]
         full = figures.encrypted(value, result.bounds[row][place], exact)
     text = key_text(value, month=month) if month or source == "key" else brief(value)

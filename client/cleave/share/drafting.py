@@ -87,8 +87,10 @@ def drafted(
     """Return what `cleave.share.releases.release` would do. Raises InputError as it does."""
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
+    if newest is not None and newest.epsilon and not yes:
+        raise exclusion(table, "noisy", "an exact one")
     schema = load_stored_schema(manifest)
-    analysts = _joined(table, newest.analysts if newest else (), to)
+    analysts = joined(table, newest.analysts if newest else (), to)
     if not analysts:
         raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
     keys = {each.box for each in analysts}
@@ -116,7 +118,7 @@ def drafted(
             f"table {table!r} gets no parts: it was restored, and releases made after that copy are not known here",
             hint="--new-lineage --yes publishes all rows; those releases can be subtracted, if there were any",
         )
-    least = _least(table, schema, None if begins and before else newest, least)
+    least = _least(table, schema, None if begins and (before or (newest and newest.epsilon)) else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
     ends = begins and newest is not None
@@ -147,6 +149,14 @@ def paused(tables: Tables, before: Opened, after: Opened) -> str:
     return (
         f"no further rows are released unless the table is by {', '.join(new.by) or 'no columns'} again, or `cleave "
         "release new NAME --new-lineage --yes` releases all of them"
+    )
+
+
+def exclusion(table: str, there: str, other: str) -> InputError:
+    """The refusal of a release beside those of the other kind."""
+    return InputError(
+        f"table {table!r} has {there} releases: with {other} besides, the promise of the noisy one is void",
+        hint="confirm with --yes (yes=True in Python): analysts can then subtract what exact releases show",
     )
 
 
@@ -229,7 +239,7 @@ def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
     return load_ledger(tables.unseal(opened.vault, "release", newest.ledger))
 
 
-def _joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
+def joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
     """The analysts there are, and those to come. Raises InputError where a name is another's."""
     analysts = {each.name: each for each in existing}
     for name, public in to.items():

@@ -15,7 +15,7 @@ from cleave.text.quantities import counted
 if TYPE_CHECKING:
     from cleave.share.drafting import Draft
 
-_SIGN = "Approved by:"
+SIGN = "Approved by:"
 _SHOWN = ("", "count, sum", "count, sum, sum of squares")
 
 
@@ -28,7 +28,7 @@ def page_of(draft: Draft) -> str:
 
 def is_of(page: str, draft: Draft) -> bool:
     """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
-    before, sign, _ = page_of(draft).rpartition(_SIGN)
+    before, sign, _ = page_of(draft).rpartition(SIGN)
     return page.startswith(before + sign)
 
 
@@ -67,7 +67,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield "For each column that is not withheld: how many values, their sum, and that of their squares as above."
     yield "Nothing of reasons, and nothing of cells that wait."
     yield ""
-    yield f"{_SIGN} ______________________  Date: ____________"
+    yield f"{SIGN} ______________________  Date: ____________"
 
 
 def _names(draft: Draft) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import SUITE, Addressed
+from cleave.share.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.identity import Identity
@@ -86,10 +87,12 @@ class ReleasedTotals(StoredModel):
         return content.ljust(padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * part))
 
 
-def read_totals(content: bytes) -> ReleasedTotals:
-    """Read what `dump` wrote, or Cleave 1.0, whose parts are whole cells. Raises ValueError."""
+def read_totals(content: bytes) -> ReleasedTotals | NoisyTotals:
+    """Read what `dump` of either wrote, or Cleave 1.0, whose parts are whole cells. Raises ValueError."""
     try:
         fields = json.loads(content)
+        if isinstance(fields, dict) and fields.get("format") == 3:
+            return NoisyTotals.model_validate_json(content)
         if isinstance(fields, dict) and fields.get("format") == 1:
             shown = [[2 * bool(each) for each in of] for of in fields["shown"]]
             del fields["hides"]
@@ -126,7 +129,9 @@ def open_content(key: bytes, head: ReleaseHead, sealed: bytes) -> bytes:
     return unseal(_MAGIC, key, sealed, head.bound().encode())
 
 
-def open_totals(identity: Identity, analyst: PublicKey, head: ReleaseHead, sealed: bytes) -> ReleasedTotals:
+def open_totals(
+    identity: Identity, analyst: PublicKey, head: ReleaseHead, sealed: bytes
+) -> ReleasedTotals | NoisyTotals:
     """Return what a release has, for the analyst it is sealed to. Raises CheckFailed."""
     failed = CheckFailed(
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"

@@ -8,7 +8,6 @@ the next. Until an analyst's head names the new totals, the old ones stay.
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence, Set
@@ -17,12 +16,14 @@ from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.share import addressed
-from cleave.share.addressed import SUITE, public_of
+from cleave.share.addressed import public_of
 from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
-from cleave.share.ledger import Ledger, key_of
+from cleave.share.ledger import Ledger
+from cleave.share.noising import NoisyReleaseFacts, sealed_again, shared
 from cleave.share.page import is_of
-from cleave.share.release import KEY_BYTES, ReleasedTotals, ReleaseHead, open_content, seal_content
-from cleave.store.manifest import Analyst, Manifest, Object, Release, Segment, new_id, now
+from cleave.share.publishing import head_of, old_content, publish
+from cleave.share.release import KEY_BYTES, ReleasedTotals, seal_content
+from cleave.store.manifest import Analyst, Manifest, Release, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import write_marks
@@ -82,9 +83,10 @@ def release(
     new_lineage: bool = False,
     yes: bool = False,
     page: str | None = None,
-) -> ReleaseFacts:
+) -> ReleaseFacts | NoisyReleaseFacts:
     """Publish the rows that no release has, for current analysts. New analysts in `to` get the current totals only;
     nothing new is published then. Makes no release without new parts, analysts, column names or `least`.
+    Of a table with a noisy release only its numbers are sealed for new analysts, unless `yes`.
 
     `least`: minimum people, or rows, per cell. `new_lineage`: publish all rows, also those in earlier releases. `page`:
     the text that `--dry-run` wrote.
@@ -92,12 +94,15 @@ def release(
     Raises InputError if `to` or `least` differ from earlier releases, if the lineage has ended, or if the table changed
     since `page` was written.
     """
+    opened = tables.open(table)
+    newest = opened.manifest.release
+    if newest is not None and newest.epsilon and not yes:
+        there = list(map(public_of, newest.analysts))
+        if least is None and page is None and any(each not in there for each in to.values()):
+            return shared(tables, opened, to)
     draft = drafted(tables, table, to, least, new_lineage=new_lineage, yes=yes)
     if page is not None and not is_of(page, draft):
-        raise InputError(
-            "the table, or what would be released of it, changed since the page was written",
-            hint="write it again with --dry-run, and have it signed",
-        )
+        raise changed_since_page()
     newest = draft.opened.manifest.release
     if newest is None or not _is_same(draft, newest):
         return commit(draft)
@@ -110,8 +115,15 @@ def _is_same(draft: Draft, newest: Release) -> bool:
     """True if analysts would read what they read of the newest release, and nothing else changes."""
     if draft.begins or not draft.publishes or draft.parts or draft.least != newest.least:
         return False
-    content = _old_content(draft.tables, draft.opened)
+    content = old_content(draft.tables, draft.opened)
     return content == released_totals(draft.opened.manifest, draft.ledger).dump()
+
+
+def changed_since_page() -> InputError:
+    return InputError(
+        "the table, or what would be released of it, changed since the page was written",
+        hint="write it again with --dry-run, and have it signed",
+    )
 
 
 def commit(draft: Draft) -> ReleaseFacts:
@@ -122,10 +134,10 @@ def commit(draft: Draft) -> ReleaseFacts:
     new = [(each.key, each.rows, each.sums) for each in draft.parts]
     ledger = replace(draft.ledger, key=key).with_parts(number, at, draft.measures, new)
     is_old = newest is not None and newest.lineage is None and not draft.publishes  # of Cleave 1.0
-    head = _head(tables, manifest.table_id, new_id(), number, ledger.least, None)
+    head = head_of(tables, manifest.table_id, new_id(), number, ledger.least, None)
     content = None
     if draft.analysts:
-        content = None if draft.publishes else _old_content(tables, opened)
+        content = None if draft.publishes else old_content(tables, opened)
         if content is None and not is_old and ledger.by == manifest.by:  # or nothing can be shown by these columns
             content = released_totals(manifest, ledger).dump()
     folder, place = tables.folder(manifest.table), tables.released(manifest.table_id)
@@ -226,7 +238,7 @@ def _without_reasons(schema: Schema) -> Schema:
     return replace(schema, columns=columns, derived=derived, privacy=NO_PRIVACY)
 
 
-def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
+def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | NoisyReleaseFacts | None:
     """Seal the numbers of the newest release again, under a new key, for all but `analyst`, a name or a fingerprint.
 
     None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
@@ -246,14 +258,19 @@ def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | None:
         names = ", ".join(each.name for each in newest.analysts) if newest else ""
         raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {names or 'none'}")
     left = tuple(each for each in newest.analysts if each not in gone)
-    return commit(_sealed_again(tables, opened, newest, "revoke", left, (*newest.revoked, *gone)))
+    revoked = (*newest.revoked, *gone)
+    if newest.epsilon:
+        return sealed_again(tables, opened, "revoke", left, revoked)
+    return commit(_sealed_again(tables, opened, newest, "revoke", left, revoked))
 
 
 def reseal(tables: Tables, table: str) -> None:
     """Seal the numbers of the newest release for its analysts under the key of `tables`, which the table came to."""
     opened = tables.open(table)
     newest = opened.manifest.release
-    if newest is not None and newest.lineage is not None and newest.totals is None and newest.analysts:
+    if newest is not None and newest.epsilon and newest.totals is None and newest.analysts:
+        sealed_again(tables, opened, "release", newest.analysts, newest.revoked)
+    elif newest is not None and newest.lineage is not None and newest.totals is None and newest.analysts:
         commit(_sealed_again(tables, opened, newest, "release", newest.analysts, newest.revoked))
 
 
@@ -277,49 +294,3 @@ def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Se
     content = past.renamed(news, dropped).dump()
     folder = tables.folder(opened.manifest.table)
     return newest.model_copy(update={"ledger": tables.seal(folder, opened.vault, "release", content)})
-
-
-def _old_content(tables: Tables, opened: Opened) -> bytes | None:
-    """The content of the newest totals; None: there are none, as after a rotation."""
-    manifest, newest = opened.manifest, opened.manifest.release
-    if newest is None or newest.totals is None:
-        return None
-    key = key_of(tables.unseal(opened.vault, "release", newest.ledger))
-    head = _head(tables, manifest.table_id, newest.id, newest.number, newest.lowest or newest.least, newest.totals)
-    return open_content(key, head, tables.read(newest.totals))
-
-
-def _head(
-    tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None
-) -> ReleaseHead:
-    """A head that is still to be signed, and has no key."""
-    owner = public_side(tables.key)
-    box, signing = (base64.b64encode(each).decode() for each in (owner.box, owner.signing))
-    return ReleaseHead.model_construct(
-        suite=SUITE,
-        box=box,
-        signing=signing,
-        table_id=table_id,
-        release=release_id,
-        number=number,
-        least=least,
-        key="",
-        totals=totals,
-    )
-
-
-def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
-    """Write the head of each analyst, unless a newer one is there, and delete those of analysts that were revoked."""
-    manifest = opened.manifest
-    release = manifest.release
-    if release is None:
-        return
-    store = tables.stores.sensitive
-    store.delete([f"{each.place}/head" for each in release.revoked])
-    if release.totals is None:
-        return
-    key = key or key_of(tables.unseal(opened.vault, "release", release.ledger))
-    least = release.lowest or release.least
-    head = _head(tables, manifest.table_id, release.id, release.number, least, release.totals)
-    for each in release.analysts:
-        addressed.publish(tables, manifest.table, each, head, key)

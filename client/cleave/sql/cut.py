@@ -279,7 +279,7 @@ class Cutter:
 
     def _service_column(self, call: Call) -> str:
         """The column of an aggregate that a service computes."""
-        if call == Call("count"):
+        if call == Call("count") and not self._judge.counts_are_noisy:
             return "n"
         if not self._judge.is_summed(call):
             place = f"p{_placed(self._plain, write(call), call)}"

@@ -85,6 +85,11 @@ class Judge:
         self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used for a stored table
         self._judged: dict[str, OnlyLocal | None] = {}  # by SQL of an aggregate, why no service computes it
 
+    @property
+    def counts_are_noisy(self) -> bool:
+        """Check whether numbers of rows have noise, so that they are figures as sums are."""
+        return self._sums is not None and self._sums.counts == "noisy"
+
     def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         """The columns that expressions read, in the schema's order."""
         read = {column.name for node in nodes for column in columns_of(node, self._schema)}
@@ -133,7 +138,7 @@ class Judge:
     def _judge(self, call: Call) -> OnlyLocal | None:
         if any(map(has_aggregate, call.operands)):
             raise QueryRefused("an aggregate cannot be inside another aggregate", hint="query the inner one by itself")
-        if call == Call("count"):
+        if call == Call("count") and not self.counts_are_noisy:
             return None
         for column in columns_of(call, self._schema):
             summed = self._sums is not None and self._sums.is_kept(column.name)

@@ -99,8 +99,10 @@ class LocalAggregate:
     reason: str
 
 
-Source = Literal["key", "plain", "encrypted", "local", "hidden"]
-"""Source of an output: a group's key, the plain service, ciphertexts if any are inside, or this machine."""
+Source = Literal["key", "plain", "encrypted", "noisy", "local", "hidden"]
+"""Source of an output: a group's key, the plain service, ciphertexts if any are inside, the numbers of a noisy release,
+or this machine.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,11 @@ class Output:
     name: str
     source: Source
     reason: str = ""
+
+    @property
+    def has_bounds(self) -> bool:
+        """Check whether its figures have bounds: how far the value may be from the exact one, or 95% intervals."""
+        return self.source in ("encrypted", "noisy")
 
 
 def reasons_of(outputs: Iterable[tuple[str, str]]) -> list[str]:

@@ -194,6 +194,9 @@ class Release(StoredModel):
     which no row appears twice; None: made by Cleave 1.0. `digests`, sealed: of published rows that left. `ended` 1: a
     published row left without a digest, so the lineage gets no more releases. `accepted`: number of restored copies in
     the log when it began.
+
+    `epsilon`, in millionths, above 0: the release is noisy (cleave.share.noising), and its ledger has the numbers that
+    were drawn. `request`: digest of what it was asked for; `drawn`: the version of the table that came with it.
     """
 
     id: Hex
@@ -210,6 +213,9 @@ class Release(StoredModel):
     digests: Object | None = None
     ended: Literal[0, 1] = 0
     accepted: Count = 0
+    epsilon: Count = 0
+    request: str = ""
+    drawn: Count = 0
 
     @property
     def is_live(self) -> bool:
@@ -305,13 +311,16 @@ class LogHead(StoredModel):
 
 
 class TableHead(StoredModel):
-    """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers."""
+    """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
+    `spent`: epsilon of its noisy releases, in millionths.
+    """
 
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
     manifest: Object
     log: LogHead
     views: Object | None = None
+    spent: Count = 0
 
 
 def now() -> str:

@@ -46,6 +46,17 @@ class SeenTables:
     def remember_dropped(self, table_id: str, count: int) -> None:
         self.remember(self._grave(table_id), table_id, count)
 
+    def spent(self, tag: str, least: int) -> int:
+        """Epsilon that noisy releases of tables of this tag spent as far as it was noted here, `least` at least."""
+        noted = self._versions.newest(self._key.tag(f"spent {self._name(tag)}"))
+        return max(least, noted[1] if noted else 0)
+
+    def remember_spent(self, tag: str, spent: int) -> None:
+        """Note what was spent. It stays when a table is dropped or forgotten."""
+        if spent:
+            name = self._key.tag(f"spent {self._name(tag)}")
+            self._versions.remember(name, name, spent)
+
     def accept_dropped(self, table_id: str) -> None:
         self.accept(self._grave(table_id))
 

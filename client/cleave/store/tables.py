@@ -72,8 +72,9 @@ class Tables(Newest):
         """Make the next version of `manifest`, whose objects are all stored, the table's, and record it in the log.
 
         `previous`: the version that it replaces; None for a new table. `rows`: those that came with it, the difference
-        of both by default. `log` to continue, that of `previous` by default. `details`: of the record. Raises
-        ConflictError if another version came first.
+        of both by default. `log` to continue, that of `previous` by default. `details`: of the record. The head
+        shows what epsilon a noisy release spends that was drawn for this version. Raises ConflictError if another
+        version came first.
         """
         manifest = manifest.next()
         tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
@@ -94,7 +95,7 @@ class Tables(Newest):
                 raise
             raise self._changed() from error  # the other process has deleted them
         shown = manifest, written, views
-        head, stored, pages = self._show(shown, previous, log, what, rows, details)
+        head, stored, pages = self._show(shown, previous, log, what, rows, details, _drawn_epsilon(manifest))
         self._evict_older(tag, manifest, written.name)
         needed = {written.name, *pages, *(each.name for each in viewed)}
         unused = tuple((store, tuple(name for name in sizes if name not in needed)) for store, sizes in before)
@@ -106,6 +107,16 @@ class Tables(Newest):
         from cleave.store.views import write_views  # noqa: PLC0415 - DuckDB: what a list of tables does without
 
         return write_views(self, self.folder(manifest.table), manifest, vault)
+
+    def spent(self, opened: Opened) -> int:
+        """Epsilon that noisy releases of a table of this name spent, in millionths: those of a table that was dropped
+        here included.
+        """
+        return self._seen.spent(self.tag(opened.manifest.table), opened.head.spent)
+
+    def take_spent(self, name: str, spent: int) -> None:
+        """Note what epsilon a table spent under another key before it comes here."""
+        self._seen.remember_spent(self.tag(name), spent)
 
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
@@ -144,6 +155,7 @@ class Tables(Newest):
         what: str,
         rows: int,
         details: dict[str, JsonValue],
+        spends: int = 0,
     ) -> tuple[TableHead, str, set[str]]:
         """Write a head that shows a manifest, its object and the list of its views, and a log with one record more.
 
@@ -162,9 +174,14 @@ class Tables(Newest):
                     grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
                 self._require_stored(grown.page)
                 shown = TableHead(
-                    table_id=manifest.table_id, version=manifest.version, manifest=written, log=grown, views=views
+                    table_id=manifest.table_id,
+                    version=manifest.version,
+                    manifest=written,
+                    log=grown,
+                    views=views,
+                    spent=self._seen.spent(tag, head.spent if head else 0) + spends,
                 )
-                content = self._own_heads.dump(tag, shown.model_dump(exclude_none=True))
+                content = self._own_heads.dump(tag, shown.model_dump(exclude_defaults=True))
                 follows = partial(self._follows, tag, vault, shown)
                 stored = replaced(self.stores.sensitive, f"{folder}/{HEAD}", content, expected, follows)
                 break
@@ -177,6 +194,7 @@ class Tables(Newest):
                     raise
                 head, expected = newer, current[1]
         self._seen.remember(tag, manifest.table_id, grown.count)
+        self._seen.remember_spent(tag, shown.spent)
         return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
 
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
@@ -297,6 +315,8 @@ class Tables(Newest):
             raise self.no_table(name)
         missing = unlisted(self.stores, objects, _named(opened))
         before, dropped = self._version(head), self._states(tag)
+        if opened is not None:
+            self._seen.remember_spent(tag, opened.head.spent)
         self.stores.sensitive.delete([head])
         if before is not None and self._version(head) == before:
             raise self._undeleted(1)
@@ -461,6 +481,12 @@ class Tables(Newest):
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, head, stored)
+
+
+def _drawn_epsilon(manifest: Manifest) -> int:
+    """Epsilon of the noisy release that was drawn for this version, in millionths; 0: none was."""
+    release = manifest.release
+    return release.epsilon if release is not None and release.drawn == manifest.version else 0
 
 
 def _named(opened: Opened | None) -> set[str]:

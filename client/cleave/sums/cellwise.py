@@ -89,7 +89,7 @@ class Selection:
     @cached_property
     def counts(self) -> list[int]:
         """Number of rows of each group."""
-        return self._sums(self._rows, None)
+        return self.total(self._rows, None)
 
     def _select(self, cells: Table) -> None:
         needs = self._needs
@@ -126,19 +126,19 @@ class Selection:
         sums: list[Sums] = []
         for each in self._needs.combinations:
             of = {number for number, _ in each.terms}
-            summed = {which: self._sums(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
+            summed = {which: self.total(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
             counted = each.counted(self._needs.measures)
-            counts = self._sums(self._rows, each.filter) if counted is None else summed[counted, "count"]
+            counts = self.total(self._rows, each.filter) if counted is None else summed[counted, "count"]
             unknown = {
-                which: self._sums(withheld[which].astype(np.int64), each.filter)
+                which: self.total(withheld[which].astype(np.int64), each.filter)
                 for which in summed
                 if which in withheld
             }
             sums.append(Sums(summed, counts, unknown))
         return sums
 
-    def _sums(self, entries: Integers, filter_: str | None) -> list[int]:
-        """Sums of `entries` (cells,) over the cells of each group."""
+    def total(self, entries: Integers, filter_: str | None) -> list[int]:
+        """Sums of `entries` (cells,) over the cells of each group where `filter_` holds."""
         taken = entries[self.cells] if len(self.cells) else np.zeros(0, entries.dtype)
         if filter_ is not None:
             taken = np.where(self._flags[filter_], taken, 0)

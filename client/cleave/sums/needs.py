@@ -14,7 +14,7 @@ from typing import Final
 from cleave.aggregates.group import Aggregate
 from cleave.sql.judge import HasSums, Types
 from cleave.sql.nodes import Column, Node, write
-from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.plan import Argument, QueryPlan, Source
 from cleave.sql.read import spellings
 from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
@@ -123,7 +123,7 @@ class KeptTotals(Available):
     `no_plain`: why the plain service cannot answer; "" if it can.
     """
 
-    counts: Final = "encrypted"
+    counts: Source = "encrypted"
     words = (
         "no totals are kept of two columns together, which {} needs",
         "no totals are kept of {}",

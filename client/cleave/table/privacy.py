@@ -4,6 +4,7 @@
 entity = ["patient_id"]     columns that identify the person; without it thresholds count rows
 min_group = 5               minimum people in a group, for gateway users without rows and for releases
 dominance = 0.8             largest share of one person in a released sum
+budget = 4                  largest epsilon that all noisy releases of the table may spend together
 unsure = true               the entity was proposed; a person must confirm it and delete this line
 """
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
 CONTRIBUTOR: Final = "contributor"  # the column of whose rows they are, of a table that has contributors
-_KEYS: Final = ("entity", "min_group", "dominance", "unsure")
+_KEYS: Final = ("entity", "min_group", "dominance", "budget", "unsure")
 _MOST: Final = 1 << 31  # people in a group
 _PLACE: Final = "[privacy]"
+MICRO: Final = 1_000_000  # epsilon is counted in millionths
+MOST_EPSILON: Final = 1_000  # more promises nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,14 @@ class Privacy:
     """`entity`: columns that identify whom a row is about; rows with a NULL in one are about nobody. Empty: thresholds
     count rows.
 
-    `min_group`: 0, or a minimum number of people. `dominance`: None, or a share between 0 and 1. `unsure`: the entity
-    was proposed and nobody has confirmed it.
+    `min_group`: 0, or a minimum number of people. `dominance`: None, or a share between 0 and 1. `budget`:
+    None, or the epsilon that noisy releases may spend. `unsure`: the entity was proposed and nobody has confirmed it.
     """
 
     entity: tuple[str, ...] = ()
     min_group: int = 0
     dominance: Decimal | None = None
+    budget: Decimal | None = None
     unsure: bool = False
 
     @property
@@ -89,10 +93,24 @@ def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
             raise ValueError(f"{_PLACE} dominance: must be a share above 0 and below 1")
         if not entity:
             raise ValueError(f"{_PLACE} dominance: is a share of one person, and no entity is named")
+    budget = table.get("budget")
+    if budget is not None:
+        if isinstance(budget, bool) or not isinstance(budget, int | Decimal):
+            raise ValueError(f"{_PLACE} budget: must be a number above 0")
+        budget = Decimal(budget)
+        if not (budget.is_finite() and 0 < budget <= MOST_EPSILON) or budget * MICRO % 1:
+            raise ValueError(f"{_PLACE} budget: must be above 0, at most {MOST_EPSILON:,}, with up to six decimals")
+        if not entity:
+            raise ValueError(f"{_PLACE} budget: limits what releases say of one person, and no entity is named")
     unsure = table.get("unsure", False)
     if not isinstance(unsure, bool) or (unsure and not entity):
         raise ValueError(f"{_PLACE} unsure: must be true or false, and true only beside an entity")
-    return Privacy(entity, least, share, unsure)
+    return Privacy(entity, least, share, budget, unsure)
+
+
+def epsilon_text(millionths: int) -> str:
+    """An epsilon as it is written."""
+    return f"{Decimal(millionths).scaleb(-6).normalize():f}"
 
 
 def dump_privacy(privacy: Privacy) -> TomlTable:
@@ -105,6 +123,8 @@ def dump_privacy(privacy: Privacy) -> TomlTable:
         table.add("min_group", privacy.min_group)
     if privacy.dominance is not None:
         table.add("dominance", tomlkit.value(f"{privacy.dominance:f}"))
+    if privacy.budget is not None:
+        table.add("budget", tomlkit.value(f"{privacy.budget:f}"))
     if privacy.unsure:
         unsure = tomlkit.boolean("true")
         unsure.comment("whom a row is about: settle it, then delete this line")

@@ -8,6 +8,7 @@
   nullable = false            whether an empty field is allowed; default true
   lower = 0                   bounds of a number, optional
   upper = 128
+  values = ["A", "B"]         cells of noisy releases, optional; never proposed
   reason = "name says: age"   why this kind was proposed
   unsure = true               the kind is the safe one; a person must confirm it and delete this line
   [derived.NAME]              an expression that questions use like a column: see cleave.table.derived
@@ -41,6 +42,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from tomlkit.items import Table as TomlTable
 
+MOST_VALUES = 1 << 12  # of a column that a noisy release has cells of
 _MOST_BYTES = 16 << 20  # 2,000 columns with reasons take 1 MB
 # Separators of groups of three digits. The last three are U+00A0, U+202F and U+2019.
 THOUSANDS = (".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}")
@@ -72,6 +74,7 @@ _COLUMN_KEYS = (
     "nullable",
     "lower",
     "upper",
+    "values",
     "reason",
     "unsure",
 )
@@ -103,6 +106,7 @@ class Column:
     `type` is DuckDB's name. A table is refused unless all rows fit `lower` and `upper` (inclusive bounds of numbers,
     None if not stated) and `nullable`. `unsure`: the kind is the safe one, and nobody has confirmed it. `unit`: a
     currency or other text beside every number of the column. `format`: how dates are written, if not in ISO 8601.
+    `values`: texts of the values that a noisy release has cells of; a column may have others.
     """
 
     name: str
@@ -115,6 +119,7 @@ class Column:
     unsure: bool = False
     unit: str = ""
     format: str | None = None
+    values: tuple[str, ...] = ()
 
     @property
     def decimals(self) -> int | None:
@@ -350,6 +355,8 @@ def _dump_column(column: Column) -> TomlTable:
     for key, bound in (("lower", column.lower), ("upper", column.upper)):
         if bound is not None:
             result.add(key, value(f"{bound:f}"))  # a float would change digits
+    if column.values:
+        result.add("values", list(column.values))
     if column.reason:
         result.add("reason", column.reason)
     if column.unsure:
@@ -422,7 +429,25 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
             raise ValueError(f"{place} {key}: must be true or false")
     reason = text(table, "reason", place) if "reason" in table else ""
     unit, format_ = _unit(table, type_, place), _format(table, type_, place)
-    return Column(name, Kind(kind), type_, lower, upper, reason, nullable, unsure, unit, format_)
+    values = _values(table, place)
+    return Column(name, Kind(kind), type_, lower, upper, reason, nullable, unsure, unit, format_, values)
+
+
+def _values(table: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    values = table.get("values", [])
+    is_list = isinstance(values, list) and all(isinstance(each, str | int | Decimal) for each in values)
+    if not is_list or ("values" in table and not values):
+        raise ValueError(f'{place} values: must be a list of texts or numbers, as in ["A", "B"]')
+    texts = tuple(_text_of(each) for each in values)
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"{place} values: has a value twice")
+    if len(texts) > MOST_VALUES:
+        raise ValueError(f"{place} values: has more than {MOST_VALUES:,}")
+    return texts
+
+
+def _text_of(value: str | int | Decimal) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def _unit(table: Mapping[str, Any], type_: str, place: str) -> str:

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 from cleave.ask.question import GroupSums
 from cleave.ask.ways.base import Disclosures, Setting, Use, Uses, Way, Work
 from cleave.share.release import ReleasedTotals, ReleaseHead
+from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
 from cleave.store.rows import whole
 from cleave.store.schemas import read_stored_schema
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.combination import TotalOf
-from cleave.sums.needs import CutSums
+from cleave.sums.needs import CutSums, KeptTotals
 from cleave.sums.stored import CellTable
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
+
+TOTALS_ALONE = "a release holds only totals, no rows"
 
 
 class Released:
@@ -30,6 +33,9 @@ class Released:
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
         self.head = head
         self.totals = totals
+        self.table_name = totals.table
+        self.by = totals.by
+        self.rows = sum(totals.rows)
         self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
         self.cells = Cells(list(totals.keys), list(totals.rows))
         self.withheld: dict[TotalOf, NDArray[np.bool_]] = {}
@@ -38,6 +44,18 @@ class Released:
                 if min(shown, default=least) < least:
                     self.withheld[number, part] = np.array(shown, np.int64) < least
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
+
+    @property
+    def sums(self) -> KeptTotals:
+        return KeptTotals(self.totals.measures, self.by, TOTALS_ALONE)
+
+    def way(self, sums: KeptTotals, cut: QueryPlan) -> Release:
+        """The way to answer `cut`, which was cut by `sums`."""
+        return Release(sums.sums_for(cut))
+
+    def shown(self, cut: QueryPlan) -> QueryPlan:
+        """`cut` with the source of its figures."""
+        return cut
 
     def table(self, names: Collection[str]) -> Table:
         return self._cell_table.read(self.cells, names)

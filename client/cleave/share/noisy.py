@@ -1,0 +1,76 @@
+"""Content of a noisy release: of each cell of declared values, numbers with noise, and the scale of that noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+from cleave.disclosure.noise import MOST_CELLS, MOST_NUMBERS, Part
+from cleave.sql.rejoin import Texts
+from cleave.store.manifest import Count, Measure, StoredModel
+from cleave.store.padding import padded
+
+_DIGITS = 21  # of a number, with its sign and comma
+
+
+class NoisyStatistic(StoredModel):
+    """`measure`: its place, None of rows. `scale`: of the noise. `epsilon`: a fraction, as "1/3"."""
+
+    part: Part
+    measure: Count | None
+    sensitivity: Count
+    epsilon: str
+    scale: float
+
+
+class NoisyTotals(StoredModel):
+    """`values`: of each by column; cells are all combinations, the last column's change first. `measures`: bounds are
+    the clamps. `epsilon`: in millionths, of all `statistics`. `numbers`: by statistic, then by cell.
+    """
+
+    format: Literal[3] = 3
+    table: str
+    schema_toml: str
+    by: tuple[str, ...]
+    values: tuple[Texts, ...]
+    measures: tuple[Measure, ...]
+    number: Count  # of the release that drew them
+    at: str
+    epsilon: Count
+    most_rows: Count
+    statistics: tuple[NoisyStatistic, ...]
+    numbers: tuple[tuple[int, ...], ...]
+
+    @property
+    def cells(self) -> int:
+        return math.prod(map(len, self.values))
+
+    def keys(self) -> Iterator[Texts]:
+        return itertools.product(*self.values)
+
+    def is_consistent(self) -> bool:
+        """Check whether there are as many numbers as cells, and each statistic is of a measure."""
+        cells, count = self.cells, len(self.statistics)
+        places = [(each.part, each.measure) for each in self.statistics]
+        sums = [("sum", place) for place in range(len(self.measures))]
+        return (
+            len(self.values) == len(self.by)
+            and 0 < cells <= MOST_CELLS
+            and cells * count <= MOST_NUMBERS
+            and len(set(places)) == len(self.numbers) == count
+            and {("rows", None), *sums} <= set(places)
+            and all(each is None or each < len(self.measures) for _, each in places)
+            and all(0 < each.scale < math.inf for each in self.statistics)
+            and all(len(each) == cells for each in self.numbers)
+            and all(each.decimals is not None and not each.derived for each in self.measures)
+            and all(isinstance(end, int) for each in self.measures for end in (each.lower, each.upper))
+            and all(("count", place) in places for place, each in enumerate(self.measures) if each.nullable)
+        )
+
+    def dump(self) -> bytes:
+        """JSON, padded to a size that follows from the schema and the number of cells."""
+        rest = len(self.model_copy(update={"numbers": ()}).model_dump_json().encode())
+        room = len(self.statistics) * (self.cells * _DIGITS + 2)
+        return self.model_dump_json().encode().ljust(padded(rest + room))

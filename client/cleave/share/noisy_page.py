@@ -1,0 +1,89 @@
+"""The page of a noisy release: what it would publish and spend, and how wide its intervals would be.
+
+It follows from the arguments and the schema: no row is read for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from cleave.disclosure.noise import Statistic, half_width, variance
+from cleave.share.addressed import public_of
+from cleave.share.noisy_draft import NoisyDraft, require_budget
+from cleave.share.page import SIGN
+from cleave.table.privacy import epsilon_text
+from cleave.text.printable import printable
+from cleave.text.quantities import counted
+
+_MOST_VALUES = 12  # that are listed of a column
+
+
+def noisy_page_of(draft: NoisyDraft) -> str:
+    """Markdown, whose lines no name or value can break. Raises InputError where the budget does not allow it."""
+    require_budget(draft)
+    return "\n".join(map(printable, _lines(draft))) + "\n"
+
+
+def is_of(page: str, draft: NoisyDraft) -> bool:
+    """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
+    before, sign, _ = noisy_page_of(draft).rpartition(SIGN)
+    return page.startswith(before + sign)
+
+
+def _lines(draft: NoisyDraft) -> Iterator[str]:
+    manifest, noise, reading = draft.opened.manifest, draft.noise, draft.reading
+    budget = "no budget is set" if draft.budget is None else f"budget {epsilon_text(draft.budget)}"
+    yield f"# Noisy release {draft.number} of table {manifest.table}"
+    yield ""
+    yield f"- table: id {manifest.table_id}, version {manifest.version}"
+    yield f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in draft.analysts)}"
+    yield f"- people: rows with equal {', '.join(reading.entity)} are about one person"
+    yield f"- of each person: at most {counted(noise.most_rows, 'row')}, drawn at random"
+    spent = f"spent before: {epsilon_text(draft.spent)}; {budget}"
+    yield f"- epsilon: {epsilon_text(noise.epsilon)}, spent when the release is made ({spent})"
+    yield ""
+    yield "## Cells"
+    yield ""
+    yield f"{counted(draft.cells, 'cell')}, all released, also empty ones. Rows with other values count nowhere."
+    yield ""
+    for name, values in zip(reading.by, reading.values, strict=True):
+        texts = ["NULL" if each is None else each for each in values]
+        more = f", and {len(texts) - _MOST_VALUES:,} more" if len(texts) > _MOST_VALUES else ""
+        yield f"- {name}: {', '.join(texts[:_MOST_VALUES])}{more}"
+    if draft.left_out:
+        yield f"- not in the cells, without declared values: {', '.join(draft.left_out)}"
+    yield ""
+    yield "## Numbers of each cell"
+    yield ""
+    yield "| number | values | one person changes all cells by at most | epsilon | 95% of the noise is within |"
+    yield "|---|---|---|---|---|"
+    for each in draft.statistics:
+        decimals, what = _values(draft, each)
+        most = _text(Decimal(each.sensitivity).scaleb(-decimals))
+        within = Decimal(int(half_width(variance(each.scale) ** 0.5))).scaleb(-decimals)
+        yield f"| {each.name} | {what} | {most} | {float(each.epsilon):.4g} | ± {_text(within)} |"
+    yield ""
+    yield "A group of several cells has the noise of all of them: of four cells, twice as much as of one."
+    yield ""
+    yield "## What the analysts will see"
+    yield ""
+    yield "These numbers with noise, the scale of the noise, names and types of columns, clamps and declared values."
+    yield "Nothing without noise. Questions about the release spend nothing more."
+    yield ""
+    yield f"{SIGN} ______________________  Date: ____________"
+
+
+def _values(draft: NoisyDraft, statistic: Statistic) -> tuple[int, str]:
+    """Decimals of a statistic's unit, and what is counted or added up."""
+    if statistic.measure is None:
+        return 0, "rows"
+    clamp = draft.reading.clamps[statistic.measure]
+    if statistic.part == "count":
+        return 0, f"values of {clamp.name}"
+    low, high = (_text(Decimal(end).scaleb(-clamp.decimals)) for end in (clamp.low, clamp.high))
+    return clamp.decimals * (2 if statistic.part == "square" else 1), f"{clamp.name} within {low}..{high}"
+
+
+def _text(value: Decimal) -> str:
+    return f"{value:,f}"

@@ -1,0 +1,141 @@
+"""Noisy releases from the command line and Python; docs/noise.md is run as it stands, over the sample."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cleave
+from cleave.ask.config import config_folder
+from cleave.share.users import write_user
+from tests.cli.prepared import Prepared
+from tests.cli.runner import Cli
+from tests.cli.test_contributors import Parties
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "noise.md").read_text()
+STORE = ("--store", "../store", "--key", "key.json")
+NOISE = ("--epsilon", "0.5", "--most-rows", "1", "--clamp", "bill=0..3000")
+SQL = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bill FROM patients GROUP BY ward ORDER BY ward"
+
+
+@pytest.fixture
+def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parties]:
+    with prepared.used():
+        found = Parties(cli, prepared, monkeypatch, PAGE)
+        (found.root / "west").mkdir(exist_ok=True)
+        for name in ("patients.csv", "patients.schema.toml"):
+            shutil.copy(ROOT / "tests/samples" / name, found.root / "west")
+        found.play()
+        yield found
+
+
+def test_the_page_runs(parties: Parties) -> None:
+    (part,) = re.findall(r"^```markdown\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert part in (parties.root / "west/page.md").read_text()
+    with (parties.root / "carol/answer.csv").open() as file:
+        answer = list(csv.DictReader(file))
+    assert [row["ward"] for row in answer][:2] == ["Cardiology", "Geriatrics"]
+    for row in answer:
+        assert float(row["count_star()_bound"]) in (9, 10), "rounded up to one digit"
+        assert 0 < float(row["count_star()"]) < 200
+        assert 26_000 < float(row["sum(bill)_bound"]) <= 40_000
+
+
+def test_an_owner_sees_what_is_spent(parties: Parties) -> None:
+    west = parties.at("west")
+    values = ("--values", "ward=Surgery,Oncology")
+    done = west.run("release", "new", "patients", *NOISE, *values, *STORE)
+    assert "drawn: epsilon 0.5, up to 1 row of each person" in done.stderr
+    assert "spent: epsilon 1.5" in done.stderr
+    again = west.run("release", "new", "patients", *NOISE, *values, *STORE)
+    assert "drawn: nothing new" in again.stderr
+    assert "spent: epsilon 1.5" in again.stderr
+    shown = west.run("release", "ls", "patients", *STORE).stdout
+    assert "noisy, epsilon 0.5" in shown
+    assert "noisy releases have spent epsilon 1.5" in shown
+    facts = json.loads(west.run("release", "ls", "patients", "--json", *STORE).stdout)
+    assert (facts["epsilon"], facts["spent"]) == ("0.5", "1.5")
+    assert "noisy releases have spent epsilon 1.5" in west.run("show", "patients", *STORE).stdout
+    assert "epsilon 0.5" in west.run("log", "patients", *STORE).stdout
+    asked = parties.at("carol").run("query", SQL, "--store", "../store", "--analyst", "carol.pem", "--json")
+    answer = json.loads(asked.stdout)
+    assert [each["source"] for each in answer["columns"]] == ["key", "noisy", "noisy"]
+    assert "95% interval of the noise" in answer["trust"]
+    assert "selected_rows" not in answer["plan"]
+
+
+def test_a_page_of_another_release_is_refused(parties: Parties) -> None:
+    west = parties.at("west")
+    told = west.fails(3, "release", "new", "patients", *NOISE, "--page", "page.md", *STORE)
+    assert "changed since the page was written" in told
+    told = west.fails(3, "release", "new", "patients", *NOISE, "--dry-run", "--page", "page.md", *STORE)
+    assert "already exists" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--most-rows 3", 2, "--most-rows is of noisy releases"),
+        ("--clamp bill=0..5", 2, "--clamp is of noisy releases"),
+        ("--squares", 2, "--squares is of noisy releases"),
+        ("--epsilon 1", 2, "--epsilon needs --most-rows"),
+        ("--epsilon 1 --most-rows 1 --min-cell 5", 2, "--min-cell is of exact releases"),
+        ("--epsilon 0 --most-rows 1", 3, "--epsilon 0: must be a number above 0"),
+        ("--epsilon 1 --most-rows 1 --clamp bill", 3, "a column and its values are expected"),
+        ("--epsilon 1 --most-rows 1 --clamp bill=0", 3, "no pair of bounds"),
+        ("--epsilon 1 --most-rows 1 --clamp bill=0..1..2", 3, "no pair of bounds"),
+        ("--epsilon 1 --most-rows 1 --split rows=0", 3, "--split rows: must be a whole number"),
+        ("--epsilon 1 --most-rows 1 --clamp weight=0..1", 3, "is DOUBLE"),
+        ("", 3, "has noisy releases"),
+    ],
+)
+def test_what_is_refused(parties: Parties, words: str, code: int, message: str) -> None:
+    assert message in parties.at("west").fails(code, "release", "new", "patients", *words.split(), *STORE)
+
+
+def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    parties.at("west")
+    for name, tables in (("alice", ["patients"]), ("bob", ["other"]), ("erin", None)):
+        write_user(config_folder() / "users.toml", name, None, tables=tables, min_group=0, rows=False, token=True)
+    said: list[str] = []
+    place = {"store": "../store", "key": "key.json", "say": said.append}
+    how = {"most_rows": 1, "clamp": {"bill": (0, 3000)}, "values": {"ward": ["Surgery"]}, "split": {"bill.sum": 3}}
+    page = cleave.release("patients", epsilon=0.25, dry_run=True, **how, **place)
+    assert isinstance(page, str)
+    assert "| bill.sum | bill within 0.00..3,000.00 | 3,000.00 | 0.1875 |" in page
+    facts = cleave.release("patients", epsilon=0.25, **how, **place)
+    assert isinstance(facts, cleave.NoisyReleaseFacts)
+    assert (facts.epsilon, facts.spent, facts.budget, facts.cells, facts.draws) == ("0.25", "1.25", None, 1, True)
+    assert any("without noise: alice, erin" in each for each in said)
+    parties.at("carol")
+    known = facts.fingerprint
+    sql = "SELECT COUNT(*) FROM patients"
+    answer = cleave.query("patients", sql, store="../store", analyst="carol.pem", fingerprint=known)
+    assert answer.sources == ("noisy",)
+    assert answer.exact == [(False,)]
+    assert isinstance(answer.rows[0][0], int)
+
+
+def test_a_report_draws_intervals(parties: Parties) -> None:
+    carol = parties.at("carol")
+    words = ("--analyst", "carol.pem", "--store", "../store", "--report", "report.html")
+    result = carol.run("query", SQL, *words)
+    assert result.exit_code == 0, result.output
+    page = Path("report.html").read_text()
+    assert "Error bars are 95% intervals of the noise" in page
+    assert "noisy" in page
+
+
+def test_without_the_extra_it_is_named(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opendp.prelude", None)
+    words = ("release", "new", "patients", *NOISE, "--values", "ward=Surgery")
+    told = parties.at("west").fails(3, *words, *STORE)
+    assert "noisy releases need the package opendp" in told
+    assert "spent: epsilon" not in told

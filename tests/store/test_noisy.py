@@ -1,0 +1,386 @@
+"""Noisy releases: which rows count, what is drawn and spent, and what analysts are answered."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from cleave.ckks.key_file import create_key, open_key
+from cleave.disclosure.noise import Statistic
+from cleave.maintain.rotate import rotate
+from cleave.share import noising
+from cleave.share.kept import kept_totals
+from cleave.share.noisy import NoisyTotals
+from cleave.share.noisy_page import is_of, noisy_page_of
+from cleave.share.releases import release, revoke
+from cleave.store import put as putting
+from cleave.store.rows import Rows
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
+from cleave.table.progress import Silent
+from cleave_shared.errors import CheckFailed, InputError, QueryRefused
+from tests.store.contributing import kept_as
+from tests.store.noising import CLAMPS, NoisyReleases, made
+
+BY_WARD = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bill, AVG(age) AS age FROM trial GROUP BY ward ORDER BY ward"
+
+
+def put(world: NoisyReleases) -> None:
+    world.put(made())
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
+    return kept_as(NoisyReleases, tmp_path / "world", key_file, put)
+
+
+def without_noise(statistic: Statistic, totals: Sequence[int]) -> tuple[float, list[int]]:
+    assert statistic.scale > 0
+    return 0.05, list(totals)
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noising, "noisy", without_noise)
+
+
+def truth(sql: str, most_rows: int | None = None, order: Sequence[int] = ()) -> list[tuple[Any, ...]]:
+    """DuckDB's answer over the rows that count, their values within the clamps. `order`: by which rows are kept."""
+    lines = [line.split(",") for line in made().splitlines()]
+    rank: Counter[str] = Counter()
+    rows = []
+    for place in order or range(len(lines)):
+        patient, ward, sex, bill, age, smoker, _ = lines[place]
+        rank[patient] += 1
+        if patient and ward != "Z" and (most_rows is None or rank[patient] <= most_rows):
+            bill_text = min(Decimal(bill), Decimal(200))
+            age_text = "NULL" if not age else str(min(max(int(age), 18), 90))
+            ward_text = f"'{ward}'" if ward else "NULL"
+            rows.append(
+                f"({ward_text}, '{sex}', {bill_text}::DECIMAL(9,2), {age_text}::BIGINT, {smoker or 'NULL'}::BOOLEAN)"
+            )
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE trial AS FROM (VALUES {', '.join(rows)}) AS t(ward, sex, bill, age, smoker)")
+        return connection.execute(sql).fetchall()
+
+
+# which rows count
+
+
+def test_each_person_keeps_rows_by_fresh_random_bits(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits are the operating system's; with bits that are known, the rows are known too."""
+    draft = world.draft("carol", most_rows=2)
+    ((segment,), bills) = draft.opened.manifest.segments, [line.split(",")[3] for line in made().splitlines()]
+    with closing(Rows(draft.tables, draft.opened)) as rows, rows.table(["bill"], segments=[segment]) as table:
+        stored = [str(each) for (each,) in table.connection.execute(f"SELECT bill FROM {table.relation}").fetchall()]
+    bits = random.Random(4).sample(range(1 << 60), 240)
+    monkeypatch.setattr(secrets, "token_bytes", lambda _: b"".join(each.to_bytes(8, "little") for each in bits))
+    totals = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
+    order = [bills.index(stored[place]) for place in sorted(range(240), key=bits.__getitem__)]
+    sums = (
+        "count(*), coalesce(sum(bill), 0) * 100, coalesce(sum(age), 0), count(age), "
+        "coalesce(sum(smoker::INT), 0), count(smoker)"
+    )
+    cells = [(ward, sex) for ward in ("A", "B", None) for sex in ("f", "m")]
+    for place, (ward, sex) in enumerate(cells):
+        where = f"ward IS NOT DISTINCT FROM {'NULL' if ward is None else repr(ward)} AND sex = '{sex}'"
+        (expected,) = truth(f"SELECT {sums} FROM trial WHERE {where}", 2, order)
+        assert [each[place] for each in totals] == [int(each) for each in expected]
+    assert sum(totals[0]) < 120, "rows beyond the limit do not count"
+
+
+def test_no_person_has_more_rows_than_that(world: NoisyReleases) -> None:
+    people = {line.split(",")[0] for line in made().splitlines()} - {""}
+    for most_rows in (1, 2):
+        draft = world.draft("carol", most_rows=most_rows)
+        rows, *_ = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
+        assert 0 < sum(rows) <= most_rows * len(people)
+
+
+# what is drawn
+
+
+@pytest.mark.usefixtures("exact")
+def test_without_noise_the_answers_are_those_of_the_rows_that_count(world: NoisyReleases) -> None:
+    world.draw("carol", most_rows=1000, squares=True)
+    for sql in (
+        BY_WARD,
+        "SELECT sex, SUM(age), COUNT(age), COUNT_IF(smoker), VAR_POP(age) FROM trial GROUP BY sex ORDER BY sex",
+        "SELECT COUNT(*), STDDEV(bill), VAR_SAMP(bill), STDDEV_POP(age) FROM trial WHERE ward = 'A' AND sex = 'f'",
+        "SELECT COUNT(ward), COUNT(*) FILTER (WHERE sex = 'm'), SUM(2 * bill + 1), AVG(3 - age) FROM trial",
+        "SELECT COUNT(*), SUM(bill), AVG(bill) FROM trial WHERE ward = 'C'",
+        "SELECT ward, sex, COUNT(*) FROM trial GROUP BY ROLLUP (ward, sex) HAVING COUNT(*) > -1000 ORDER BY ALL",
+    ):
+        answer = world.ask("carol", sql).result
+        expected = truth(sql)
+        assert len(answer.rows) == len(expected)
+        for row, right, column_bounds in zip(answer.rows, expected, answer.bounds, strict=True):
+            for value, other, source, bound in zip(row, right, answer.columns, column_bounds, strict=True):
+                assert source.source == ("key" if isinstance(other, str) or bound is None else "noisy")
+                if isinstance(value, int | float | Decimal) and other is not None:
+                    assert float(value) == pytest.approx(float(other), rel=1e-9)
+                else:
+                    assert value == other
+
+
+def test_answers_lie_around_the_rows_that_count(world: NoisyReleases) -> None:
+    """At an epsilon so large that noise is small; a person has no more rows than count."""
+    world.draw("carol", epsilon=3, most_rows=40)
+    answer = world.ask("carol", BY_WARD).result
+    assert [row[0] for row in answer.rows] == ["A", "B", None]
+    for row, bounds, right in zip(answer.rows, answer.bounds, truth(BY_WARD), strict=True):
+        for value, bound, other in zip(row[1:3], bounds[1:3], right[1:3], strict=True):
+            assert abs(float(value) - float(other)) <= 8 * bound, "one of 10^8 draws is farther away"
+
+
+def test_every_release_draws_anew(world: NoisyReleases) -> None:
+    drawn = []
+    for number in range(3):
+        facts = world.draw("carol", again=True)
+        assert (facts.draws, facts.number, facts.spent) == (True, number + 1, str(number + 1))
+        drawn.append(world.drawn("carol").numbers)
+    assert len(set(drawn)) == 3
+
+
+def test_two_releases_share_no_draw(world: NoisyReleases, tmp_path: Path) -> None:
+    one, other = world.copy(tmp_path / "one"), world.copy(tmp_path / "other")
+    for each in (one, other):
+        each.draw("carol", most_rows=1000)  # all rows count, so that totals are the same
+    pairs = list(zip(one.drawn("carol").numbers, other.drawn("carol").numbers, strict=True))
+    sums = [a == b for place in (1, 2) for a, b in zip(*pairs[place], strict=True)]
+    assert not any(sums), "noise of thousands of units"
+
+
+def test_numbers_are_sealed_again_for_others(world: NoisyReleases) -> None:
+    world.draw("carol", "dave")
+    drawn = world.drawn("carol")
+    analysts = {"erin": world.public_of("erin")}
+    facts = release(world.tables()[0], world.name, analysts)
+    assert (facts.number, facts.draws, facts.spent) == (2, False, "1")
+    revoke(world.tables()[0], world.name, "dave")
+    assert world.drawn("carol") == world.drawn("erin") == drawn
+    with pytest.raises(InputError, match="no release"):
+        world.source("dave")
+    assert world.spent() == 1_000_000
+    assert [each.details.get("epsilon") for each in world.tables()[0].log(world.open())] == [None, "1", None, None]
+
+
+def test_the_same_release_of_the_same_table_is_the_one_that_was_drawn(world: NoisyReleases) -> None:
+    world.draw("carol")
+    drawn = world.drawn("carol")
+    facts = world.draw("carol")
+    assert (facts.draws, facts.number, facts.spent) == (False, 1, "1")
+    assert world.drawn("carol") == drawn
+    world.draw("carol", most_rows=4)
+    assert world.spent() == 2_000_000
+    assert world.drawn("carol").numbers != drawn.numbers
+    with world.table(made(20, start=500)) as table:
+        putting.append(world.tables()[0], table, world.name, Silent())
+    assert world.draw("carol", most_rows=4).draws, "there are other rows"
+    assert world.spent() == 3_000_000
+
+
+# what is spent
+
+
+def test_the_budget_holds_over_drop_and_put(world: NoisyReleases) -> None:
+    world.draw("carol", epsilon=2)
+    with pytest.raises(
+        InputError, match=r"budget of table 'trial' is epsilon 3, 2 of it is spent, and this release takes 1.5"
+    ):
+        world.draw("carol", epsilon=1.5)
+    with pytest.raises(InputError, match="budget"):
+        noisy_page_of(world.draft("carol", epsilon=1.5))
+    world.put(made(), replace=True)
+    assert world.spent() == 2_000_000
+    world.tables()[0].drop(world.name)
+    world.put(made())
+    assert world.spent() == 2_000_000
+    head = json.loads((world.root / "s" / world.tables()[0].folder(world.name) / "head").read_bytes())
+    assert head["spent"] == 2_000_000
+    with pytest.raises(InputError, match="budget"):
+        world.draw("carol", epsilon=1.5)
+    assert world.draw("carol", epsilon=1).spent == "3"
+
+
+def test_another_key_gets_the_same_numbers_and_what_is_spent(world: NoisyReleases, tmp_path: Path) -> None:
+    world.draw("carol", epsilon=2)
+    drawn = world.drawn("carol")
+    create_key(tmp_path / "new.json", None)
+    new = Tables(world.stores(), open_key(tmp_path / "new.json", None), SeenVersions(world.root / "owner.json"))
+    opened = rotate(world.tables()[0], new, world.name, Silent())
+    assert new.spent(opened) == 2_000_000
+    world.key = new.key
+    assert world.drawn("carol") == drawn
+    with pytest.raises(InputError, match="budget"):
+        world.draw("carol", epsilon=1.5)
+
+
+# what is refused
+
+
+def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> None:
+    world.release("carol")
+    with pytest.raises(InputError, match="has exact releases"):
+        world.draw("carol")
+    world.draw("carol", yes=True)
+    assert world.ask("carol", "SELECT COUNT(*) FROM trial").result.columns[0].source == "noisy"
+    with pytest.raises(InputError, match="has noisy releases"):
+        world.release()
+    with world.table(made(20, start=500)) as table:
+        putting.append(world.tables()[0], table, world.name, Silent())
+    assert world.release(yes=True).begins
+    assert world.ask("carol", "SELECT COUNT(*) FROM trial").result.columns[0].source == "encrypted"
+    assert world.spent() == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"most_rows": 0}, "--most-rows"),
+        ({"clamps": {"weight": ("0", "1")}}, "DOUBLE"),
+        ({"clamps": {"patient": ("0", "1")}}, "VARCHAR"),
+        ({"clamps": {"sex": ("0", "1")}}, "VARCHAR"),
+        ({"clamps": {"nobody": ("0", "1")}}, "nobody"),
+        ({"clamps": {"bill": ("5", "5")}}, "lower one first"),
+        ({"clamps": {"bill": ("0", "0.001")}}, "at most 2 decimals"),
+        ({"clamps": {"bill": ("0", "1e99999999")}}, "at most 2 decimals"),
+        ({"clamps": {"bill": ("0", "1e8")}}, "two values of DECIMAL"),
+        ({"clamps": {"age": ("0", "x")}}, "no number"),
+        ({"clamps": {"smoker": ("0", "2")}}, "two values of BOOLEAN"),
+        ({"clamps": {"bill": ("0", "1"), "BILL": ("0", "1")}}, "twice"),
+        ({"clamps": {"age": ("-9223372036854775807", "0")}}, "62 bits"),
+        ({"values": {"bill": ["1"]}}, "not stored by 'bill'"),
+        ({"values": {"ward": ["A", "A"]}}, "twice"),
+        ({"values": {"ward": list(map(str, range(5000)))}}, "more than 4,096"),
+        ({"values": {"ward": list(map(str, range(4000))), "sex": list(map(str, range(40)))}}, "65,536 cells"),
+        ({"split": {"bill": 2}}, "no statistic 'bill'"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_refused_before_a_row_is_read(
+    world: NoisyReleases, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(noising, "kept_totals", lambda *_: pytest.fail("a row is read"))
+    with pytest.raises(InputError, match=message):
+        world.draw("carol", **how)
+    assert world.spent() == 0
+
+
+def test_a_table_without_an_entity_has_no_noisy_releases(tmp_path: Path, key_file: Path) -> None:
+    class Nobody(NoisyReleases):
+        schema_text = NoisyReleases.schema_text.replace('[privacy]\nentity = ["patient"]\nbudget = 3\n', "")
+
+    world = Nobody(tmp_path / "world", key_file)
+    world.put(made())
+    with pytest.raises(InputError, match="names no entity"):
+        world.draw("carol")
+
+
+# what analysts see
+
+
+def test_the_analysts_schema_has_nothing_that_was_proposed(world: NoisyReleases) -> None:
+    world.draw("carol")
+    drawn = world.drawn("carol")
+    assert "patient" not in drawn.schema_toml
+    assert "weight" not in drawn.schema_toml
+    for word in ("1000", "127", "budget", "reason"):
+        assert word not in drawn.schema_toml.partition("[columns")[2]
+    bounds = {each.name: (each.lower, each.upper) for each in drawn.measures}
+    assert bounds == {"bill": (0, 20_000), "age": (18, 90), "smoker": (0, 1)}
+    assert drawn.values == (("A", "B", None), ("f", "m"))
+
+
+def test_what_is_stored_has_one_size_for_all_draws(world: NoisyReleases, tmp_path: Path) -> None:
+    sizes = set()
+    for number in range(3):
+        copy = world.copy(tmp_path / f"copy {number}")
+        copy.draw("carol", epsilon=(0.01, 1, 3)[number])
+        newest = copy.open().manifest.release
+        assert newest is not None
+        assert newest.totals is not None
+        sizes.add((newest.totals.bytes, newest.ledger.bytes))
+    assert len(sizes) == 1
+
+
+def test_what_a_noisy_release_does_not_answer_is_refused(world: NoisyReleases) -> None:
+    world.draw("carol")
+    for sql, message in (
+        ("SELECT VAR_SAMP(bill) FROM trial", "--squares"),
+        ("SELECT MEDIAN(bill) FROM trial", "MEDIAN"),
+        ("SELECT SEM(bill) FROM trial", "not SEM"),
+        ("SELECT BOOL_AND(smoker) FROM trial", "not BOOL_AND"),
+        ("SELECT AVG(weight) FROM trial", "weight"),
+        ("SELECT COUNT(DISTINCT ward) FROM trial", "DISTINCT"),
+        ("SELECT bill FROM trial", "bill"),
+    ):
+        with pytest.raises(QueryRefused, match=message):
+            world.ask("carol", sql)
+
+
+def test_small_groups_have_no_mean(world: NoisyReleases) -> None:
+    world.draw("carol", epsilon=0.01)
+    answer = world.ask("carol", "SELECT ward, AVG(bill) AS mean, COUNT(*) AS n FROM trial GROUP BY ward").result
+    assert all(math.isnan(row[1]) for row in answer.rows)
+    assert all(bounds[1] is None and bounds[2] > 100 for bounds in answer.bounds)
+
+
+def test_what_overlaps_is_undecided(world: NoisyReleases) -> None:
+    world.draw("carol", epsilon=0.01)
+    answer = world.ask("carol", "SELECT ward, COUNT(*) AS n FROM trial GROUP BY ward ORDER BY n DESC LIMIT 1").result
+    assert answer.doubts == [("LIMIT",)]
+    assert "noisy" in answer.note
+    assert "95%" in answer.note
+
+
+def test_a_release_that_is_not_consistent_is_refused(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.draw("carol")
+    drawn = world.drawn("carol")
+    assert drawn.is_consistent()
+    first, *others = drawn.statistics
+    for update in (
+        {"numbers": ((1,),) * 6},
+        {"numbers": drawn.numbers[1:]},
+        {"values": ((), ("f", "m"))},
+        {"values": drawn.values[1:]},
+        {"values": (("A",) * 70_000, ("f",))},
+        {"statistics": ()},
+        {"statistics": (first, first, *others[1:])},
+        {"statistics": (first.model_copy(update={"scale": math.inf}), *others)},
+        {"statistics": (first.model_copy(update={"scale": 0.0}), *others)},
+        {"statistics": (*others, first.model_copy(update={"measure": 3, "part": "sum"}))},
+        {"measures": drawn.measures[1:]},
+        {"measures": tuple(each.model_copy(update={"upper": None}) for each in drawn.measures)},
+    ):
+        assert not drawn.model_copy(update=update).is_consistent(), update
+    monkeypatch.setattr(NoisyTotals, "is_consistent", lambda _: False)
+    with pytest.raises(CheckFailed, match="damaged"):
+        world.source("carol", memory="other")
+
+
+# the page
+
+
+def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noising, "kept_totals", lambda *_: pytest.fail("a row is read"))
+    draft = world.draft("carol", epsilon=0.9, squares=True)
+    page = noisy_page_of(draft)
+    assert "- epsilon: 0.9, spent when the release is made (spent before: 0; budget 3)" in page
+    assert "| bill.sum | bill within 0.00..200.00 | 600.00 | 0.1 | ± 17,974.40 |" in page
+    assert "- ward: A, B, NULL" in page
+    assert is_of(page + " signed", world.draft("carol", epsilon=0.9, squares=True))
+    assert not is_of(page, world.draft("carol", epsilon=0.8, squares=True))
+    assert [float(each.epsilon) for each in draft.statistics] == [float(Fraction(1, 10))] * 9
+    assert list(CLAMPS) == [each.name for each in draft.reading.clamps]

@@ -1,0 +1,132 @@
+"""Noisy releases that are stopped at any write, or made twice at once: each is published once and paid once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleave.objects.locate import Stores
+from cleave.objects.storage import ConflictError
+from cleave.share import noising
+from cleave.share.noisy import NoisyTotals
+from cleave.share.noisy_draft import drafted
+from cleave.share.releases import revoke
+from cleave_shared.errors import InputError
+from tests.campaign import sampled
+from tests.store.contributing import kept_as
+from tests.store.noising import NoisyReleases, made
+from tests.store.test_release_faults import stopped
+
+# writes from one kill to the next; a quick kill is at write 2, before the commit, and at 5, after it
+STEPS = pytest.mark.parametrize("step", sampled(3, 1, 1))
+MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
+
+
+def put(world: NoisyReleases) -> None:
+    world.put(made())
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
+    return kept_as(NoisyReleases, tmp_path / "world", key_file, put)
+
+
+def released(world: NoisyReleases, stores: Stores | None = None) -> noising.NoisyReleaseFacts:
+    analysts = {name: world.public_of(name) for name in ("carol", "dave")}
+    return noising.release(drafted(world.tables(stores)[0], world.name, analysts, world.noise()))
+
+
+def read(world: NoisyReleases, name: str) -> NoisyTotals | None:
+    try:
+        return world.drawn(name)
+    except InputError:
+        return None
+
+
+@STEPS
+@MADE
+def test_a_release_that_is_killed_publishes_once_and_spends_once(
+    world: NoisyReleases, tmp_path: Path, *, made: bool, step: int
+) -> None:
+    spent = set()
+    for at in range(step - 1, 100, step):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables, copy=copy: released(copy, tables.stores), at, made=made):
+            break
+        before = copy.spent()
+        spent.add(before)
+        seen = [each for each in (read(copy, "carol"), read(copy, "dave")) if each is not None]
+        assert before == 1_000_000 or not seen, "what is published is paid"
+        facts = released(copy)
+        assert facts.draws == (not before)
+        assert copy.spent() == 1_000_000
+        drawn = read(copy, "carol")
+        assert drawn is not None
+        assert drawn == read(copy, "dave")
+        assert all(each == drawn for each in seen), "no one reads two draws"
+        said = [each.details.get("epsilon") for each in copy.tables()[0].log(copy.open())]
+        assert said == [None, "1"]
+    assert spent == {0, 1_000_000}
+    assert at > 4
+
+
+@STEPS
+@MADE
+def test_a_killed_revocation_seals_the_same_numbers(
+    world: NoisyReleases, tmp_path: Path, *, made: bool, step: int
+) -> None:
+    released(world)
+    drawn = world.drawn("carol")
+    for at in range(step - 1, 100, step):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables: revoke(tables, world.name, "dave"), at, made=made):
+            break
+        assert read(copy, "carol") == drawn
+        copy.revoke("dave")
+        assert (read(copy, "carol"), copy.spent()) == (drawn, 1_000_000)
+        with pytest.raises(InputError, match="no release"):
+            copy.source("dave")
+    assert at > 4
+
+
+def test_of_two_releases_at_once_one_is_refused_and_spends_nothing(world: NoisyReleases) -> None:
+    draft = world.draft("carol")
+    commit = draft.tables.commit
+
+    def second(*given: Any, **named: Any) -> Any:
+        world.draw("carol", epsilon=0.5)
+        return commit(*given, **named)
+
+    draft.tables.commit = second  # type: ignore[method-assign]
+    with pytest.raises(ConflictError):
+        noising.release(draft)
+    assert world.spent() == 500_000
+
+
+def test_a_drop_that_is_killed_forgets_nothing_that_was_spent(world: NoisyReleases, tmp_path: Path) -> None:
+    released(world)
+    for at in range(20):
+        copy = world.copy(tmp_path / f"killed {at}")
+        (copy.root / "owner.json").unlink()  # of a machine that has only opened it
+        was_stopped = stopped(copy, lambda tables: tables.drop(world.name), at, made=True)
+        copy.tables()[0].drop(copy.name) if was_stopped else None
+        copy.put(made())
+        assert copy.spent() == 1_000_000
+        if not was_stopped:
+            break
+    assert at > 3
+
+
+def test_what_is_sealed_again_after_other_changes_is_what_was_drawn(world: NoisyReleases) -> None:
+    released(world)
+    drawn = world.drawn("carol")
+    opened = world.open()
+    newest = opened.manifest.release
+    assert newest is not None
+    assert newest.drawn == opened.manifest.version
+    world.tables()[0].record(opened, "queries", 0)
+    assert world.spent() == 1_000_000, "a record of the log spends nothing"
+    assert not released(world).draws
+    assert world.drawn("carol") == drawn
