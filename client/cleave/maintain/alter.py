@@ -163,12 +163,11 @@ def _privacy(before: Schema, wanted: Alteration) -> Privacy:
                 f"column {name!r} names whom a row is about: 0.1 as {value} is not what 0.1 as FLOAT is",
                 hint="put the table under another name with a text or a decimal",
             )
-    names = [*_news(wanted).values(), *(each.strip().partition(" ")[0] for each in wanted.add)]
+    news = _news(wanted)
+    names = [*news.values(), *(each.strip().partition(" ")[0] for each in wanted.add)]
     if before.find(CONTRIBUTOR) is None and CONTRIBUTOR in people & {each.lower() for each in names}:
         raise InputError(f"{CONTRIBUTOR!r} names whom a row is about: no column can have this name")
-    return before.privacy.renamed(
-        {each.name: _news(wanted).get(each.name.lower(), each.name) for each in before.columns}
-    )
+    return before.privacy.renamed({each.name: news.get(each.name.lower(), each.name) for each in before.columns})
 
 
 def _require_unused(column: Column, used: dict[str, str], what: str) -> None:

@@ -111,12 +111,9 @@ class PlannedPut:
     """Plan of a put: a `manifest` without segments yet, whose version is the replaced table's."""
 
     manifest: Manifest
+    schema: Schema
     survey: Survey
     cells: int
-
-    @property
-    def schema(self) -> Schema:
-        return load_stored_schema(self.manifest)
 
     @property
     def bounds(self) -> dict[str, tuple[Decimal, Decimal]]:
@@ -183,7 +180,7 @@ def plan_put(
         local=tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL),
         readers=_readers(existing.manifest, schema) if existing else (),
     )
-    return PlannedPut(manifest, survey, cells)
+    return PlannedPut(manifest, load_stored_schema(manifest), survey, cells)
 
 
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
