@@ -1,1 +1,3 @@
-"""Cleave from Python: one function for one question, DB-API 2.0 (PEP 249) for many. `import cleave` names all of it."""
+"""Use Cleave from Python: a function for one question, and DB-API 2.0 (PEP 249) for many. `import cleave` has all
+names.
+"""

@@ -1,11 +1,11 @@
-"""SQLAlchemy over stored tables, without a gateway: `create_engine("cleave:///path/of/the/store")`.
+"""Use stored tables from SQLAlchemy, without a gateway: `create_engine("cleave:///path/of/the/store")`.
 
     cleave:///tables                                a folder; ////srv/tables for an absolute one
     cleave://bucket/prefix                          s3://bucket/prefix
     cleave:///tables?key=key.json&min_group=5       any argument of `cleave.connect`
 
-Tables are read only, and there are no transactions: each statement is over the newest version of each table. pandas,
-polars and JupySQL use it. It is for SQLAlchemy 2; Superset has 1.4, and connects to the gateway instead.
+Tables can only be read, and there are no transactions: each statement reads the newest version of each table. pandas,
+polars and JupySQL use this module. It needs SQLAlchemy 2. Superset has 1.4, and connects to the gateway instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NUMBERS = {"min_group": int, "timeout": float}
 
 
 class CleaveDialect(default.DefaultDialect):
-    """DuckDB's SQL, as far as one SELECT goes."""
+    """Compiles SQLAlchemy's queries to DuckDB's SQL, for statements that are one SELECT."""
 
     name = "cleave"
     driver = "cleave"
@@ -74,7 +74,7 @@ class CleaveDialect(default.DefaultDialect):
         return pool.QueuePool
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """Raises InputError for an argument that `cleave.connect` does not take."""
+        """Return the arguments of `connect`. Raises InputError for an argument that it does not take."""
         place = url.database or ""
         asking: dict[str, Any] = {"store": f"s3://{url.host}/{place}".rstrip("/") if url.host else place or None}
         for name, value in url.query.items():
@@ -99,13 +99,13 @@ class CleaveDialect(default.DefaultDialect):
         return [], asking
 
     def initialize(self, connection: Connection) -> None:
-        """Query nothing: nothing of a server is needed."""
+        """Do nothing: SQLAlchemy would query a server for facts that are not needed here."""
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """Do nothing: every statement reads."""
+        """Do nothing: statements only read."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """Do nothing: every statement reads."""
+        """Do nothing: statements only read."""
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         dbapi_connection.cursor().close()

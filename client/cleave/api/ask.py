@@ -1,8 +1,8 @@
-"""`cleave.query`, `cleave.plan` and `cleave.schema`: one question over one table, and the first proposal of a schema.
+"""The functions `query` and `plan`, for one question over a table, and `schema`, which proposes a first schema.
 
-`sql` is one SELECT. It names the table as `table` does, else as the schema does, else by the file's name; a frame is
-"frame". Without `endpoint` and `functions` both services run in this process. DuckDB answers on this machine what no
-service can answer, unless `cloud_only`.
+The SQL is one SELECT. It calls the table as the argument `table` says, else as the schema says, else by the file's
+name; a frame is called "frame". Both services run in this process unless the arguments "endpoint" or "functions" say
+otherwise. DuckDB on this machine answers what no service can, unless "cloud_only" is set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UndecidedWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """`description` holds the facts; printed, it is what `cleave plan` says."""
+    """How a query would be answered. `description` holds the facts; printed, it is the text of `cleave plan`."""
 
     description: Description
 
@@ -52,11 +52,11 @@ class Plan:
 def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     """Answer one SELECT over a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
 
-    With `store`, a place as `cleave put --store` names it, over the stored table of that name. None in place of
-    a name: over the stored tables that the question names. `scan` False:
-    rows are fetched rather than added up by the sensitive service, which learns then which positions belong together.
-    `fetch_limit`: how many bytes of rows may be fetched, 1GB or a number; `memory`: bytes that a question over rows may
-    take, by default a quarter of the machine's. `cache` False: no object of a bucket is stored on this machine.
+    With the argument "store", which takes the same places as `cleave put --store`, `data` is the name of a stored
+    table. If `data` is then None, the query itself names stored tables. "scan" set to False fetches rows; otherwise the
+    sensitive service may add them up, and then learns which rows belong together. "fetch_limit" is the most bytes of
+    rows to fetch, such as "1GB" or a number. "memory" is the most memory for a query over rows, by default a quarter of
+    the machine's. "cache" set to False stores no object of a bucket on this machine.
 
     >>> import cleave
     >>> sql = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age FROM patients GROUP BY ward ORDER BY age LIMIT 2"
@@ -72,7 +72,7 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     >>> answer.sources
     ('key', 'plain', 'encrypted')
 
-    A frame comes with the kind of each of its columns; one that is not named is refused.
+    A frame needs the kind of each of its columns; a column without a kind is refused.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"ward": ["A", "B", "A"], "bill": [10.5, 20.25, 30.0]})
@@ -82,8 +82,8 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
     0    A  40.50
     1    B  20.25
 
-    Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed, and with `strict` Undecided: all are
-    CleaveError, and no message holds a value of the table.
+    Raises InputError, QueryRefused, KeyFileError, ServiceError, CheckFailed and, with "strict", Undecided. All of them
+    are CleaveError, and no message holds a value of the table.
     """
     started = time.perf_counter()
     given = complete(Asking, asking)
@@ -93,7 +93,7 @@ def query(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Result:
 
 @stated(Asking)
 def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
-    """Show what `query` would send where, how exact the answer would be, and what each service would learn.
+    """Return what `query` would send, how exact the answer would be, and what each service would learn.
 
     >>> import cleave
     >>> planned = cleave.plan("patients.csv", "SELECT AVG(age) FROM patients")
@@ -121,10 +121,10 @@ def schema(
 ) -> Schema:
     """Propose which columns of a frame or of files are sensitive, as `cleave schema` does. Nothing is written.
 
-    `kinds`: what you decided, column -> kind; `entity`: columns that name whom a row is about, empty for none.
-    `accept`: what is unsure stays as proposed. `skip`: lines before the header of a file. `table`: its name in SQL.
-    `sheet`: of an Excel file. `flatten`: nested JSON objects become columns "a.b". What nothing shows to be harmless is
-    never plain.
+    `kinds` holds your own decisions, by column. `entity` lists the columns that say whom a row is about; it is empty
+    for none. `accept` keeps every unsure column as proposed. `skip` is the number of lines before a file's header,
+    `table` its name in SQL, and `sheet` the sheet of an Excel file. `flatten` turns nested JSON objects into columns
+    "a.b". No column is proposed plain without evidence that it is harmless.
 
     >>> import cleave
     >>> proposal = cleave.schema("patients.csv", {"ward": "plain"})
@@ -153,7 +153,10 @@ def schema(
 
 
 def session_over(data: Data | None, asking: Asking) -> Session:
-    """Raises InputError for data or a schema that cannot be read. Only a stored table, and its key, are opened."""
+    """Open a session. Only a stored table, and its key, are opened now.
+
+    Raises InputError for data or a schema that cannot be read.
+    """
     from cleave.propose.further import further  # noqa: PLC0415 - what a question without further tables does without
     from cleave.table.lazy import of_local_frame  # noqa: PLC0415
 
@@ -168,7 +171,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
 
 def ask(session: Session, question: str | Statement, asking: Asking, started: float) -> Result:
-    """Answer one question over an open session; warn, at the line that called the API, of what stays undecided."""
+    """Answer one question over an open session. If the answer leaves something undecided, warn at the caller's line."""
     planned = session.plan(question, cloud_only=asking["cloud_only"])
     if session.source.asks_embedded and not planned.sends_nothing:
         prepare_embedded()  # takes its time in the background, while the table is read
@@ -179,9 +182,9 @@ def ask(session: Session, question: str | Statement, asking: Asking, started: fl
 
 
 def protect() -> None:
-    """No core dump of this process from now on, and only root traces it or reads its memory.
+    """Forbid core dumps of this process, and let only root trace it or read its memory.
 
-    It holds for all that runs in the process and until it ends: debuggers and profilers that attach from outside, like
-    gdb and py-spy, no longer can. RLIMIT_CORE 0 and PR_SET_DUMPABLE 0: see setrlimit(2), prctl(2).
+    This holds for the whole process until it ends. Debuggers and profilers that attach from outside, such as gdb and
+    py-spy, stop working. It sets RLIMIT_CORE to 0 and PR_SET_DUMPABLE to 0: see setrlimit(2) and prctl(2).
     """
     refuse_core_dumps()

@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249): tables, key and services are opened once, and queried through cursors.
+"""Query through DB-API 2.0 (PEP 249): tables, key and services are opened once, and cursors run queries.
 
     with cleave.connect("patients.csv", key="key.json") as connection:
         cursor = connection.cursor()
@@ -39,8 +39,9 @@ Described = tuple[str, str, None, None, int | None, int | None, None]
 
 @stated(Asking)
 def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
-    """A connection to one table; every argument means what it means to `cleave.query`. Of `store` alone: to the stored
-    tables that statements name.
+    """Connect to one table, or with only a store, to the stored tables that statements name.
+
+    Every argument means the same as for `cleave.query`.
 
     >>> import cleave
     >>> connection = cleave.connect("patients.csv")
@@ -66,7 +67,9 @@ def connect(data: Data | None = None, **asking: Unpack[Asking]) -> Connection:
 
 
 class Connection:
-    """Made by `connect`. A context manager that closes; every cursor of a closed connection raises InterfaceError."""
+    """A connection, made by `connect`; as a context manager it closes itself. Cursors of a closed connection raise
+    InterfaceError.
+    """
 
     Warning = errors.Warning
     Error = errors.Error
@@ -86,7 +89,7 @@ class Connection:
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Names, columns and kinds of the tables that a statement may name."""
+        """Return the tables that a statement may name, with the names and kinds of their columns."""
         with translated():
             return self._opened().schemas
 
@@ -95,14 +98,14 @@ class Connection:
         return Cursor(self)
 
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
-        """A cursor that has executed it."""
+        """Execute a statement on a new cursor, and return the cursor."""
         return self.cursor().execute(operation, parameters)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Have all statements of a block answered over the versions that stored tables have at its start.
+        """Answer all statements of a block over the versions that stored tables have at its start.
 
-        Raises OperationalError at a statement that needs what a later change has deleted of them.
+        A statement raises OperationalError if a later change has deleted data that it needs.
         """
         with contextlib.ExitStack() as stack:
             with translated():
@@ -116,7 +119,7 @@ class Connection:
         self._opened()
 
     def close(self) -> None:
-        """Does nothing a second time."""
+        """Close the connection. A second call does nothing."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -140,7 +143,7 @@ class Connection:
 
 
 class Cursor:
-    """One statement at a time and the rows of its answer. Iterating gives the rows that are left."""
+    """Runs one statement at a time and returns the rows of its answer. Iterating returns the remaining rows."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -151,7 +154,7 @@ class Cursor:
         self._closed = False
 
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
-        """Ask one SELECT, a `?` in it for each of `parameters`."""
+        """Run one SELECT, with a "?" for each of `parameters`."""
         self._opened()
         self._result, self._rows, self._next = None, [], 0
         with translated():
@@ -163,7 +166,7 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Sequence[object]]) -> Cursor:
-        """Execute with each set of parameters in turn; the last one's rows stay."""
+        """Execute with each set of parameters in turn, and keep the rows of the last."""
         self._opened()
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
@@ -187,7 +190,9 @@ class Cursor:
 
     @property
     def description(self) -> list[Described] | None:
-        """Name, type code, None, None, precision, scale, None of each column; None before a statement."""
+        """Return name, type code, None, None, precision, scale and None for each column; None before the first
+        statement.
+        """
         if self._result is None:
             return None
         return [
@@ -201,29 +206,29 @@ class Cursor:
 
     @property
     def rownumber(self) -> int | None:
-        """The place of the next row."""
+        """Return the position of the next row."""
         return None if self._result is None else self._next
 
     @property
     def result(self) -> Result:
-        """The whole answer, with `df()`, `arrow()`, checks and usage."""
+        """Return the whole answer, with its `df()`, `arrow()`, checks and usage."""
         return self._answered()
 
     @property
     def bounds(self) -> list[tuple[float | None, ...]]:
-        """Largest distance to the exact value, for each row and column."""
+        """Return the largest possible distance of each value to the exact one, by row and column."""
         return self._answered().bounds
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Origin of each column: key, plain, encrypted or local."""
+        """Return where each column comes from: "key", "plain", "encrypted" or "local"."""
         return self._answered().sources
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
         self._closed = True

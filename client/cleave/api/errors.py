@@ -79,9 +79,9 @@ _KINDS: dict[type[CleaveError], type[Error]] = {
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raises a CleaveError of the block as the exception of PEP 249 that it is, too.
+    """Raise a CleaveError of the block as the matching PEP 249 exception too.
 
-    What this machine has too little of is one as well.
+    The same holds for an error that reports too little memory or disk space on this machine.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - PEP 249 names 
 
 
 class TypeObject:
-    """Equal to the type codes whose names begin as one of `names`."""
+    """Equal to every type code that starts with one of `names`."""
 
     def __init__(self, *names: str) -> None:
         self._names = names

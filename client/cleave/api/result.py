@@ -1,4 +1,4 @@
-"""The answer of one question, as Python, pandas, Arrow and a notebook want it."""
+"""The answer to one question, for Python, pandas, Arrow and notebooks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """Answer of one question. Iterating gives its rows.
+    """The answer to one question. Iterating returns its rows.
 
-    `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; other types as DuckDB's text. `bounds`
-    has the same shape: the largest distance of each value to the exact one. It is 0.0 where the value is exact, and
-    None where there is no bound: for keys, and doubles of plain columns alone. `sources` says of each column where it
-    comes from: "key", "plain" (the plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
-
-    No digit beyond its bound is there.
+    `rows` hold int, float, Decimal, bool, str, date, time, datetime and None; values of other types are DuckDB's text.
+    No value has digits beyond its error bound. `bounds` has the same shape as `rows` and holds the largest possible
+    distance of each value to the exact one. It is 0.0 for an exact value, and None for keys and for doubles computed
+    from plain columns alone, which have no bound. `sources` says where each column comes from: "key", "plain" (the
+    plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
     """
 
     plan: QueryPlan | LocalPlan
@@ -55,7 +54,7 @@ class Result:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """DuckDB's names."""
+        """Return DuckDB's names of the column types."""
         return tuple(self._table.types)
 
     @property
@@ -64,7 +63,9 @@ class Result:
 
     @property
     def scanned(self) -> tuple[bool, ...]:
-        """Return, for every column, whether a scan made its sums: a dishonest sensitive service could have set them."""
+        """Return for each column whether a scan made its sums. A dishonest sensitive service could choose such sums
+        freely.
+        """
         return tuple(self._table.is_scanned(place) for place in range(len(self.columns)))
 
     @property
@@ -81,24 +82,27 @@ class Result:
 
     @property
     def exact(self) -> list[tuple[bool | None, ...]]:
-        """True: the value its type holds for the exact one, correctly rounded. None where there is no bound."""
+        """Return for each value whether it is the exact one, correctly rounded to its type; None if it has no bound."""
         return [tuple(row) for row in self._table.exact]
 
     @property
     def undecided(self) -> list[tuple[bool, ...]]:
-        """Cells that depend on a decision which the bounds do not settle."""
+        """Return which values depend on a decision that the error bounds leave open."""
         places = range(len(self.columns))
         return [tuple(self._table.is_undecided(row, place) for place in places) for row in range(len(self))]
 
     @property
     def hidden(self) -> list[tuple[bool, ...]]:
-        """Cells that need a total which is withheld: their values and bounds are None."""
+        """Return which values need a withheld total; their values and bounds are None."""
         places = range(len(self.columns))
         return [tuple(self._table.is_hidden(row, place) for place in places) for row in range(len(self))]
 
     @property
     def doubts(self) -> list[tuple[str, ...]]:
-        """Clauses that the bounds leave open, for every row: HAVING and LIMIT its presence, ORDER BY its place."""
+        """Return for each row the clauses that the error bounds leave open.
+
+        HAVING and LIMIT leave open whether the row belongs in the answer, ORDER BY its position.
+        """
         return [tuple(self._table.doubts_of(row)) for row in range(len(self))]
 
     @property
@@ -111,25 +115,25 @@ class Result:
 
     @property
     def checks(self) -> dict[str, str]:
-        """Name of a check -> "passed" or "not needed"; an answer that fails one is never given."""
+        """Return "passed" or "not needed" for each check, by name. An answer that fails a check is never returned."""
         return dict(self._answer.checks)
 
     @property
     def usage(self) -> Usage:
-        """Rows, groups, requests and bytes."""
+        """Return the numbers of rows, groups, requests and bytes."""
         return self._answer.usage
 
     @property
     def timings(self) -> dict[str, float]:
-        """Seconds by stage."""
+        """Return the seconds spent in each stage."""
         return dict(self._answer.timings)
 
     def df(self, *, bounds: bool = False) -> pd.DataFrame:
-        """A pandas DataFrame; decimals stay Decimal, whole numbers with NULLs become Int64.
+        """Return a pandas DataFrame. Decimals stay Decimal, and whole numbers with NULLs become Int64.
 
-        `bounds`: with a column NAME_bound after each that comes from ciphertexts, and `scanned` last where a scan gave
-        sums. Where the bounds leave something
-        undecided there is a last column `undecided` in any case. Raises InputError without pandas.
+        `bounds` adds a column NAME_bound after each column that comes from ciphertexts, and a last column "scanned" if
+        a scan made sums. If the error bounds leave something undecided, there is always a last column "undecided".
+        Raises InputError if pandas is not installed.
         """
         with extra("pandas", "data frames"):
             import pandas as pd  # noqa: PLC0415
@@ -148,9 +152,9 @@ class Result:
         return pd.DataFrame(series)
 
     def arrow(self, *, bounds: bool = False) -> pa.Table:
-        """A pyarrow Table of DuckDB's types; integers of 128 bits are decimals, or text where one has 39 digits.
+        """Return a pyarrow Table with DuckDB's types.
 
-        `bounds` as in `df`.
+        Integers of 128 bits become decimals, or text if one has 39 digits. `bounds` works as in `df`.
         """
         with extra("arrow", "Arrow tables"):
             import pyarrow  # noqa: F401, PLC0415 - DuckDB uses it
@@ -158,13 +162,13 @@ class Result:
             return connection.sql("FROM answer").to_arrow_table()
 
     def footer(self) -> str:
-        """Say in a line or two how far to trust the answer, and what it took."""
+        """Say in a line or two how far to trust the answer, and what it cost."""
         from cleave.cli.answer_text import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows, as a cursor of DB-API has them."""
+        """Return the rows, as a DB-API cursor does."""
         return self.rows
 
     @overload
@@ -174,7 +178,7 @@ class Result:
     def __getitem__(self, place: slice) -> list[tuple[Any, ...]]: ...
 
     def __getitem__(self, place: int | slice) -> tuple[Any, ...] | list[tuple[Any, ...]]:
-        """A row, or several."""
+        """Return a row, or a list of rows for a slice."""
         return self.rows[place]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -184,7 +188,7 @@ class Result:
         return len(self._table.rows)
 
     def __repr__(self) -> str:
-        """The table that `cleave query` prints."""
+        """Return the table that `cleave query` prints."""
         from cleave.cli.answer_text import answer_text  # noqa: PLC0415
 
         return "\n".join([answer_text(replace(self._answer, result=self._first())), *self._rest()])
@@ -235,7 +239,7 @@ class Result:
 
 
 def _cell(table: ResultTable, row: int, place: int, text: str, align: str) -> str:
-    """Marked where it is undecided; the last place may be that of the row's doubts."""
+    """Return an HTML cell, marked if its value is undecided. The last place may hold the row's doubts."""
     is_marked = table.is_undecided(row, place) if place < len(table.columns) else bool(text)
     return f"<td{align}>{f'<mark>{_escaped(text)}</mark>' if is_marked else _escaped(text)}</td>"
 

@@ -1,4 +1,4 @@
-"""`cleave schema`: propose, settle by flag (in a written schema too) or by page, check in CI."""
+"""`cleave schema`: propose a schema, decide kinds by options or on an HTML page, and check a schema in CI."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Censored(StrEnum):
     NULL = "null"
 
 
-_GUESSED = ("cp1252", "latin-1")  # encodings in which every text is one
+_GUESSED = ("cp1252", "latin-1")  # single-byte encodings, as which almost any bytes can be read
 
 
 def schema(
@@ -141,7 +141,7 @@ def schema(
             return
         outcome.write()
     else:
-        outcome.write()  # first: a command that fails prints nothing
+        outcome.write()  # first: a failing command prints nothing
         console.out(shown)
     if not quiet:
         for line in outcome.notes:
@@ -151,7 +151,7 @@ def schema(
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """Decisions of a person, by options."""
+    """What the user decided with options."""
 
     kinds: Mapping[str, Kind]
     entity: str | None
@@ -164,7 +164,7 @@ class _Wishes:
         return bool(self.kinds or self.accept or self.table or self.entity is not None)
 
     def about(self, schema: Schema) -> Schema:
-        """`schema` with the entity that a person settled."""
+        """Return `schema` with the entity that the user chose or accepted."""
         if self.entity is not None:
             return schema.about([each.strip() for each in self.entity.split(",") if each.strip()])
         return schema.about(schema.privacy.entity) if self.accept and schema.privacy.unsure else schema
@@ -172,7 +172,7 @@ class _Wishes:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A schema, how it is shown, and how it is written. `changed`: columns of a schema that exists; None: it is new."""
+    """A schema, its text, and a function that writes it. `changed` counts changed columns; None for a new schema."""
 
     schema: Schema
     shown: str
@@ -207,7 +207,7 @@ def _proposed(
 def _tried(
     files: list[str], reviewed: Path, target: Path, progress: Progress, *, terminal: bool, force: bool
 ) -> _Outcome:
-    """The schema that a page gave, tried on the files."""
+    """Try the schema that a page made on the files."""
     from cleave.propose.trial import tried  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import load_schema, write_schema  # noqa: PLC0415
 
@@ -221,7 +221,7 @@ def _tried(
 
 
 def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress) -> _Outcome:
-    """The schema that exists, with what options settle."""
+    """Return the existing schema, changed by options."""
     from cleave.propose.settling import settle  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import CsvDialect, edit_schema, load_schema  # noqa: PLC0415
 
@@ -240,7 +240,7 @@ def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress)
 
 
 def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, force: bool, quiet: bool) -> None:
-    """Write the page on which a person reviews the proposal."""
+    """Write an HTML page to review the proposal."""
     from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
     from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
     from cleave.table.inputs import table_name  # noqa: PLC0415
@@ -272,7 +272,7 @@ def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, forc
 
 
 def _say_written(outcome: _Outcome, target: Path, *, sheet: str | None) -> None:
-    """`sheet`: as it was named."""
+    """Report what was written. `sheet` is the name that the user gave."""
     schema, changed = outcome.schema, outcome.changed
     changes = "wrote" if changed is None else f"changed {counted(changed, 'column')} of"
     console.say(f"{changes} {printable(str(target))}: review it before the first query")

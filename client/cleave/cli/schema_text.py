@@ -1,4 +1,4 @@
-"""A schema as `cleave schema` prints it: text for people, JSON for programs."""
+"""Show a schema as `cleave schema` prints it: as text for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cleave.text.tabular import Heading, table
 if TYPE_CHECKING:
     from cleave.table.schema import Column, Schema
 
-_NAMED = 10  # columns that a message names before it only counts
+_NAMED = 10  # column names in a message; more are only counted
 _WIDEST_CELL = 40  # characters
-_GROUPED = 4  # columns of one reason that share a line
+_GROUPED = 4  # columns with one reason that share a line
 
 
 def entity_text(schema: Schema) -> str:
@@ -27,9 +27,9 @@ def people_text(schema: Schema) -> str:
 
 
 def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Columns of a schema, to be judged one by one; those of equal kind, type and reason in one line, if they are many.
+    """Return a table of the columns. Several with equal kind, type and reason share a line.
 
-    `values`: cells to show of each, on a terminal only; then every column has a line.
+    `values` are cells to show for each column, only on a terminal; then every column has its own line.
     """
     headings = [Heading("column"), Heading("kind"), Heading("type"), Heading("reason")]
     if values is not None:
@@ -49,7 +49,7 @@ def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] |
 def proposal_text(
     schema: Schema, changed: Mapping[str, tuple[str, str]], values: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """The proposal, with what comes back as another text than it was. Both quote cells: on a terminal only."""
+    """Return the proposal with fields that change as text. Show it only on a terminal: it quotes cells."""
     changes = [
         f"{printable(name)}: {printable(_cells([field]))} comes back as {printable(_cells([back]))}"
         for name, (field, back) in changed.items()
@@ -72,7 +72,7 @@ def listed(names: list[str]) -> str:
 
 
 def schema_json(schema: Schema, target: Path) -> str:
-    """The shape of `cleave schema --json`; bounds are text, for a JSON number may lose digits."""
+    """Return the JSON of `cleave schema --json`. Bounds are text, because a JSON number may lose digits."""
     return json.dumps(
         {
             "schema": str(target),

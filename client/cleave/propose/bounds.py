@@ -1,8 +1,8 @@
-"""Bounds and nullability of a proposed schema.
+"""Propose bounds of columns, and which may be NULL.
 
-Widths of stored rows follow from bounds, so bounds follow from a column's meaning and not from its values. Two files of
-one kind get the same bounds, and later rows fit. Where the meaning is unknown, or values contradict it, the bound is at
-least four times the largest value. It is then the largest power of two that a number of whole bytes holds.
+The bounds decide how wide stored rows are. So they come from a column's meaning rather than its values: two files of
+the same kind get the same bounds, and later rows fit. If the meaning is unknown, or values contradict it, the bound is
+at least four times the largest value. It is then the largest power of two that fits into a whole number of bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_NUMBER = 1 << 14  # larger ones are written as powers of two
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """Bounds of numbers with a name or unit, in whole units."""
+    """Bounds for numbers with a certain name or unit, in whole units."""
 
     label: str
     lower: int
@@ -69,9 +69,10 @@ _MEANINGS = (
 
 
 def with_bounds(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> tuple[Column, ...]:
-    """`columns` with bounds, their reason, and nullability; `text` is the file as text columns.
+    """Return `columns` with bounds, the reason for them, and whether they may be NULL. `text` is the file as text
+    columns.
 
-    Only columns that are computed on get bounds; sealed and local ones get none.
+    Only columns for computation get bounds; sealed and local ones do not.
     """
     bounded = list(columns)
     computed = [place for place, one in enumerate(columns) if one.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
@@ -121,7 +122,7 @@ def _meaning(column: Column) -> _Meaning | None:
 
 
 def _is_precise(column: Column, meaning: _Meaning, largest: Fraction) -> bool:
-    """Return whether totals of floats keep their digits under bounds so wide."""
+    """Return whether totals of floats keep enough digits under bounds as wide as these."""
     return column.decimals is not None or not largest or meaning.upper <= largest * 2**_WIDEST
 
 
@@ -141,7 +142,7 @@ def _roomy(column: Column, largest: Fraction) -> Fraction:
 
 
 def _written(bound: Fraction) -> str:
-    """A bound, which is 0 or a power of two, as a reason shows it."""
+    """Return a bound, which is 0 or a power of two, as a reason shows it."""
     size = abs(bound)
     if size.denominator == 1 and size <= _LONGEST_NUMBER:
         return str(bound)

@@ -1,16 +1,16 @@
-"""Proposal of sensitive columns with reasons, for a person to review, never a decision.
+"""Propose which columns are sensitive, with reasons. A person decides.
 
-Fails closed: a column is plain only if every word of its name (see `harmless`) is harmless, and of a text every value
-(see `values`). Else numbers are encrypted and text is sealed. A column is marked as unsure where a person may know
-that it is harmless: text, dates and whole numbers of few values, by which people group and filter. What has many
-values, and what is measured, has its kind for good. Names of people are sealed, so that `cleave pull` can give them
-back. Free text stays local: it may hold anything, is of no use to a sum, and its length survives encryption. No reason
-quotes a value.
+The proposal errs on the safe side. A column is plain only if every word of its name is harmless (see `harmless`) and,
+for text, every value is too (see `values`). Otherwise numbers are encrypted and text is sealed. A column is unsure if a
+person may know it to be harmless: text, dates and whole numbers with few values, which are useful to group and filter
+by. Columns with many values, and measurements, are never unsure. Names of people are sealed, so that `cleave pull` can
+return them. Free text stays local: it may say anything, cannot be summed, and encryption does not hide its length. No
+reason quotes a value.
 
-Words in column names that say something sensitive are in English, German, French and Spanish, some in other languages.
-They give a reason, and the kind that serves a column best; no column becomes plain because a word is missing (see
-`harmless`). "date_of_birth", "DateOfBirth", "dateofbirth" and "Date de naissance" all meet a word: every run of
-neighbouring parts of a name is looked up. Parts are never searched inside (`page` is no "age").
+Sensitive words in column names are known in English, German, French and Spanish, and some in other languages. They only
+give a reason and the most useful kind; a missing word never makes a column plain (see `harmless`). Every run of
+neighbouring parts of a name is looked up, so "date_of_birth", "DateOfBirth", "dateofbirth" and "Date de naissance" are
+all found. Words inside a part are not: "page" does not contain "age".
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ Shape = tuple[int, int, bool]  # how many fields, the first row, any with leadin
 
 @dataclass(slots=True)
 class Facts:
-    """Facts of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
+    """What is known of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
-    `sample`: fields as written, without NULLs. `values`: every different one, where they are few. `note`: what
-    reading it brought up, for the reviewer. `unit`, `format`: how its numbers or dates are written. `tokens`: the
-    spellings of NULL among its fields. `shapes`: its fields with every digit turned to 9, without their unit.
-    `changed`: a field, and the other text that comes back of it. Only a terminal shows it.
+    `sample` holds some fields as written, without NULLs, and `values` every different value if there are few. `note`
+    tells the reviewer what came up while reading. `unit` and `format` say how its numbers or dates are written, and
+    `tokens` which of its fields mean NULL. `shapes` holds its fields without their unit, with each digit replaced by 9.
+    `changed` is a field, and the different text that it becomes when written back; only a terminal shows it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Facts:
 
     @property
     def repeats(self) -> bool:
-        """Return whether no value, on average, singles out a row."""
+        """Return whether an average value occurs in several rows, so that it singles out none."""
         return self.filled >= _GROUP * self.distinct and self.average_length <= _LONG
 
     @property
@@ -85,7 +85,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`unsure`: the kind is the safe one, and a person may know of a more useful one."""
+    """A proposed kind. `unsure` means that the kind is the safe one, and that a person may know a more useful one."""
 
     kind: Kind
     reason: str
@@ -93,7 +93,7 @@ class Proposal:
 
 
 def propose_kind(facts: Facts) -> Proposal:
-    """The kind proposed for a column, and why."""
+    """Return the kind proposed for a column, and why."""
     if not facts.sample:
         return Proposal(Kind.SEALED, "holds no value to judge by", unsure=True)
     said = runs(facts.name)
@@ -115,7 +115,7 @@ def _by_values(facts: Facts, said: frozenset[str]) -> Proposal | None:
 
 
 def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
-    """Classify a sensitive name, or free text."""
+    """Return the proposal for a sensitive name, or for free text."""
     if names_a_person(facts.name):
         return Proposal(Kind.SEALED, "name says: a name of a person")
     is_text = facts.type == "VARCHAR"
@@ -143,7 +143,7 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
 
 
 def _harmless(facts: Facts) -> Proposal | None:
-    """The only way to a plain column."""
+    """Return a proposal of plain, if all is harmless. No other function makes a column plain."""
     if not facts.repeats:
         return None
     figures = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'} in {facts.filled} rows"
@@ -160,12 +160,12 @@ def _harmless(facts: Facts) -> Proposal | None:
 
 
 def _listed(facts: Facts) -> str | None:
-    """Return what the values are, where every one is of a list or a form that says nothing about a person."""
+    """Describe the values if each is in a list, or has a form, that says nothing about a person."""
     return harmless.harmless_values(facts.name, facts.values) or values.of_named_list(facts.name, facts.values)
 
 
 def _doubt(facts: Facts) -> str:
-    """Return the reason against a harmless name."""
+    """Return a reason against trusting a harmless name; "" for none."""
     if facts.type != "BOOLEAN" and harmless.contradicts(facts.sample):
         return "half of its values or more are figures or answers about someone"
     if _spans_a_lifetime(facts):
@@ -180,7 +180,9 @@ def _doubt(facts: Facts) -> str:
 
 
 def _is_known(facts: Facts) -> bool:
-    """Check whether all words of the name and all values are harmless: "Brand A" is written like a person's name."""
+    """Check whether all words of the name and all values are harmless; "Brand A" looks like a person's name
+    and is not.
+    """
     if _listed(facts):
         return True
     named = harmless.harmless_name(facts.name, facts.distinct)
@@ -199,7 +201,9 @@ def _strange(facts: Facts) -> str:
 
 
 def _may_be_plain(facts: Facts) -> bool:
-    """Return whether a column with a harmless name is of a type, and has as few values, as such a column has."""
+    """Return whether a column with a harmless name has a type that fits it, and no more values than such
+    columns have.
+    """
     if facts.distinct > MANY and harmless.of_people_too(facts.name):
         return False
     if facts.type in ("BOOLEAN", "TIMESTAMP", ZONED):
@@ -210,7 +214,7 @@ def _may_be_plain(facts: Facts) -> bool:
 
 
 def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
-    """Propose the safe kind: numbers are encrypted, the rest is sealed."""
+    """Propose the safe kind: numbers are encrypted and the rest is sealed."""
     few = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'}"
     if is_number(facts.type):
         if facts.type == "BIGINT" and said & IDENTIFIER and not facts.is_category:
@@ -261,13 +265,13 @@ def _spans_a_lifetime(facts: Facts) -> bool:
 
 
 def _year(value: str) -> str:
-    """The part of a date that is longest: the year, where it has four digits."""
+    """Return the longest part of a date, which is the year if the year has four digits."""
     return max(re.split("[-/. T]", value.strip()), key=len)
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`number` and `text`: what a column of that meaning should be, by its type."""
+    """A sensitive subject. `number` and `text` are the kinds that a column of numbers or of text should have."""
 
     label: str
     number: Kind
@@ -287,7 +291,9 @@ FREE_TEXT, IDENTIFIER, PERSON, NAME = (
 
 
 def names_a_person(name: str) -> bool:
-    """`name`, "last_name", "patient name", but not "ward_name" or "product name"."""
+    """Check whether a column holds names of people: "last_name" and "patient name" do, "ward_name" and "product name"
+    do not.
+    """
     words_of_name = set(parts(name))
     return bool(words_of_name & NAME) and words_of_name <= NAME | PERSON
 
@@ -336,7 +342,7 @@ _NAMES_SHARE = 0.9
 
 
 def identifying(sample: Sequence[str], *, phones: bool = True) -> str:
-    """Say which identifying values the sample is made of, and their share; "" for none."""
+    """Say which identifying values the sample holds, and their share; "" for none."""
     values = [value.strip() for value in sample]
     for says, test, needed in _TESTS if phones else _TESTS[:-1]:
         share = _share(values, test)
@@ -346,7 +352,7 @@ def identifying(sample: Sequence[str], *, phones: bool = True) -> str:
 
 
 def identifying_number(sample: Sequence[str]) -> str:
-    """Find identifying whole numbers: those with check digits, and eight digits at least."""
+    """Describe identifying whole numbers: those with check digits and at least eight digits."""
     if not all(_DIGITS.fullmatch(value.strip()) for value in sample):
         return ""
     values = [value.strip() for value in sample]
@@ -355,7 +361,10 @@ def identifying_number(sample: Sequence[str]) -> str:
 
 
 def names_of_people(sample: Sequence[str]) -> str:
-    """Two to four capitalised words: people, but also places, so ask only where that does no harm."""
+    """Say how many values have two to four capitalised words.
+
+    These are names of people, but also of places, so call this only if a wrong answer does no harm.
+    """
     share = _share([value.strip() for value in sample], _is_name)
     return _shown(share, "look like names of people") if share >= _NAMES_SHARE else ""
 

@@ -1,7 +1,8 @@
-"""Proposal of the column that names whom a row is about, so that thresholds count people; for a person to settle.
+"""Propose the column that names whom a row is about, so that thresholds count people. A person decides.
 
-A wrong one does no harm: people are never more than rows. Only the name of a column counts: a word for a person, alone
-or with a word for an id. "patient_id", "PatientNo" and "subject" do; "patient_age", "customer_type" and `name` do not.
+A wrong column does no harm, because it never counts more people than there are rows. Only the column's name matters: a
+word for a person, alone or with a word for an id. "patient_id", "PatientNo" and "subject" match; "patient_age",
+"customer_type" and "name" do not.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 
 
 def propose_entity(columns: Sequence[Column]) -> Privacy:
-    """Propose the best candidate, or none. One that stays on this machine cannot be counted in a store."""
+    """Propose the best candidate, or none. Local columns are left out, because a store cannot count by them."""
     kinds = {column.name: column.kind for column in columns}
     best = next((name for name in candidates(columns) if kinds[name] is not Kind.LOCAL), None)
     return NO_PRIVACY if best is None else Privacy((best,), unsure=True)
 
 
 def candidates(columns: Sequence[Column]) -> list[str]:
-    """Names of columns that may name whom a row is about, the best first."""
+    """Return the columns that may name whom a row is about, the best first."""
     ranks: dict[str, int] = {}
     for column in columns:
         words = [each.lower() for each in _PARTS.findall(column.name)]

@@ -1,4 +1,4 @@
-"""A further table that a question may name: nothing of it is ever sent, so its types may be guessed."""
+"""Read a further table that a question names. It is never sent anywhere, so its types may be guessed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cleave.table.schema import Kind, Schema, schema_path
 
 
 def further_of(word: str) -> LazyTable:
-    """Read a table that is named FILE[=SCHEMA]; either name may hold an equals sign. Raises InputError."""
+    """Read a table given as FILE[=SCHEMA]. Either name may contain an equals sign. Raises InputError."""
     cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
     name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
     return further(name, Path(schema) if schema else None)
 
 
 def further(file: str | Path, schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
-    """Read as `schema` says, else as NAME.schema.toml beside the file does, else by guess. Raises InputError."""
+    """Read a file by `schema`, else by NAME.schema.toml beside it, else by guessed types. Raises InputError."""
     if schema is not None:
         return of_files([file], schema, name)
     check_there([file])

@@ -1,8 +1,8 @@
 """Columns that may be proposed plain: an allow-list, because no list of what is sensitive is ever complete.
 
-A name is harmless if *all* of its words are listed and one at least names something harmless: "ward_name" is, while
-"ward_reason" and `birth month` are not, since their other words may say anything. Every value of a text must be
-harmless, too (`values`). A name that says less is harmless if its values are of a closed list (currencies, units,
+A name is harmless if *all* of its words are listed and at least one names something harmless. "ward_name" is harmless;
+"ward_reason" and "birth month" are not, because their other words may say anything. For text, every value must be
+harmless too (see `values`). A name that says less is harmless if its values come from a closed list (currencies, units,
 shifts).
 
 English words are those of the TPC-H and TPC-DS dimension tables, the calendar, hospitals' and firms' places, and of
@@ -11,16 +11,15 @@ has the calendar and currency. Snipe-IT and Open Source POS have department, sup
 country, category and quantity. The rest is from tests/samples/columns/known.tsv, and units are by hand. No word comes
 from the sets that are held out.
 
-Left out on purpose: colours (of skin), languages, classes, nations, titles, pages (visited), methods and sites (of
-treatment), locations, companies (that employ), carriers (of a gene), releases (from prison), latencies (of nerves),
-nodes, protocols, jobs, depots (that are injected), inventories (of symptoms), articles (of a penal code); and words
-that are short for, or mean in another language, what is not: "dia" (diastolic), "ar", "genre" (sex, in French),
-"النوع" (sex, in Arabic).
+These words are left out on purpose, because they may describe people: colours (of skin), languages, classes, nations,
+titles, pages (visited), methods and sites (of treatment), locations, companies (that employ), carriers (of a gene),
+releases (from prison), latencies (of nerves), nodes, protocols, jobs, depots (that are injected), inventories (of
+symptoms) and articles (of a penal code). So are words that are short for something sensitive, or mean it in another
+language: "dia" (diastolic), "ar", "genre" (sex, in French), "النوع" (sex, in Arabic).
 
-A column's name cut into words, in any script.
-
-"date_of_birth", "DateOfBirth" and `Date de naissance` are cut alike. Accents of Latin, Greek and Cyrillic letters go;
-the vowel signs of other scripts are letters and stay. Where a script writes no blanks a run of it is one word.
+Names are cut into words in any script: "date_of_birth", "DateOfBirth" and "Date de naissance" give the same words.
+Accents of Latin, Greek and Cyrillic letters are dropped; the vowel signs of other scripts are letters and stay. In a
+script that writes no blanks, a run of letters is one word.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def fold(word: str) -> str:
-    """A word as lists hold it: lower case, without accents."""
+    """Return a word as the lists hold it: in lower case, without accents."""
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold())))
 
 
@@ -52,13 +51,15 @@ def parts(name: str) -> list[str]:
 
 
 def is_legible(name: str) -> bool:
-    """Return whether `parts` are all there is to a name: no sign, symbol or hidden character stands in it."""
+    """Return whether `parts` cover the whole name, with no other sign, symbol or hidden character in it."""
     text = unicodedata.normalize("NFKC", name)
     return all(char in _BETWEEN or _class(char) != " " for char in text)
 
 
 def runs(name: str) -> frozenset[str]:
-    """Every run of up to four neighbouring parts, in one piece; between words, little ones ("date_of_birth") stay."""
+    """Return every run of up to four neighbouring parts, joined. Little words inside a run, as in "date_of_birth",
+    stay.
+    """
     pieces = parts(name)
     return frozenset(
         "".join(pieces[start:stop])
@@ -68,12 +69,12 @@ def runs(name: str) -> frozenset[str]:
 
 
 def words(text: str) -> frozenset[str]:
-    """A list of words as `runs` finds them; `_` joins those of one entry."""
+    """Return a list of words in the form that `runs` finds. A "_" joins the words of one entry."""
     return frozenset(fold(word.replace("_", "")) for word in text.split())
 
 
 def _class(char: str) -> str:
-    """U: upper case, L: any other letter or mark, 9: digit, blank: neither."""
+    """Return "U" for an upper case letter, "L" for another letter or mark, "9" for a digit, " " for anything else."""
     if char.isupper():
         return "U"
     category = unicodedata.category(char)
@@ -102,9 +103,10 @@ _QUARTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """A closed list; `any_of`: one of them at least must occur, since the others are short for other things, too.
+    """A closed list of values.
 
-    `names`: words of which a name must have one, since a size is written "m", too.
+    At least one of `any_of` must occur, because the other values are also short for other things. If `names` is not
+    empty, the column's name must have one of these words, because a size, too, is written "m".
     """
 
     label: str
@@ -137,7 +139,7 @@ _FIGURE = re.compile(r"[<>≤≥~±]\s*[\d.,]+.*|.*\d\s*[%‰°]|(?:[€$£¥₹
 
 
 def harmless_name(name: str, different: int) -> str | None:
-    """Return the subject of a name, where all of its words are harmless; its column has `different` values."""
+    """Return the subject of a name if all of its words are harmless. Its column has `different` values."""
     own = words_of(name)
     if not own or not is_legible(name) or _is_numbered_itself(name):
         return None
@@ -163,33 +165,35 @@ def numbered(name: str) -> bool:
 
 
 def of_system(name: str) -> bool:
-    """Return whether a harmless name may be one of a truth value, a moment or any number: "is_deleted", "loaded_at",
-    `stock`.
+    """Return whether a harmless name may be that of a truth value, a time or any number, such as "is_deleted",
+    "loaded_at" or "stock".
 
-    One word does not make a system: "api" and "cpu" are short for other things, too.
+    It needs two words for a system, because "api" and "cpu" are short for other things too.
     """
     said = words_of(name)
     return not STOCK.isdisjoint(said) or (len(parts(name)) > 1 and not SYSTEM.isdisjoint(said))
 
 
 def is_bare_date(name: str) -> bool:
-    """Check whether a harmless name is a part of a date and does not say of what date, as `fiscal year` does."""
+    """Check whether a harmless name is a part of a date but does not say which date; "fiscal year" does say it."""
     said = set(words_of(name))
     return not said.isdisjoint(CALENDAR) and said.isdisjoint(PLACE | TRADE | STOCK | SYSTEM)
 
 
 def name_a_condition(values: Sequence[str]) -> bool:
-    """Check whether a value of a place, unit, department or product names what someone is treated for, or with."""
+    """Check whether some value of a place, unit, department or product names a disease or a treatment."""
     return any(_CONDITION.search(fold(value)) for value in values)
 
 
 def of_people_too(name: str) -> bool:
-    """Return whether many different values under a harmless name may single out rows: the few in a small town."""
+    """Return whether values of a harmless name may single out people if there are many, such as the few in a small
+    town.
+    """
     return not PLACE.isdisjoint(words_of(name))
 
 
 def harmless_values(name: str, values: Sequence[str]) -> str | None:
-    """Classify the values, where every one is of a closed list that says nothing about a person."""
+    """Classify the values, if each is in a closed list that says nothing about a person."""
     folded = {fold(value.strip()) for value in values}
     if not folded:
         return None
@@ -204,25 +208,30 @@ def harmless_values(name: str, values: Sequence[str]) -> str | None:
 
 
 def are_currencies(values: Sequence[str]) -> bool:
-    """Return whether an amount's column holds but the currencies of amounts."""
+    """Return whether the column of an amount holds only the currencies of amounts."""
     folded = {fold(value.strip()) for value in values}
     return bool(folded) and _CURRENCIES.cover(folded)
 
 
 def contradicts(sample: Sequence[str]) -> bool:
-    """Return whether most values are such as no harmless column has: figures or answers about someone."""
+    """Return whether most values are figures or answers about someone, which no harmless column holds."""
     values = [value.strip() for value in sample]
     contrary = sum(bool(_FIGURE.fullmatch(value)) or fold(value) in _LISTS["answers"] for value in values)
     return 2 * contrary >= len(values)
 
 
 def _is_numbered_itself(name: str) -> bool:
-    """`item 9` is a question of a survey; `country iso2` is a code of ISO 3166."""
+    """Return whether a part of the name is a number of its own.
+
+    "item 9" is a question of a survey, but "country iso2" is a code of ISO 3166.
+    """
     return any(part.isdecimal() and before != "iso" for before, part in pairwise(["", *parts(name)]))
 
 
 def words_of(name: str) -> list[str]:
-    """Words of a name without its digits; a word made of listed words is cut, and parts of a listed word are joined."""
+    """Return the words of a name without digits. A word made of listed words is cut, and parts of a listed word are
+    joined.
+    """
     pieces = [part for part in parts(name) if not part.isdecimal()]
     whole = "".join(pieces)
     if whole in _HARMLESS:
@@ -232,10 +241,10 @@ def words_of(name: str) -> list[str]:
 
 @cache
 def _pieces(word: str) -> tuple[str, ...]:
-    """Parts of a compound word, for languages that join words (German, Dutch, Swedish, Chinese, Japanese):
-    "produktkategorie" gives "produkt" and "kategorie".
+    """Return the parts of a compound word, for languages that join words (German, Dutch, Swedish, Chinese, Japanese).
 
-    A word stays whole unless listed words make up all of it: "geburtsland" is not a land.
+    "produktkategorie" gives "produkt" and "kategorie". A word stays whole unless listed words make up all of it, so
+    "geburtsland" (country of birth) is not taken for "land" (country).
     """
     listed = _HARMLESS | COMPANIONS | QUANTITY | _UNDER_VALUES
     if word in listed:

@@ -1,4 +1,4 @@
-"""Types of a CSV's columns, from every field of them, and how its numbers and dates are written."""
+"""Find the types of a CSV's columns from all fields, and how its numbers and dates are written."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f",
 
 
 def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
-    """`text`: the file with every column as VARCHAR. The null tokens of its dialect, and what it makes of censored
-    numbers, count for what follows.
+    """Infer the dialect and the facts of the columns. `text` is the file with every column as VARCHAR.
+
+    The null tokens of the file's own dialect count, and so does what it makes of censored numbers.
     """
     tokens = (*NULL_TOKENS, *(each.strip().lower() for each in text.schema.dialect.null_tokens))
     drafts = _measure(text, tokens)
@@ -89,7 +90,9 @@ def _measure(text: Table, tokens: tuple[str, ...]) -> list[Facts]:
 
 
 def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
-    """Evenly spaced fields of each column, the first ones where that finds none; of categories every value too."""
+    """Sample evenly spaced fields of each column, or the first ones if that finds none, and every value of
+    categories.
+    """
     step = max(1, text.rows // _SAMPLE)
     numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"
     spaced = f"SELECT * EXCLUDE ({_ROW}) FROM ({numbered}) WHERE {_ROW} % {step} = 0"
@@ -118,7 +121,7 @@ def _solid(name: str, tokens: tuple[str, ...]) -> str:
 
 
 def _number_format(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> CsvDialect:
-    """The separators under which most columns hold nothing but numbers."""
+    """Return a dialect with the separators under which most columns hold only numbers."""
     dialect = text.schema.dialect
     for draft in drafts:
         bare = [_UNIT.sub("", one, count=1) for one in draft.sample]
@@ -145,7 +148,7 @@ def _is_censored(field: str) -> bool:
 
 
 def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
-    """Shapes as the dialect reads them: of a limit the number that is read, or nothing where it is NULL."""
+    """Return the shapes as the dialect reads them. A limit becomes its number, or is left out if it is read as NULL."""
     if not censored:
         return dict(shapes)
     read: dict[str, Shape] = {}
@@ -159,7 +162,7 @@ def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
 
 
 def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
-    """Split off the unit that all fields share; where fields have different units they stay text."""
+    """Split off the unit that all fields share. Fields with different units stay text."""
     units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
     several = set(units.values())
     if len(several) > 1:
@@ -178,7 +181,7 @@ def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
 
 
 def _odd(draft: Facts, dialect: CsvDialect) -> list[str]:
-    """The shapes that are no numbers."""
+    """Return the shapes that are not numbers."""
     patterns = [re.compile(number_pattern(dialect, None)), re.compile(accounting_pattern(dialect, None))]
     return [
         shape for shape in draft.shapes if "9" not in shape or not any(pattern.fullmatch(shape) for pattern in patterns)
@@ -186,7 +189,7 @@ def _odd(draft: Facts, dialect: CsvDialect) -> list[str]:
 
 
 def _strange(odd: Sequence[str]) -> list[str]:
-    """Shapes that are no numbers, and for which no reading can be proposed."""
+    """Return the shapes that are not numbers and that no option can read."""
     return [shape for shape in odd if not _is_censored(shape) and shape.strip().lower() not in MISSING]
 
 
@@ -231,7 +234,7 @@ def _type_number(text: Table, draft: Facts, dialect: CsvDialect, tokens: tuple[s
 
 
 def _others(draft: Facts, odd: Sequence[str]) -> str:
-    """Count what stands among numbers, and propose how to read it. Only words of MISSING are quoted, no other value."""
+    """Count what stands among numbers, and propose how to read it. Only words of MISSING are quoted."""
     counts = {shape: draft.shapes[shape][0] for shape in odd}
     limits = [shape for shape in odd if _is_censored(shape)]
     missing = [shape for shape in odd if shape.strip().lower() in MISSING]
@@ -279,9 +282,10 @@ _LIKE = re.compile(  # cheap to test on every text column
 
 
 def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
-    """Name formats: one that explains every field, where no other does.
+    """Give each column of dates the format that explains all of its fields, if there is only one.
 
-    Columns that only one order of day and month explains settle it for the others; else these stay text, with a note.
+    If two orders of day and month explain a column, other columns that allow only one order decide. If none does, the
+    column stays text, with a note.
     """
     undecided: list[tuple[Facts, list[str]]] = []
     chosen: set[str] = set()
@@ -314,7 +318,7 @@ def _fits(sample: Sequence[str], date_format: str) -> int:
 
 
 def _first_other(text: Table, draft: Facts, date_format: str, tokens: tuple[str, ...]) -> int | None:
-    """The first row that the format does not explain, None where it explains all."""
+    """Return the first row that the format does not explain, or None if it explains all."""
     name = identifier(draft.name)
     value = formatted(name, date_format, _type(date_format))
     numbered = f"SELECT *, row_number() OVER () AS {_ROW} FROM {text.relation}"

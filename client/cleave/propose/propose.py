@@ -1,4 +1,4 @@
-"""A first schema for a table: its files sniffed, their columns typed, judged one by one, and settled by a person."""
+"""Propose a first schema for a table: detect how its files are written, find types, and judge each column."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from cleave_shared.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Figures and cells of a column, as its proposal saw them. Lengths are in characters; `nulls` are those of the
-    proposed type.
+    """What a proposal found out about a column; lengths are in characters, and `nulls` counts NULLs of the proposed
+    type.
 
-    Cells are for a terminal or a page that a person asked for, never for a log or an error: two `values`; `changed`, a
-    field with the other text that comes back of it. `choices`: the column as a person's choice of each kind makes it.
+    `values` (two) and `changed` hold cells of the table, which only a terminal or page that a person asked for may
+    show, never a log or an error. `changed` is a field and the different text that it becomes. `choices` holds the
+    column as it would be with each kind that a person may choose.
     """
 
     rows: int
@@ -57,12 +58,10 @@ def propose(
     examined: dict[str, Examined] | None = None,
     choosing: bool = False,
 ) -> Schema:
-    """A schema for the files of one table; `table`: what queries are to call it. `examined` is filled, by column;
-    with `choosing` it has choices.
+    """Propose a schema for the files of one table, which queries call `table`.
 
-    `kinds` and `accept`: what a person decided, see `settled`. Of `reading` lines to skip, null tokens, what becomes of
-    censored numbers, sheet and flatten count.
-
+    `kinds` and `accept` are a person's decisions (see `settled`). `reading` sets the lines to skip, null tokens,
+    treatment of censored numbers, sheet and flattening. `examined` is filled by column, with choices if `choosing`.
     Raises InputError for a file that cannot be read or has no rows to judge by, and as `settled` does.
     """
     given = reading or CsvDialect()
@@ -92,7 +91,7 @@ def propose(
 def propose_frame(
     data: ArrowStream, kinds: Mapping[str, Kind] | None = None, *, accept: bool = False, table: str | None = None
 ) -> Schema:
-    """Propose a schema for a pandas DataFrame, an Arrow table or any object with Arrow's stream interface.
+    """Propose a schema for a pandas DataFrame, an Arrow table or any object that exports an Arrow stream.
 
     Raises InputError as `propose` does, and for a column of a type that a schema does not have.
     """
@@ -114,7 +113,7 @@ def _proposed(
     examined: dict[str, Examined] | None = None,
     choosing: bool = False,
 ) -> Schema:
-    """`types`: by column, as the sources state them; of a CSV none."""
+    """Propose a schema. `types` holds the types that the sources state, by column; a CSV states none."""
     source = sources[0]
     with opened as text:
         if text.rows == 0:
@@ -163,14 +162,14 @@ def _examined(
 
 
 def _typed(text: Table, source: Input | Frame, facts: Facts, type_: str, dialect: CsvDialect) -> Facts:
-    """Take a column's type from a Parquet file or a frame; its text is examined as a CSV's is."""
+    """Take a column's type from a Parquet file or frame, and examine its text as that of a CSV."""
     if type_ == "VARCHAR":
         return as_same_text(text, facts, dialect)
     return replace(facts, type=schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
 def _sealed(column: Column, facts: Facts, count: int) -> Column:
-    """A column of floats, `count` of which cannot be encrypted."""
+    """Return a column as sealed if it is of floats, `count` of which cannot be encrypted."""
     if facts.type not in FLOATS:
         return column
     reason = f"{column.reason}; {count:,} values are NaN or infinite, which cannot be encrypted: sealed"
@@ -178,7 +177,7 @@ def _sealed(column: Column, facts: Facts, count: int) -> Column:
 
 
 def _as_text(_: Column, facts: Facts, count: int) -> Column:
-    """The column as text, because its type cannot hold `count` of its values."""
+    """Return the column as text, because its type cannot hold `count` of its values."""
     note = f"{count:,} value{'' if count == 1 else 's'} that {facts.type} cannot hold, kept as text"
     return _column(replace(facts, type="VARCHAR", note=note, unit="", format=None))
 

@@ -1,4 +1,4 @@
-"""Kinds that a person gives to columns: by name or pattern, of a proposal or of a written schema."""
+"""Apply the kinds that a person gives to columns, by name or pattern, in a proposal or in a written schema."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SHOWN = 20  # columns that a hint names
 
 
 def settled(columns: Sequence[Column], kinds: Mapping[str, Kind], shown: object, *, accept: bool) -> tuple[Column, ...]:
-    """`columns` with the kinds that a person gave by name or pattern; with `accept` no other stays unsure.
+    """Return `columns` with the kinds that a person chose by name or pattern. With `accept`, no column stays unsure.
 
-    A name counts before a pattern. Raises InputError for one that is no column's, for two kinds of one column and for
-    a kind that a type cannot have; `shown` is how it names the file.
+    A name goes before a pattern. Raises InputError for a name that no column has, for two kinds of one column, and for
+    a kind that a type cannot have; the message names the file as `shown`.
     """
     chosen = _by_column(kinds, [column.name for column in columns], shown)
     return tuple(_settled(column, chosen.get(column.name), shown, accept=accept) for column in columns)
@@ -35,9 +35,9 @@ def settled(columns: Sequence[Column], kinds: Mapping[str, Kind], shown: object,
 def settle(
     names: Names, schema: Schema, kinds: Mapping[str, Kind], *, accept: bool, progress: Progress | None = None
 ) -> tuple[Column, ...]:
-    """The columns of a written schema that change. Numbers that are now computed on get bounds, by the values of the
-    files `names`, which are read for nothing else.
+    """Return the columns of a written schema that change.
 
+    Numbers that are now computed on get bounds from the values of the files `names`, which are read only for this.
     Raises InputError as `settled` does, and for a file that cannot be read.
     """
     shown = ", ".join(map(str, names)) if isinstance(names, list) else names
@@ -53,7 +53,7 @@ def settle(
 
 
 def choices(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> dict[str, dict[Kind, Column]]:
-    """By name, each proposed column as a person's choice of a kind makes it, for each kind that its type may have.
+    """Return each proposed column as it would be with each kind that its type allows, by name and kind.
 
     `columns` have no bounds yet; `text` is the file as text.
     """

@@ -1,4 +1,6 @@
-"""Detection of a CSV file's encoding, delimiter, quote and header. `infer` reads its numbers and dates."""
+"""Detect a CSV file's encoding, delimiter, quote and header. `infer` finds out how its numbers and dates are
+written.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _NO_HEADER = re.compile(r"\d{4}-\d\d-\d\d.*|[^@\s]+@[^@\s]+\.\w+|(?!(?:19|20)\d\
 
 
 def sniff(source: Input, given: CsvDialect) -> CsvDialect:
-    """`given`, with how the CSV is written. Raises InputError for a file that is not text."""
+    """Return `given` with what was detected about the CSV. Raises InputError for a file that is not text."""
     dialect = replace(given, encoding=_encoding(source))
     dialect = replace(
         dialect, delimiter=max(_DELIMITERS, key=lambda one: _fit(source, replace(dialect, delimiter=one)))
@@ -41,7 +43,7 @@ def sniff(source: Input, given: CsvDialect) -> CsvDialect:
 
 
 class _Run(NamedTuple):
-    """Neighbouring records of one width: their number, and the lines of the first and the last."""
+    """Neighbouring records of the same width: how many, and the lines of the first and the last."""
 
     width: int
     records: int
@@ -50,10 +52,10 @@ class _Run(NamedTuple):
 
 
 def skipping(source: Input, dialect: CsvDialect) -> str:
-    """Advise what to do about a file whose records differ in width; "" where nothing helps. Reads all of it.
+    """Advise what to do about a file whose records differ in width; "" if nothing helps. It reads the whole file.
 
-    Options that skip lines are named only where every line before the table, or after it, is of another width: else
-    they would lose rows. A record of another width within the table is named by its line.
+    Options that skip lines are advised only if every line before or after the table has another width; else they would
+    lose rows. For a record of another width inside the table, the advice names its line.
     """
     try:
         candidates = [_runs(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
@@ -93,8 +95,10 @@ def _named(first: int, last: int) -> str:
 
 
 def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str], int]:
-    """The file's runs; the width, two or more, of most records; the first record of that width; the last line. Nothing
-    of a file whose records change their width all the time.
+    """Return the file's runs, the width (at least two) of most records, the first record of that width, and the last
+    line.
+
+    All are empty or 0 for a file whose records keep changing their width.
     """
     runs: list[_Run] = []
     records: Counter[int] = Counter()
@@ -117,7 +121,9 @@ def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str
 
 
 def _encoding(source: Input) -> str:
-    """Detect the byte order mark, else UTF-8 if all of the file is, else a Western single-byte encoding."""
+    """Detect the encoding: by the byte order mark, else UTF-8 if the whole file is valid, else a Western single-byte
+    encoding.
+    """
     with source.open() as file:
         head = file.read(4096)
         for mark, encoding in _MARKS:
@@ -157,7 +163,7 @@ def _records(source: Input, dialect: CsvDialect) -> list[list[str]]:
 
 
 def _fit(source: Input, dialect: CsvDialect) -> tuple[float, int]:
-    """Rate how well a delimiter explains the file: records as wide as the first one, then the width."""
+    """Rate how well a delimiter explains the file: by the share of records as wide as the first, then by the width."""
     records = _records(source, dialect)
     width = len(records[0]) if records else 0
     if width < 2:
@@ -166,7 +172,9 @@ def _fit(source: Input, dialect: CsvDialect) -> tuple[float, int]:
 
 
 def _single_quoted(records: Sequence[Sequence[str]]) -> bool:
-    """Return whether apostrophes enclose fields: in every record after the header, and no double quote anywhere."""
+    """Return whether apostrophes enclose fields: every record after the header has one, and no field has a double
+    quote.
+    """
     if any('"' in field for fields in records for field in fields):
         return False
     return len(records) > 1 and all(

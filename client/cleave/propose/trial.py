@@ -1,4 +1,4 @@
-"""Trial of a proposal: the whole file is read by its types, and what may change is written back as text."""
+"""Try a proposal: read the whole file by its types, and write back as text what may change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UTC = re.compile(r".*(?:Z|[+-]00(?::?00)?)")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of a column, and the other text that comes back of it. `note` says how they differ, without values."""
+    """A field of a column, and the different text that it becomes. `note` says how they differ, without values."""
 
     column: str
     field: str
@@ -40,8 +40,9 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
     """The first field that comes back as another text. `text` is the file as text; `stated`: its source states that
     the column is text, so every letter counts, and NULL is another text.
 
-    Else a number may come back with other zeros and signs, a moment in UTC with another spelling, true and false in
-    small letters. Types that are not looked at refuse what they would change.
+    `text` is the file as text. `stated` means that the source itself calls the column text, so that every letter
+    counts. Otherwise it is no difference if a number gets other zeros or signs, if a time is spelled in UTC, or if true
+    and false become lower case. Types that are not examined here refuse values that they would change.
     """
     if column.type == "VARCHAR" or not (stated or column.type in ("BOOLEAN", "DOUBLE", ZONED)):
         return None
@@ -67,7 +68,9 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
 
 
 def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
-    """`facts` with the first field that comes back as another text, if there is one. `text` is the file as text."""
+    """Return `facts` with the first field that becomes a different text, if there is one. `text` is the file
+    as text.
+    """
     first = difference(text, _declared(facts), dialect)
     if first is None:
         return facts
@@ -77,8 +80,8 @@ def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
 def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tuple[Schema, list[Difference]]:
     """Read every row of the files under a schema that a person wrote, and write it back.
 
-    A column that does not come back as the same text is unsure, unless its reason says so already. Returns the schema
-    so, and the differences. Raises InputError for a file that cannot be read, or that the schema does not fit.
+    Returns the differences, and the schema with each column that changes marked unsure, unless its reason tells this
+    already. Raises InputError for a file that cannot be read or does not fit the schema.
     """
     inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
     with open_table(inputs, schema, progress):
@@ -103,7 +106,7 @@ def _marked(column: Column, first: Difference | None) -> Column:
 
 
 def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
-    """A schema under which every field is read as it is written."""
+    """Return a schema that reads every field as it is written."""
     return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
 
 
@@ -112,13 +115,13 @@ def _declared(facts: Facts) -> Column:
 
 
 def _text_of(column: Column, dialect: CsvDialect) -> str:
-    """SQL of DuckDB's text of a value; NULL where the field cannot be read."""
+    """Return SQL for DuckDB's text of a value, which is NULL if the field cannot be read."""
     read = cast(identifier(column.name), column, dialect)
     return f"CASE WHEN NOT ({read.unreadable}) THEN CAST({read.value} AS VARCHAR) END"
 
 
 def _number(field: str, column: Column, dialect: CsvDialect) -> Decimal | None:
-    """The number that is written in a field, None for a limit such as `<5`."""
+    """Return the number that a field holds, or None for a limit such as "<5"."""
     bare = re.sub(r"\s", "", field.replace(column.unit, "") if column.unit else field)
     if bare.startswith("(") or bare.endswith("-"):
         bare = f"-{bare.strip('()-')}"
@@ -140,7 +143,7 @@ def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
 
 
 def filled_rows(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> list[int]:
-    """By column, how many rows have a value."""
+    """Return how many rows have a value, by column."""
     counts: list[int] = []
     for start in range(0, len(columns), _BATCH):
         values = (cast(identifier(each.name), each, dialect).value for each in columns[start : start + _BATCH])
@@ -152,7 +155,7 @@ def filled_rows(text: Table, columns: Sequence[Column], dialect: CsvDialect) -> 
 def unreadable_rows(
     text: Table, sources: Sequence[Input | Frame], columns: Sequence[Column], dialect: CsvDialect, *, typed: bool
 ) -> list[int]:
-    """By column, how many rows a reading under this schema refuses. `typed`: the sources state types."""
+    """Return how many rows this schema refuses, by column. `typed` says that the sources state types."""
     if not typed:
         casts = [cast(identifier(column.name), column, dialect) for column in columns]
         return _refused(text.connection, text.relation, casts)

@@ -1,7 +1,7 @@
-"""Values that tell nothing about anybody: of a list by subject, or a code by its form.
+"""Recognise values that say nothing about anyone, by lists for each subject or by the form of codes.
 
-A text column with a harmless name is plain only if every one of its values is harmless. A list of conditions, drugs and
-units is never complete; this list need not be: a value that is missing here makes its column unsure.
+A text column with a harmless name is plain only if every value is harmless. No list of conditions and drugs is ever
+complete. This list of harmless values need not be: a value missing here only makes its column unsure.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _SAID = {name: harmless.words(LISTS["harmless"][name]) for name in ("shift", "ba
 
 
 def strange(name: str, values: Sequence[str]) -> int:
-    """Count the values that are not known to be harmless, under a name whose words all are."""
+    """Count the values that are not known to be harmless, in a column whose name is."""
     said = frozenset(harmless.words_of(name))
     if _are_serial(values) or (not said.isdisjoint(PLACE) and _are_serial(values, _PLACED)) or _are_own(values, said):
         return 0
@@ -80,7 +80,7 @@ def strange(name: str, values: Sequence[str]) -> int:
 
 
 def of_named_list(name: str, values: Sequence[str]) -> str | None:
-    """Return what the values are, under a name such as `shift` or `model`, which alone says too little."""
+    """Describe the values of a column whose name alone says too little, such as "shift" or "model"."""
     said, folded = set(harmless.words_of(name)), [_spaced(value) for value in values]
     if not folded or not harmless.is_legible(name):
         return None
@@ -120,7 +120,7 @@ def _of_a_system(value: str, plain: str) -> bool:
 
 @cache
 def _wholes(said: frozenset[str]) -> frozenset[str]:
-    """Values that are harmless under these words, as a whole."""
+    """Return the values that are harmless as a whole under these words."""
     matches = _OF["position"]
     if not said.isdisjoint(PLACE):
         matches |= _OF["place"] | _OF["city"] | _OF["region"] | _OF["department"] | _OF["colour"]
@@ -138,7 +138,9 @@ def _whole(plain: str, said: frozenset[str]) -> bool:
 
 
 def _is_part(part: str, said: frozenset[str]) -> bool:
-    """Check for one thing and words that tell nothing: `blue shirts`, `Berlin North`, `Ward 3`, `Brand#12`."""
+    """Check whether a value is one thing with words that reveal nothing: "blue shirts", "Berlin North", "Ward 3",
+    "Brand#12".
+    """
     words = _normal(part).split()
     if not words or len(words) > _MOST_WORDS:
         return False
@@ -171,14 +173,14 @@ def _is_goods(head: str) -> bool:
 
 
 def _are_serial(values: Sequence[str], form: re.Pattern[str] = _SERIAL) -> bool:
-    """Check whether values are of one series: the same letters, then as many digits: SKU-1001, SKU-1002."""
+    """Check whether values form one series, with the same letters and as many digits: SKU-1001, SKU-1002."""
     matches = [form.fullmatch(_spaced(value)) for value in values]
     shapes = {re.sub(r"\d", "9", each[0]) for each in matches if each}  # the letters too
     return len(values) > 1 and all(matches) and len(shapes) == 1
 
 
 def _are_own(values: Sequence[str], said: frozenset[str]) -> bool:
-    """Check whether values are a series whose letters begin the column's own word: P1, P2 of a product."""
+    """Check whether values form a series whose letters begin a word of the column's name: P1 and P2 of a product."""
     if not _are_serial(values, _OWN):
         return False
     match = _OWN.fullmatch(_spaced(values[0]))
@@ -192,7 +194,7 @@ def _all(test: Callable[[str], object]) -> Callable[[Sequence[str]], bool]:
 
 
 def _are_colours(values: Sequence[str]) -> bool:
-    """Check whether colours are of things: no triage, skin, eyes or hair has such a set."""
+    """Check whether these are colours of things: no such set occurs for triage, skin, eyes or hair."""
     colours = {_COLOURS.get(_normal(value), "") for value in values}
     return "" not in colours and not any(colours <= bodies for bodies in _OF_BODIES)
 

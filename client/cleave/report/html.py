@@ -1,7 +1,7 @@
-"""HTML pages that need nothing else: a template, the style sheet, scripts and data, all inline.
+"""Write HTML pages that hold everything they need: template, style sheet, scripts and data.
 
-A page can load nothing: its policy allows only its own scripts and style, by their hashes, and no connection, image,
-font or form. Names and cells of a table reach it escaped by the template, or inside JSON in which no `<`, `>` or `&` is
+A page can load nothing. Its policy allows only its own scripts and style, by their hashes, and no connection, image,
+font or form. Names and cells of a table are escaped by the template, or come in JSON in which no "<", ">" or "&" is
 left.
 """
 
@@ -29,7 +29,7 @@ _IN_JSON = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def html(name: str, scripts: Sequence[str], data: Any, **values: Any) -> str:
-    """The page of a template of this package, with scripts of this package. They read `data` as JSON."""
+    """Return the page of a template in this package, with scripts from this package. They read `data` as JSON."""
     sources, style = [_asset(script) for script in scripts], _asset("style.css")
     return _template(name).render(
         policy=_policy(sources, style),
@@ -60,7 +60,7 @@ def _template(name: str) -> Template:
 
 @cache
 def _asset(name: str) -> str:
-    """A file of this package, none of whose text comes from data."""
+    """Return a file of this package, none of which comes from a table."""
     return files("cleave.report").joinpath(name).read_text("utf-8")
 
 
@@ -71,7 +71,7 @@ def _policy(scripts: Sequence[str], style: str) -> str:
 
 
 def _as_json(data: Any) -> str:
-    """JSON that a script element holds whatever the names are: every `<`, `>` and `&` as an escape."""
+    """Return JSON for a script element, with every "<", ">" and "&" escaped, so that no name can end the element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_IN_JSON)
 
 

@@ -1,4 +1,4 @@
-"""An answer as one HTML page: a template, a style sheet, a script and the library the script draws with, all inline."""
+"""Write an answer as one HTML page that holds everything: its style sheet, script and drawing library too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ _PARTS = ("plain", "sensitive")  # of `ask`
 
 @dataclass(frozen=True, slots=True)
 class PageFacts:
-    """Facts that a page states beside the answer. `seconds`: from question to answer. `title` "": the table's name."""
+    """What a page states besides the answer. `seconds` counts from question to answer; an empty `title` means the
+    table's name.
+    """
 
     sql: str
     table: str
@@ -49,7 +51,9 @@ class PageFacts:
 
 
 def page(answer: Result, facts: PageFacts, description: Description | None) -> str:
-    """The page, UTF-8 when written. `description` is of the same question; None where nothing was to be sent."""
+    """Return the page, which must be written as UTF-8. `description` is of the same question; None if nothing was to be
+    sent.
+    """
     charts = charts_of(answer.result)
     rows = cells_of(answer.result)
     return html(
@@ -86,7 +90,7 @@ def page(answer: Result, facts: PageFacts, description: Description | None) -> s
 
 
 def _statement(answer: Result, facts: PageFacts, description: Description | None) -> str:
-    """Sentence on what left this machine, which a person can sign."""
+    """Return a sentence on what left this machine, which a person can sign."""
     usage = answer.usage
     if usage.objects_read is not None:
         read = f"{counted(usage.objects_read, 'object')} ({sized(usage.bytes_read or 0)})"
@@ -106,7 +110,7 @@ def _statement(answer: Result, facts: PageFacts, description: Description | None
 
 
 def _names(names: Sequence[str]) -> str:
-    """The columns by name, or how many where they are too many for a sentence."""
+    """Name the columns, or say how many if they are too many for a sentence."""
     if len(names) > _MOST_NAMED:
         return counted(len(names), "column")
     return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names)}"
@@ -117,7 +121,7 @@ def _order(stage: str) -> int:
 
 
 def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
-    """Figure, what it is, and what stands below."""
+    """Return the tiles at the top, each with a figure, what it counts, and the text below."""
     usage = answer.usage
     passed = sum(1 for outcome in answer.checks.values() if outcome == "passed")
     sources = [column.source for column in answer.result.columns]
@@ -132,7 +136,7 @@ def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
 
 
 def _is_limited(usage: Usage) -> bool:
-    """Check whether a least size of groups hid something, or could not."""
+    """Check whether a minimum group size hid something, or failed to."""
     return any((usage.suppressed_groups, usage.withheld_groups, usage.hidden_figures, usage.printing))
 
 
@@ -143,7 +147,9 @@ def _moved(usage: Usage) -> tuple[str, str, str]:
 
 
 def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:
-    """The columns the question reads. No sizes where a minimum group size hides how many rows there are."""
+    """Return the columns that the question reads. Sizes are left out if a minimum group size hides how many rows there
+    are.
+    """
     if description is None:
         return []
     hides = answer.usage.min_group is not None
@@ -184,9 +190,9 @@ class PageHeading:
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """`value` is what is shown, `full` every digit with the bound; "" where `value` is all there is to say.
+    """A cell. `value` is shown; `full` has every digit with the bound, and is "" if `value` says it all.
 
-    `trust` is the bound (`± 2e0`) where it reaches a digit that is shown.
+    `trust` is the bound, such as "± 2e0", if it affects a digit that is shown.
     """
 
     value: str
@@ -241,7 +247,7 @@ def _cell(result: ResultTable, row: int, place: int, *, month: bool) -> PageCell
 
 
 def brief(value: Any) -> str:
-    """`value` with four significant digits, or with all before the point where these are at most 12."""
+    """Return `value` with four significant digits, or with all digits before the point if these are at most 12."""
     unit = shown_unit(value)
     if unit is None:
         return figures.plain(value)
@@ -252,7 +258,7 @@ def brief(value: Any) -> str:
 
 
 def shown_unit(value: Any) -> Fraction | None:
-    """The unit of the last digit that `brief` shows of a number; None for what is no finite number."""
+    """Return the unit of the last digit that `brief` shows of a number, or None if it is not finite."""
     exact = fraction(value)
     if exact is None:
         return None
@@ -264,7 +270,7 @@ def shown_unit(value: Any) -> Fraction | None:
 
 
 def _least_unit(value: Any) -> Fraction:
-    """The unit of the last digit that a number has, so that 0.5 is not written 0.5000."""
+    """Return the unit of a number's last digit, so that 0.5 is not written 0.5000."""
     if isinstance(value, Fraction):
         return Fraction(0)
     exponent = Decimal(repr(value) if isinstance(value, float) else value).normalize().as_tuple().exponent

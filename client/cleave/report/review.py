@@ -1,6 +1,6 @@
-"""A proposed schema as one HTML page: a person chooses kinds, sees who will see what, and downloads the schema.
+"""Write a proposed schema as one HTML page, on which a person chooses kinds, sees who will see what, and downloads it.
 
-The page has no way of its own to write TOML: it joins texts that `cleave.table.schema` wrote, one for each choice.
+The page does not write TOML itself: it joins texts that `cleave.table.schema` wrote, one for each choice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _WIDEST_CELL = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """`sees`: who sees values of a column of this kind. `local`: which questions only this machine answers then."""
+    """What a kind means for a column: `sees` says who sees its values, `local` which questions only this machine
+    answers then.
+    """
 
     sees: str
     local: str
@@ -42,7 +44,10 @@ CONSEQUENCES: Mapping[Kind, Consequence] = {
 
 @dataclass(frozen=True, slots=True)
 class ReviewFacts:
-    """`command`: how the downloaded `file` is checked. `values`: the page shows cells."""
+    """What a review page states besides the schema.
+
+    `command` checks the downloaded `file`. `values` says that the page shows cells.
+    """
 
     table: str
     created: datetime
@@ -52,7 +57,7 @@ class ReviewFacts:
 
 
 def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts) -> str:
-    """The page, UTF-8 when written, of a schema that was just proposed."""
+    """Return the page, which must be written as UTF-8, for a schema that was just proposed."""
     columns = [_shown(column, examined[column.name], facts) for column in schema.columns]
     privacy, places = schema.privacy, {column.name: place for place, column in enumerate(schema.columns)}
     entity = [places[name] for name in privacy.entity]
@@ -85,7 +90,7 @@ def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts)
 
 
 def _choices(column: Column, examined: Examined) -> dict[str, object]:
-    """Texts of a column, as it is and by the kind that a person may choose."""
+    """Return a column's texts, as it is and for each kind that a person may choose."""
     return {
         "name": tomlkit.item(column.name).as_string(),
         "kind": column.kind,
