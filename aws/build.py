@@ -1,4 +1,4 @@
-"""Fill the artifact of one function: its own code, its locked wheels, compiled for Lambda's Python.
+"""Build the artifact of one function: its code and its locked packages, compiled for Lambda's Python.
 
     python -m aws.build {sensitive,plain} DESTINATION [--architecture x86_64|arm64]
 
@@ -35,7 +35,7 @@ IMAGE = os.environ.get("CLEAVE_LAMBDA_IMAGE", "cleave-lambda-stand-in:python3.13
 
 
 def shipped(half: str) -> dict[Path, Path]:
-    """Files of the project in the artifact of `half`, by where it has them."""
+    """Return the project's files for the artifact of `half`, by their place in it."""
     found: dict[Path, Path] = {}
     for name in HANDLERS[half]:
         found |= own_modules(f"cleave_services.{half}.{name}")
@@ -43,8 +43,9 @@ def shipped(half: str) -> dict[Path, Path]:
 
 
 def own_modules(entry: str) -> dict[Path, Path]:
-    """Files of the project that importing `entry` can reach, by where an artifact has them: late imports are included,
-    and what is named as text.
+    """Return the project's files that importing `entry` can reach, by their place in an artifact.
+
+    This includes late imports and modules that are named in text.
     """
     if _source(entry) is None:
         raise SystemExit(f"error: {entry} is not there")
@@ -113,7 +114,7 @@ def prune(destination: Path) -> None:
 
 
 def strip_debug(destination: Path) -> None:
-    """Take out debug information, with whichever strip knows the architecture; without one the file stays large."""
+    """Remove debug information, if a strip program for the architecture is installed; else the files stay large."""
     for path in destination.glob(STRIPPED):
         lean = path.with_suffix(".stripped")  # not in place: the file is a hard link into uv's cache
         tools = [tool for tool in ("strip", "llvm-strip") if shutil.which(tool)]
@@ -124,7 +125,7 @@ def strip_debug(destination: Path) -> None:
 
 
 def compile_all(destination: Path) -> None:
-    """Ship .pyc that Python never checks: /var/task is read-only and each cold start would compile all over again."""
+    """Compile to .pyc files that Python never checks. /var/task is read-only, so every cold start would compile."""
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s"]
     python = local_python()
     if python:
@@ -150,7 +151,7 @@ def compile_all(destination: Path) -> None:
 
 
 def local_python() -> str | None:
-    """An interpreter whose bytecode Lambda's can read; asked, because a pyenv shim may be found and not run."""
+    """Return an interpreter whose bytecode Lambda can read. Each candidate is run, because a pyenv shim may fail."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     candidates = [sys.executable, shutil.which(f"python{PYTHON}"), *pyenv.glob(f"{PYTHON}.*/bin/python")]
     check = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{PYTHON}')"

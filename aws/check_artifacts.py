@@ -1,4 +1,4 @@
-"""Print what each built artifact weighs; fail if one holds what its half must not have, or is too large for Lambda.
+"""Print the size of each built artifact; fail if one has files that its half must not have, or is too large for Lambda.
 
 python -m aws.check_artifacts .aws-sam/build
 """
@@ -20,7 +20,7 @@ SHOWN = 6
 
 
 def sizes(artifact: Path) -> Counter[str]:
-    """Bytes by top-level entry."""
+    """Count bytes by top-level entry."""
     total: Counter[str] = Counter()
     for path in artifact.rglob("*"):
         if path.is_file():

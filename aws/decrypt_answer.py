@@ -1,4 +1,4 @@
-"""Decrypt the function's answer to build/events/sensitive-moments.json with the key `make events` left.
+"""Decrypt the function's answer to build/events/sensitive-moments.json with the key that `make events` made.
 
 sam local invoke SensitiveFunction -e build/events/sensitive-moments.json | python -m aws.decrypt_answer
 """

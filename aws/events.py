@@ -1,6 +1,6 @@
-"""REST API proxy events for both functions, good and bad, and the outcome each must have.
+"""Make REST API events for both functions, valid and invalid, with the status that each must have.
 
-The table is made up and the key is thrown away; what the sensitive service is sent is a fresh encryption of TABLE.
+The table is invented and the key is not kept. The sensitive service gets a fresh encryption of TABLE.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Event:
 
 
 def make_events(key: SecretKey) -> dict[str, Event]:
-    """The events by name. The sums come back to `decrypt_totals` under the same key."""
+    """Return the events by name. `decrypt_totals` decrypts the sums with the same key."""
     moments = moments_request(key)
     sensitive = wire.dump_frames(moments)
     plain = wire.dump_frames(plain_request(sum(map(len, TABLE.values()))))
@@ -82,7 +82,7 @@ def make_events(key: SecretKey) -> dict[str, Event]:
 
 
 def moments_request(key: SecretKey) -> SumsRequest:
-    """One chunk of one lane, each ward's ages at its positions. Its sentinels are zero, nothing here checks them."""
+    """Return a request with one chunk of one lane, the ages of each ward together. Its sentinels are all zero."""
     chunk = np.zeros((1, key.profile.degree), np.int64)
     ages = [age for ward in TABLE.values() for age in ward]
     chunk[0, : len(ages)] = np.array(ages) << GUARD
@@ -94,7 +94,7 @@ def moments_request(key: SecretKey) -> SumsRequest:
 
 
 def simple_sum(moments: SumsRequest) -> bytes:
-    """The total of all ages, asked for in the simple form."""
+    """Return a request for the total of all ages, in the simple form."""
     chunks = [chunk for each in moments.objects if isinstance(each, bytes) for chunk in split(each)]
     asked = {
         "data": {"age": [base64.b64encode(chunk).decode("ascii") for chunk in chunks]},
@@ -116,7 +116,7 @@ def plain_request(rows: int) -> PlainRequest:
 
 
 def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
-    """The total of each ward from the function's reply to `sensitive-moments`."""
+    """Return the total of each ward from the function's reply to the event "sensitive-moments"."""
     if reply.get("statusCode") != 200:
         raise SystemExit(f"error: the function answered {reply.get('statusCode')}: {reply.get('body')}")
     body = base64.b64decode(reply["body"])
@@ -130,7 +130,7 @@ def decrypt_totals(key: SecretKey, reply: Mapping[str, Any]) -> dict[str, int]:
 
 
 def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") -> dict[str, Any]:
-    """What a REST API with IAM authorisation hands to its function, with all that it adds to a caller's POST."""
+    """Return the event that a REST API with IAM authorisation makes of a caller's POST."""
     headers = {
         "Host": HOST,
         "User-Agent": "cleave",
@@ -147,7 +147,7 @@ def rest_event(path: str, body: bytes, content_type: str, stage: str = "api") ->
 
 
 def http_event(path: str, body: bytes, content_type: str, stage: str = "$default") -> dict[str, Any]:
-    """An HTTP API (payload 2.0) event: the stage, unless it is $default, stands in the path."""
+    """Return an HTTP API event (payload 2.0). Its path starts with the stage, unless that is $default."""
     binary = content_type != wire.JSON_TYPE
     prefix = "" if stage == "$default" else f"/{stage}"
     return {

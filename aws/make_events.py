@@ -32,7 +32,7 @@ def write_events(folder: Path) -> SecretKey:
 
 
 def _write_key(path: Path, key: SecretKey) -> None:
-    """Write what decrypts answers to the events, for this user alone (0600)."""
+    """Write the key that decrypts answers to the events, readable only by this user (0600)."""
     content = {
         "throwaway_ckks_key": 1,
         "profile": key.profile.name,
@@ -43,7 +43,7 @@ def _write_key(path: Path, key: SecretKey) -> None:
 
 
 def read_key(folder: Path) -> SecretKey:
-    """The key of the events in `folder`; its sentinels are not those of the events. Raises KeyFileError."""
+    """Return the key of the events in `folder`, with other sentinels than the events have. Raises KeyFileError."""
     path = folder / KEY_NAME
     try:
         content = json.loads(path.read_bytes())

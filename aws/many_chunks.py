@@ -1,4 +1,4 @@
-"""A request large enough that the sensitive service starts a second worker."""
+"""Make a request so large that the sensitive service starts a second worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOTAL = CHUNKS * sum(map(sum, TABLE.values()))
 
 
 def request(key: SecretKey, chunks: int = CHUNKS) -> SumsRequest:
-    """The one chunk of the example `chunks` times over."""
+    """Return a request that repeats the example's one chunk `chunks` times."""
     example = moments_request(key)
     return replace(example, lanes=[Lane(objects=example.lanes[0].objects * chunks, stop=1)])
 

@@ -1,8 +1,9 @@
-"""Lambda's side of a function, without Docker: the Runtime API over HTTP, served to the real runtime client.
+"""Run a function as Lambda does, without Docker: serve the Runtime API over HTTP to the real runtime client.
 
-The runtime interface client (`awslambdaric`, what runs inside Lambda) is started as a process of its own, asks this
-server for events and posts the replies. As in Lambda: one event at a time, a warm process between them, events and
-replies limited to 6 MB, a process that does not answer in time killed and the next event met by a new one.
+The runtime interface client ("awslambdaric", which runs inside Lambda) is started as its own process, asks this server
+for events and posts the replies. As in Lambda, there is one event at a time, and the process stays warm between them.
+Events and replies are limited to 6 MB. A process that does not answer in time is killed, and the next event gets a new
+one.
 Source: AWS Lambda developer guide, "Using the Lambda runtime API" (version 2018-06-01).
 """
 
@@ -28,7 +29,7 @@ START_SECONDS = 60.0  # what an importing process may take on a busy machine
 
 
 class FunctionError(Exception):
-    """The function gave no reply: it raised, ended, or ran out of time. `kind` is Lambda's errorType."""
+    """The function gave no reply: it raised an error, ended, or ran out of time. `kind` is the errorType of Lambda."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -42,7 +43,7 @@ class _Posted:
 
 
 class Function:
-    """One function with at most one warm process. Use as a context manager."""
+    """A function with at most one warm process. Use it as a context manager."""
 
     def __init__(
         self, handler: str, memory: int = 1769, seconds: float = 29.0, prefix: Sequence[str] = (), **extra: str
@@ -81,7 +82,7 @@ class Function:
         self._server.server_close()
 
     def invoke(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The function's reply. Raises FunctionError."""
+        """Send an event and return the function's reply. Raises FunctionError."""
         payload = json.dumps(event).encode()
         if len(payload) > MAX_PAYLOAD:
             raise FunctionError("RequestTooLarge", f"{len(payload)} bytes")
@@ -118,7 +119,7 @@ class Function:
         self._events, self._posted = queue.Queue(), queue.Queue()
 
     def log(self) -> list[str]:
-        """What the processes have written so far; ends the warm one."""
+        """Return what the processes have written so far, and stop the warm one."""
         self.stop()
         return self._log.decode("utf-8", "replace").splitlines()
 
@@ -153,7 +154,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A killed process resets its connection: that is not this server's error."""
+        """Ignore the error: a killed process resets its connection."""
 
 
 def _routes(function: Function) -> type[BaseHTTPRequestHandler]:
@@ -194,6 +195,6 @@ def _routes(function: Function) -> type[BaseHTTPRequestHandler]:
             return data
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: pytest captures stderr per test, these threads outlive one."""
+            """Print nothing: these threads may outlive the test whose stderr pytest captures."""
 
     return Routes

@@ -1,4 +1,4 @@
-"""The SAM CLI in its own venv, the built stack, and the containers it starts."""
+"""Run the built stack with the SAM CLI, which has its own venv, and find the containers that it starts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Api:
 
     @property
     def containers(self) -> list[str]:
-        """Ids: a function has one from its first request on."""
+        """Return the ids of its containers. A function has one from its first request on."""
         return sorted(_containers() - self._others)
 
 
@@ -55,8 +55,8 @@ def invoke(function: str, event: Path) -> Invocation:
 def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
     """`start-api` or `start-lambda` on a port of this machine.
 
-    LAZY, not EAGER: of the threads that start containers ahead each may make SAM's record of them, and one is kept
-    (`InvokeContext.lambda_runtime` of SAM 1.170). A container that is in another is neither asked nor stopped.
+    Containers start LAZY. With EAGER, threads start them ahead, and each thread may make a record of containers, of
+    which SAM keeps only one (InvokeContext.lambda_runtime of SAM 1.170). It then neither uses nor stops the others.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -75,7 +75,7 @@ def start(what: str, log: Path, **parameters: int) -> Iterator[Api]:
 
 
 def process_of(container: str) -> int:
-    """Its first process, as this machine numbers it."""
+    """Return the number that this machine gives to the container's first process."""
     return int(docker("inspect", "--format", "{{.State.Pid}}", container).stdout)
 
 
@@ -84,7 +84,7 @@ def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def why_no_containers() -> str | None:
-    """What keeps containers from running here; None if they do."""
+    """Return why containers cannot run here, or None if they can."""
     if shutil.which("docker") is None:
         return "docker is not installed"
     if docker("info").returncode:

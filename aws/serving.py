@@ -1,4 +1,4 @@
-"""`cleave serve` in a process of its own."""
+"""Run `cleave serve` in its own process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVE = [sys.executable, "-c", "from cleave.local.main import main; main()", "se
 
 @contextlib.contextmanager
 def served(*options: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Gives URL and process once it is ready; stops it at the end."""
+    """Yield the URL and the process once it is ready, and stop it at the end."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [*SERVE, *options], stderr=pipe, stdout=pipe, text=True, cwd=ROOT, env=os.environ | environment

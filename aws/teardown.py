@@ -21,7 +21,7 @@ BUCKETS = ("SensitiveBucket", "PlainBucket")
 
 
 def settings(file: Path, section: str) -> dict[str, Any]:
-    """What `sam deploy` was told for this section. Raises SystemExit for one that there is not."""
+    """Return the settings of `sam deploy` in this section. Raises SystemExit if there is no such section."""
     try:
         document = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def empty(s3: Any, bucket: str) -> int:
 
 
 def _first_versions(s3: Any, bucket: str) -> list[dict[str, str]]:
-    """Versions and delete markers: at most 1000, as one request may delete."""
+    """Return at most 1000 versions and delete markers, which is as many as one request may delete."""
     page = s3.list_object_versions(Bucket=bucket)
     listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
     return [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in listed]

@@ -1,4 +1,4 @@
-"""Print template.yaml as CloudFormation gets it, translated by SAM's own translator, for cfn-lint.
+"""Print template.yaml as SAM's own translator passes it to CloudFormation, for cfn-lint.
 
 AWS_DEFAULT_REGION=eu-central-1 python -m aws.translate > translated.json
 """
@@ -33,7 +33,7 @@ def _parsed() -> dict[str, Any]:
 
 
 def translate(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The translated template, its conditions as written. Needs AWS_DEFAULT_REGION; asks nobody."""
+    """Return the translated template, with conditions unchanged. It needs AWS_DEFAULT_REGION, but no network."""
     from samtranslator.translator.transform import transform  # noqa: PLC0415 - as above
 
     template = source()

@@ -1,4 +1,4 @@
-"""Adds up a segment's measures by cell, or reads every row's terms for scans: both in DuckDB, with the same SQL."""
+"""Add up a segment's measures by cell, or read each row's terms for scans. Both use DuckDB and the same SQL."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _arrays = duckdb.DuckDBPyConnection.fetchnumpy
 
 @dataclass(frozen=True, slots=True)
 class CellSums:
-    """The cells of some rows: DuckDB's text of each one's keys, its rows, and its sums (words, cells) by column.
+    """The cells of some rows: the text of each cell's keys, its rows, and its sums (words, cells) by column.
 
-    Without by columns there is one cell, even of no rows.
+    Without by columns there is one cell, even if there are no rows.
     """
 
     keys: list[Texts]
@@ -47,7 +47,7 @@ class CellSums:
 
 @dataclass(frozen=True, slots=True)
 class ScanRows:
-    """Rows for scans: each one's number, the number of its cell, and its values (words, rows) by column."""
+    """Rows for scans: each row's number, its cell's number, and its values (words, rows) by column."""
 
     numbers: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -71,7 +71,7 @@ class Summing:
         self._check()
 
     def sums(self) -> CellSums:
-        """The totals of every cell, in any order."""
+        """Return the totals of every cell, in any order."""
         added = [f"count(v{place}) AS n{place}" for place in range(len(self._measures))]
         added += [f"coalesce(sum({each.sql}), 0) AS {name}" for name, each in self._named()]
         grouped = f" GROUP BY {', '.join(self._keys)}" if self._keys else ""
@@ -96,7 +96,7 @@ class Summing:
         )
 
     def _check(self) -> None:
-        """Check that all values are in the measures' range: otherwise sums would be wrong."""
+        """Raise InputError if a value is out of its measure's range, because the sums would be wrong."""
         if not self._measures:
             return
         figures = ", ".join(f"count(v{i}), min(v{i}), max(v{i})" for i in range(len(self._measures)))
@@ -116,7 +116,7 @@ class Summing:
         return [(f"s{place}", each) for place, each in enumerate(every)]
 
     def _words(self, rows: int) -> str:
-        """SQL of the counts, and of sums of up to `rows` rows, in one word or two."""
+        """Return SQL for the counts and for the sums of up to `rows` rows, each in one or two words."""
         words = [f"n{place}" for place in range(len(self._measures))]
         for name, term in self._named():
             if term.most * rows < _ONE_WORD:
@@ -126,7 +126,7 @@ class Summing:
         return ", ".join(words) or "1 AS one"
 
     def _combined(self, figures: Mapping[str, NDArray[Any]], limits: Sequence[int]) -> list[Words]:
-        """The values of every column from its terms."""
+        """Put the values of every column together from its terms."""
         names = iter(self._named())
         columns = []
         for column, terms, limit in zip(self._columns, self._terms, limits, strict=True):
@@ -145,7 +145,7 @@ class Summing:
 
 
 def extent_of(table: Table, argument: Argument) -> Extent | None:
-    """Extent of the doubles of `argument`. Raises InputError if they cannot be computed."""
+    """Return the range of the doubles of `argument`. Raises InputError if they cannot be computed."""
     figures = of_measures.EXTENT.format(argument.sql)
     statement = f"SELECT {figures} FROM {table.relation}"
     ((least, middle, largest),) = _computed(table, {argument.sql: argument.sql}, statement, _all)
@@ -155,9 +155,9 @@ def extent_of(table: Table, argument: Argument) -> Extent | None:
 def _computed(
     table: Table, values: Mapping[str, str], statement: str, fetch: Callable[[duckdb.DuckDBPyConnection], T]
 ) -> T:
-    """Return what `fetch` takes of a statement.
+    """Run a statement and return what `fetch` takes from its result.
 
-    Raises InputError, which names the first of `values` (SQL by the expression as it was written) that fails.
+    Raises InputError naming the first of `values` that fails; they are SQL by expression as it was written.
     """
 
     def refusal(why: str) -> Exception:

@@ -1,7 +1,7 @@
-"""Before and after a sweep: a list that may be swept by, and errors that no longer matter.
+"""Check the store's lists before a sweep deletes objects, and turn later errors into warnings.
 
-Nothing is deleted unless the head that was written was read back, all that it needs is in the store's list
-with the right size, and that list has the older objects that are known. What follows a head only warns.
+Nothing is deleted until three things hold: the new head was read back, all objects that it needs are listed with the
+right size, and the list has the older objects that are known. After a head is written, errors only cause a warning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: 
 
 
 def unlisted(stores: Stores, objects: Listed, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are in a store and not in the list."""
+    """Return those of `names` that are in a store but missing from the list."""
     present = {name for _, each in objects for name in each}
     return [name for name in names if name not in present and _is_there(stores, name)]
 
@@ -56,7 +56,7 @@ def _is_there(stores: Stores, name: str) -> bool:
 
 @contextlib.contextmanager
 def cleaning() -> Iterator[None]:
-    """Warn of a store's error: the change is made, and the next one deletes what stays."""
+    """Turn a store's error into a warning: the change is made, and the next change deletes what stays."""
     try:
         yield
     except (StoreError, OutOfTime) as error:
