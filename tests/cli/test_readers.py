@@ -38,7 +38,12 @@ def test_the_page_runs(parties: Parties) -> None:
 def test_a_reader_asks_by_shell_plan_and_python(parties: Parties) -> None:
     carol = parties.at("carol")
     assert carol.run("shell", "stays", *READER).exit_code == 0
-    assert "which of the stored columns are fetched" in carol.run("plan", SQL, *READER).stdout
+    plan = carol.run("plan", SQL, *READER).stdout
+    assert "which of the stored columns are fetched" in plan
+    assert "local: a reader has rows and no totals" in plan
+    assert (
+        "a reader has rows and no totals" in carol.run("query", "stays", "SELECT COUNT(*) FROM stays", *READER).stderr
+    )
     assert json.loads(carol.run("query", SQL, *READER, "--json").stdout)["rows"] == [["A", 111.5], ["B", 10.35]]
     answer = cleave.query("stays", "SELECT COUNT(*) FROM stays WHERE sex = 'f'", store="../store", reader="carol.json")
     assert answer.rows == [(2,)]
@@ -50,7 +55,7 @@ def test_a_reader_asks_by_shell_plan_and_python(parties: Parties) -> None:
     ("words", "code", "message"),
     [
         (["query", "stays", "SELECT COUNT(*) FROM stays WHERE name = 'Ann'"], 4, "there is no column 'name'"),
-        (["query", "stays", SQL, "--cloud-only"], 4, "the stored totals do not answer it"),
+        (["query", "stays", SQL, "--cloud-only"], 4, "a reader has rows and no totals"),
         (["query", "stays", SQL, "--key", "key.json"], 2, "--key cannot be combined with --reader"),
         (["query", "stays", SQL, "--analyst", "a.pem"], 2, "--analyst cannot be combined with --reader"),
         (

@@ -88,6 +88,11 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
         world.tables()[0], world.loaded(MORE), "trial", ("ward",), Silent(), replace=True
     ),
     "release": lambda world: world.release("carol", least=3),
+    "collect": lambda world: (
+        world.register("north"),
+        world.contribute("north", "C,m,33,3.00,77.5,Ned\n"),
+        world.collect(),
+    ),
     "record": lambda world: world.tables()[0].record(world.open(), "queries", 0),
     "another reader": lambda world: world.add_reader("eve", "bill,sex"),
     "another is revoked": lambda world: (world.add_reader("eve", "bill,sex"), world.revoke_reader("eve")),

@@ -43,6 +43,7 @@ class _Rights:
 class ReaderTables(Newest):
     """Tables that the holder of `key` reads columns of."""
 
+    has_totals = False
     MOVED = "its owner put it under another key: run the command again, with the --fingerprint that the owner says"
     GONE = "its owner dropped it, or the store was harmed: ask the owner"
 

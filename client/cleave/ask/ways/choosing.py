@@ -12,11 +12,12 @@ from cleave.ask.ways.base import Site, Way
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut
-from cleave.sums.needs import Available, KeptTotals, unreadable
+from cleave.sums.needs import Available, KeptTotals, NoSums, unreadable
 from cleave.sums.stored import Stored
 from cleave_shared.errors import QueryRefused
 
 NO_PLAIN = "there is no plain service"
+NO_TOTALS = "a reader has rows and no totals"
 READ_HERE_ANYWAY = "the plain service runs in this process: its plain columns are read here in any case"
 CONTRIBUTOR_UNKNOWN = "the plain half does not say which contributor a row is of"
 FEWER_BYTES = "the rows that are selected are less to read than the totals of all cells"
@@ -85,7 +86,9 @@ class Choosing:
         """Return the plan that uses `available`, and rows for the rest unless `cloud_only`. Raises QueryRefused."""
         return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 
-    def totals_of(self, stored: Stored) -> KeptTotals:
+    def totals_of(self, stored: Stored) -> Available:
+        if not stored.tables.has_totals:
+            return NoSums(NO_TOTALS)
         return KeptTotals(stored.manifest.measures, stored.by, self._no_plain(stored))
 
     def _no_plain(self, stored: Stored) -> str:
