@@ -269,7 +269,7 @@ def test_the_owner_puts_anew(joined: World) -> None:
     assert joined.open().manifest.contributors == ()
     joined.register("north")
     joined.contribute("north", NORTH, public=invited, replace=True)
-    with pytest.raises(CheckFailed, match="contributor 'north': an object that was sealed for this key") as raised:
+    with pytest.raises(CheckFailed, match="contributor 'north': a sealed object is damaged") as raised:
         joined.collect()
     assert "another invitation" in (raised.value.hint or "")
 
