@@ -307,14 +307,14 @@ class Reading:
         ranges = [
             each
             for number in self._needed.sealed
-            for each in ranges_of(self._manifest, segment, number, [_all(segment)])
+            for each in ranges_of(self._manifest, segment, number, [_every_block(segment)])
         ]
         return size + sum(each.bytes for each in ranges)
 
     def _begin_parts(self, pool: ThreadPoolExecutor, assembly: Assembly, segment: Segment, plain: _Plain) -> _Parts:
         """Write the plain columns of a segment; fetch, open and write the sealed ones."""
         rows = [each.rows for each in plain.footer.groups]
-        (first, stop) = blocks = _all(segment)
+        (first, stop) = blocks = _every_block(segment)
 
         def opened(place: int, number: int) -> list[Chunk]:
             found = [_marked(segment, each) for each in range(first, stop)]  # the marks of a segment that has none
@@ -574,8 +574,7 @@ def plain_of(segment: Segment) -> Object:
     return segment.plain
 
 
-def _all(segment: Segment) -> Blocks:
-    """All blocks of a segment."""
+def _every_block(segment: Segment) -> Blocks:
     return 0, -(-segment.rows // BLOCK_ROWS)
 
 
