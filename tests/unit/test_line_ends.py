@@ -248,3 +248,15 @@ def test_records_are_counted_as_python_reads_them(start: int) -> None:
             assert count_records(blocks, b",", quote.encode(), blank=blank) == expected, (seed, text)
         strange = [*blocks, f"{end}x,5{quote} pipe{end}".encode()]
         assert count_records(strange, b",", quote.encode(), blank=True) is None, (seed, text)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "quote", "count"),
+    [
+        ((b'a,b\n"1,2\n', b'3"\n'), b"", 3),  # no character quotes
+        ((b"a,b\n5", b'" pipe,1\n'), b'"', None),  # a quote within a field begins a block
+        ((b"a,b\n", b'"5\n6",1\n'), b'"', 2),
+    ],
+)
+def test_quotes_are_counted_as_the_dialect_has_them(blocks: tuple[bytes, ...], quote: bytes, count: int | None) -> None:
+    assert count_records(blocks, b",", quote, blank=True) == count
