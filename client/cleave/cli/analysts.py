@@ -15,7 +15,6 @@ from cleave.ask.options import Place, Releasing
 from cleave.cli import console
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded
-from cleave.table.privacy import epsilon_text
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading
@@ -84,6 +83,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave release ls visits --store tables --json
     """
     from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
+    from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - DuckDB, which --help does without
 
     with opened(place) as tables:
         table = tables.open(name)
