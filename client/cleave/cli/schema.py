@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cleave.ask.opening import column_names
 from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag, flag_of
@@ -166,7 +167,7 @@ class _Wishes:
     def about(self, schema: Schema) -> Schema:
         """Return `schema` with the entity that the user chose or accepted."""
         if self.entity is not None:
-            return schema.about([each.strip() for each in self.entity.split(",") if each.strip()])
+            return schema.about(column_names(self.entity) or ())
         return schema.about(schema.privacy.entity) if self.accept and schema.privacy.unsure else schema
 
 

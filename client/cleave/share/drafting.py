@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cleave.ckks.public_key import PublicKey
 from cleave.disclosure.joining import Part, parts_of
@@ -13,6 +13,7 @@ from cleave.share.addressed import place_of, public_of
 from cleave.share.ledger import Ledger, Sums, load_ledger
 from cleave.share.release import ReleaseHead
 from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
+from cleave.share.users import LEAST
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
@@ -28,7 +29,6 @@ from cleave.sums.combination import combination_of
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
 
-LEAST = 3  # people of a part: two values follow from their sum and that of their squares
 MOST_ANALYSTS = 256
 
 
@@ -58,12 +58,16 @@ class Draft:
     ledger: Ledger
     publishes: bool
     begins: bool
-    ends: bool  # an earlier lineage
     measures: tuple[Measure, ...] = ()
     parts: tuple[NewPart, ...] = ()
-    waiting: Mapping[Texts, int] | None = None
+    waiting: Mapping[Texts, int] = field(default_factory=dict)
     read: tuple[ReadSegment, ...] = ()
     accepted: int = 0  # see Release
+
+    @property
+    def ends(self) -> bool:
+        """True if it ends an earlier lineage."""
+        return self.begins and self.opened.manifest.release is not None
 
     @property
     def counted(self) -> str:
@@ -121,8 +125,7 @@ def drafted(
     least = _least(table, schema, None if begins and (before or (newest and newest.epsilon)) else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
-    ends = begins and newest is not None
-    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, ends)
+    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins)
     draft = replace(draft, accepted=accepted)
     return _with_parts(draft, schema) if publishes else draft
 

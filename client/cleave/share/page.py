@@ -58,8 +58,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield ""
     yield "## Waiting"
     yield ""
-    rows = sum((draft.waiting or {}).values())
-    yield f"{counted(rows, 'row')} in {counted(len(draft.waiting or {}), 'cell')}: too few {people} so far."
+    rows = sum(draft.waiting.values())
+    yield f"{counted(rows, 'row')} in {counted(len(draft.waiting), 'cell')}: too few {people} so far."
     yield ""
     yield "## What the analysts will see"
     yield ""

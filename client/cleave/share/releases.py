@@ -197,7 +197,7 @@ def _facts(draft: Draft, number: int, names: tuple[str, ...], ledger: Ledger) ->
         names,
         len(draft.parts),
         sum(each.rows for each in draft.parts),
-        len(draft.waiting or {}),
+        len(draft.waiting),
         len({each.key for each in ledger.parts}),
         tuple((name, count) for name, count in missing.items() if count),
         tuple(each.name for each in manifest.measures if each.name not in released) if draft.publishes else (),
@@ -283,7 +283,7 @@ def _sealed_again(
     revoked: tuple[Analyst, ...],
 ) -> Draft:
     past = ledger_of(tables, opened) or Ledger(b"", newest.least, opened.manifest.by, (), ())
-    return Draft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False, ends=False)
+    return Draft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False)
 
 
 def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Set[str]) -> Release | None:
