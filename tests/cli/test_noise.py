@@ -100,6 +100,11 @@ def test_what_is_refused(parties: Parties, words: str, code: int, message: str) 
     assert message in parties.at("west").fails(code, "release", "new", "patients", *words.split(), *STORE)
 
 
+def test_no_group_of_a_noisy_release_is_left_out(parties: Parties) -> None:
+    words = ("--analyst", "carol.pem", "--store", "../store", "--min-group", "5")
+    assert "a noisy release shows all groups" in parties.at("carol").fails(4, "query", SQL, *words)
+
+
 def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     parties.at("west")
     for name, tables in (("alice", ["patients"]), ("bob", ["other"]), ("erin", None)):

@@ -362,6 +362,7 @@ def test_a_release_that_is_not_consistent_is_refused(world: NoisyReleases, monke
         {"statistics": (first.model_copy(update={"scale": 0.0}), *others)},
         {"statistics": (*others, first.model_copy(update={"measure": 3, "part": "sum"}))},
         {"measures": drawn.measures[1:]},
+        {"measures": tuple(each.model_copy(update={"decimals": 1 << 30}) for each in drawn.measures)},
         {"measures": tuple(each.model_copy(update={"upper": None}) for each in drawn.measures)},
     ):
         assert not drawn.model_copy(update=update).is_consistent(), update

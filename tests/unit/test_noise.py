@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import tomllib
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +20,7 @@ from cleave.disclosure.noise import (
     statistics,
     variance,
 )
+from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError
 
 PEOPLE, WARDS, MOST = 3, 2, 5  # ward 2 is not declared
@@ -143,3 +146,42 @@ def test_an_epsilon_that_is_none_is_refused(text: str) -> None:
 
 def test_an_epsilon_is_counted_in_millionths() -> None:
     assert [micros(each, "--epsilon") for each in ("1", "0.5", "1e-6", "1000")] == [1_000_000, 500_000, 1, 10**9]
+
+
+def schema(values: str = '["A", 2, 1.50, true]', budget: str = "2.5", entity: str = 'entity = ["id"]') -> str:
+    column = f'[columns.ward]\nkind = "plain"\ntype = "VARCHAR"\nvalues = {values}\n'
+    person = '[columns.id]\nkind = "sealed"\ntype = "VARCHAR"\n'
+    return f"[privacy]\n{entity}\nbudget = {budget}\n{column}{person}"
+
+
+def read(text: str) -> Schema:
+    return read_schema(tomllib.loads(text, parse_float=Decimal), "the schema")
+
+
+def test_a_schema_has_values_and_a_budget() -> None:
+    found = read(schema())
+    assert found.column("ward").values == ("A", "2", "1.50", "true")
+    assert found.privacy.budget == Decimal("2.5")
+    again = read(dump_schema(found))
+    assert (again.column("ward").values, again.privacy) == (found.column("ward").values, found.privacy)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"values": '"A"'}, r"\[columns.ward\] values: must be a list"),
+        ({"values": "[]"}, "must be a list"),
+        ({"values": "[[1]]"}, "must be a list"),
+        ({"values": '["1", 1]'}, "has a value twice"),
+        ({"values": str(list(range(5000)))}, "has more than 4,096"),
+        ({"budget": "0"}, r"\[privacy\] budget: must be above 0"),
+        ({"budget": "true"}, "must be a number above 0"),
+        ({"budget": "0.0000001"}, "six decimals"),
+        ({"budget": "inf"}, "must be above 0"),
+        ({"budget": "1e4"}, "at most 1,000"),
+        ({"entity": ""}, "no entity is named"),
+    ],
+)
+def test_a_schema_with_other_values_or_budgets_is_refused(how: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(schema(**how))

@@ -12,6 +12,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Count, Measure, StoredModel
 from cleave.store.padding import padded
 
+_MOST_DECIMALS = 38
 _DIGITS = 21  # of a number, with its sign and comma
 
 
@@ -64,7 +65,7 @@ class NoisyTotals(StoredModel):
             and all(each is None or each < len(self.measures) for _, each in places)
             and all(0 < each.scale < math.inf for each in self.statistics)
             and all(len(each) == cells for each in self.numbers)
-            and all(each.decimals is not None and not each.derived for each in self.measures)
+            and all(each.decimals is not None and 0 <= each.decimals <= _MOST_DECIMALS for each in self.measures)
             and all(isinstance(end, int) for each in self.measures for end in (each.lower, each.upper))
             and all(("count", place) in places for place, each in enumerate(self.measures) if each.nullable)
         )
