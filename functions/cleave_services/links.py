@@ -330,7 +330,7 @@ def _each(count: int, fetch: Callable[[int, Connections], None], what: str = "")
         if late or failures:
             failed.set()
             for line in lines:
-                line.cut()  # ends waits for data
+                line.cut()  # so that no thread waits for more data
             raise failures[0] if failures else _LATE
     finally:
         pool.shutdown(wait=not failed.is_set(), cancel_futures=True)

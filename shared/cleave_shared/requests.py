@@ -249,7 +249,7 @@ class ScanRequest(Envelope):
 
     def __post_init__(self) -> None:
         if not _rises(self.chunks):
-            raise ValueError("chunks: their numbers must rise")
+            raise ValueError("chunks: their numbers must be in rising order")
         if len(self.weights) != len(self.cuts):
             raise ValueError(f"weights: {len(self.weights)} for {len(self.cuts)} groups")
         if any(not _rises(each) or each[-1] >= len(self.chunks) for each in self.cuts):

@@ -364,7 +364,7 @@ class Altering(Place, total=False):
     by: Annotated[str | Sequence[str] | None, Flag(None, "--by COLUMN,...", "Other columns to filter and group by.")]
     entity: Annotated[
         str | Sequence[str] | None,
-        Flag(None, "--entity COLUMN,...", "Columns that name whom a row is about, once for all."),
+        Flag(None, "--entity COLUMN,...", "Columns that name whom a row is about; they cannot be changed later."),
     ]
 
 
@@ -449,7 +449,9 @@ class Contributing(Adding, total=False):
     ]
     fingerprint: Annotated[
         str | None,
-        Flag(None, "--fingerprint SHA256:...", "Fingerprint of the public key; needed once.", advanced=True),
+        Flag(
+            None, "--fingerprint SHA256:...", "Fingerprint of the public key; needed for its first use.", advanced=True
+        ),
     ]
     identity: Annotated[
         str | Path | None, Flag(None, "--identity FILE", "Identity file of the contributor.", advanced=True)

@@ -77,7 +77,7 @@ def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
     if 8 * chunks * degree < _LARGE:
         return np.zeros((chunks, degree), np.int64)
     memory = mmap.mmap(-1, 8 * chunks * degree, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # the kernel has none
+    with contextlib.suppress(OSError):  # this kernel has no huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.int64).reshape(chunks, degree)
 

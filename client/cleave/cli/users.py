@@ -36,7 +36,8 @@ def add(
         str | None, flag("--columns TABLE.COLUMN,...", "Columns the user may query of these tables. Default: all.")
     ] = None,
     min_group: Annotated[
-        int | None, flag("--min-group N", "Leave out groups of fewer people (else rows); at least 3.", min=0)
+        int | None,
+        flag("--min-group N", "Leave out groups of fewer than N people, or rows without an entity. At least 3.", min=0),
     ] = None,
     rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, totals of groups.")] = False,
     token: Annotated[bool, flag("--token", "Print a bearer token for HTTP instead of a password.")] = False,

@@ -318,7 +318,7 @@ class _Figures:
         return type_
 
     def _read(self, node: Node) -> _Linear:
-        """A linear combination over exact types, in which each step fits its type. Raises QueryRefused."""
+        """Read a linear combination of exact numbers whose every step fits its type. Raises QueryRefused."""
         if _is_constant(node):
             return self._literal(node)
         (type_,) = self._catalog.types([write(node)])

@@ -149,7 +149,7 @@ def sign(value: fmpq) -> int:
 
 
 def remainder(a: Number, b: Number) -> tuple[tuple[Number, ...], bool]:
-    """a - b trunc(a / b) for b other than 0, and whether the quotient crosses a step."""
+    """Return the possible values of a - b trunc(a / b), and whether trunc(a / b) has several. `b` is not 0."""
     if isinstance(a, fmpq) and isinstance(b, fmpq):
         return (a - b * inwards(a / b),), False
     low, high = (inwards(end) for end in ends(ball(a) / ball(b)))

@@ -156,7 +156,7 @@ def _resealed(
 
 
 def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns in the order of the schema. Raises InputError for one that there is not, or for none."""
+    """Return `columns` in the order of the schema. Raises InputError if one does not exist, or if there are none."""
     named = {schema.column(each).name for each in columns}
     if not named:
         raise InputError("a reader needs a column", hint="name them: --columns ward,sex,bill")

@@ -203,7 +203,9 @@ class Contributions:
         check_fits(rows.schema, self._schema, self._invitation.table, invited=True)
         survey = rows.survey(progress)
         if not survey.rows:
-            raise InputError(f"{rows.name}: has no rows to put", hint="only its owner puts a table without rows")
+            raise InputError(
+                f"{rows.name}: has no rows to put", hint="only the owner of a table can put it without rows"
+            )
         count_cells(rows, self._invitation.by)
         new = NewRows(rows, self._schema, survey, segment_rows, self._say)
         request = self._request(replace=replace)

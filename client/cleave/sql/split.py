@@ -185,7 +185,7 @@ class Halves:
         statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        # it reads everything again
+        # finding the cause reads the table again, which a stream cannot
         failed = None if self._table.streamed else blame(self._table.connection, statements)
         return failed or InputError(f"the query cannot be computed on this table ({kind})")
 

@@ -115,7 +115,7 @@ class SumTerm:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Terms of a column of totals, and a `constant` per value."""
+    """What a column of totals adds up for each value: `terms`, and a `constant`."""
 
     terms: tuple[SumTerm, ...]
     constant: int = 0

@@ -1,4 +1,6 @@
-"""Tables of a store by name: opened, committed, listed, dropped. The head is the one commit point of both halves."""
+"""Open, commit, list and drop the tables of a store by name. A change is committed for both halves by writing
+one head.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 
 
 class Tables(Newest):
-    """Tables of `key` in `stores`, which it owns."""
+    """The tables that `key` owns in `stores`."""
 
     MOVED = "name that key with --key; `cleave drop` under this one deletes this note"
     GONE = "restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here"
@@ -49,7 +51,9 @@ class Tables(Newest):
     def __init__(
         self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None, user: str = ""
     ) -> None:
-        """`cache`: see Objects. `user`: as the audit logs call who uses the key here."""
+        """Prepare the tables of a key. `cache` is as for Objects; `user` is the name that audit logs give to
+        this user.
+        """
         super().__init__(stores, key, memory, cache)
         self._user = user
         self._own_heads = Heads.of_owner(key, stores.sensitive.location)
@@ -69,12 +73,12 @@ class Tables(Newest):
         log: LogHead | None = None,
         **details: JsonValue,
     ) -> Opened:
-        """Make the next version of `manifest`, whose objects are all stored, the table's, and record it in the log.
+        """Make `manifest`, whose objects are all stored, the table's next version, and record it in the log.
 
-        `previous`: the version that it replaces; None for a new table. `rows`: those that came with it, the difference
-        of both by default. `log` to continue, that of `previous` by default. `details`: of the record. The head
-        shows what epsilon a noisy release spends that was drawn for this version. Raises ConflictError if another
-        version came first.
+        `previous` is the version that it replaces; None for a new table. `rows` is the number of rows that came with
+        it, by default the difference between both. `log` is the log to continue, by default that of `previous`.
+        `details` go into the record. If a noisy release was drawn for this version, the head shows the epsilon that it
+        spends. Raises ConflictError if another version came first.
         """
         manifest = manifest.next()
         tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
@@ -109,24 +113,29 @@ class Tables(Newest):
         return write_views(self, self.folder(manifest.table), manifest, vault)
 
     def spent(self, opened: Opened) -> int:
-        """Epsilon that noisy releases of a table of this name spent, in millionths: those of a table that was dropped
-        here included.
+        """Return the epsilon that noisy releases of tables with this name have spent, in millionths.
+
+        This includes tables that were dropped here.
         """
         return self._seen.spent(self.tag(opened.manifest.table), opened.head.spent)
 
     def take_spent(self, name: str, spent: int) -> None:
-        """Note what epsilon a table spent under another key before it comes here."""
+        """Note how much epsilon a table spent under another key before it comes here."""
         self._seen.remember_spent(self.tag(name), spent)
 
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
-        """Record in the log what changes nothing of the table. Raises ConflictError where the table was changed."""
+        """Record an event in the log that changes nothing in the table. Raises ConflictError if the table was
+        changed.
+        """
         shown = opened.manifest, opened.head.manifest, opened.head.views
         _, _, pages = self._show(shown, opened, None, what, rows, details)
         with cleaning():
             self.stores.sensitive.delete({opened.head.log.page.name} - pages)
 
     def earlier(self, opened: Opened, name: str) -> Manifest | None:
-        """The version of the table whose manifest is called `name`; None: it is deleted. Raises CheckFailed."""
+        """Return the version of the table whose manifest has this name, or None if it was deleted. Raises
+        CheckFailed.
+        """
         try:
             content = self.stores.sensitive.read(name, most=limits.MAX_MANIFEST_BYTES)
         except NotStoredError:
@@ -134,8 +143,10 @@ class Tables(Newest):
         return Manifest.model_validate_json(opened.vault.open("manifest", name, content))
 
     def log(self, opened: Opened) -> tuple[Record, ...]:
-        """Return all records of the table's log, newer ones than `opened` knows included where its newest page was
-        replaced meanwhile. Raises CheckFailed where the log is damaged.
+        """Return all records of the table's log.
+
+        If its newest page was replaced meanwhile, these include records that are newer than `opened`. Raises
+        CheckFailed if the log is damaged.
         """
         for _ in range(TRIES - 1):
             try:
@@ -157,10 +168,10 @@ class Tables(Newest):
         details: dict[str, JsonValue],
         spends: int = 0,
     ) -> tuple[TableHead, str, set[str]]:
-        """Write a head that shows a manifest, its object and the list of its views, and a log with one record more.
+        """Write a head that shows a manifest, its object and the list of its views, and a log with one more record.
 
-        Returns the head, its version in the store, and the names of all pages of the log. Where only the log grew since
-        `previous`, the record follows what was added.
+        Returns the head, its version in the store, and the names of all pages of the log. If only the log grew since
+        `previous`, the record is appended to what was added.
         """
         manifest, written, views = show
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
@@ -198,7 +209,7 @@ class Tables(Newest):
         return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
 
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
-        """Check whether the head `content` was written on top of `mine`: by its log, which then has the record."""
+        """Check whether the head `content` was written on top of `mine`: then its log has the record of `mine`."""
         fields = self._own_heads.load(tag, content)
         if key_moved_to(fields) is not None:
             return fields.get("table_id") == mine.table_id
@@ -217,8 +228,9 @@ class Tables(Newest):
             raise not_stored(self.stores.sensitive.location) from None
 
     def forget(self, name: str) -> None:
-        """Accept what the store has of a table, whatever was seen here, or dropped, or the key file says of it. Nothing
-        in the store changes.
+        """Accept the table as the store has it, whatever this machine or the key file remembers about it.
+
+        Nothing in the store changes.
         """
         tag = self.tag(name)
         self._evict(name)
@@ -229,7 +241,9 @@ class Tables(Newest):
         self._seen.accept(tag)
 
     def shown(self, name: str) -> Opened:
-        """The table as the store shows it, whatever was seen here of it. Raises InputError, CheckFailed, StoreError."""
+        """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,
+        CheckFailed, StoreError.
+        """
         tag = self.tag(name)
         loaded = self._read_head(tag)
         if loaded is None:
@@ -243,7 +257,7 @@ class Tables(Newest):
         return self._open(tag, self._own_heads.shown(fields), stored)
 
     def refusal(self, name: str, shown: Opened) -> tuple[str, int]:
-        """Why this machine refuses a table, empty if it does not; and how many records of the log it misses."""
+        """Return why this machine refuses a table ("" if it does not), and how many records its log lacks."""
         seen, head = self._seen.newest(self.tag(name)), shown.head
         if self._seen.is_dropped(head.table_id):
             return "dropped", 0
@@ -253,10 +267,10 @@ class Tables(Newest):
         return ("older", lost) if lost > 0 else ("", 0)
 
     def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
-        """Open every table under this key, by name, except those that were put under another.
+        """Open every table under this key, by name, except those that were moved to another key.
 
-        `held`: versions of them, which are yielded where they are still the newest. Raises InputError where there is
-        no such folder.
+        `held` are versions of them, which are returned if they are still the newest. Raises InputError if there is no
+        such folder.
         """
         require_place(self.stores.sensitive)
         by_tag = {self.tag(each.manifest.table): each for each in held}
@@ -274,14 +288,16 @@ class Tables(Newest):
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
     def _own(self, name: str, tag: str) -> Seen | None:
-        """A table as seen here before, and its head where that names this key; its signature is not checked."""
+        """Return a table as this machine has seen it, and its head if that names this key. The signature is not
+        checked.
+        """
         seen, stored = self._seen.newest(tag), self.stores.sensitive.read_versioned(name)
         is_own = stored is not None and parsed(stored[0]).get("key_id") == self.key.key_id
         return (seen, stored) if is_own else None
 
     @contextlib.contextmanager
     def changing(self, opened: Opened | None) -> Iterator[None]:
-        """Turn a loss to another writer, who came first and deleted it, into a ConflictError."""
+        """Raise ConflictError if the block fails because another writer came first and deleted its objects."""
         try:
             yield
         except LostError:
@@ -293,17 +309,19 @@ class Tables(Newest):
         return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def versions(self) -> dict[str, tuple[str, int]]:
-        """The id of every table under this key and the length of its log, by tag, and what was dropped: floors for a
-        copy of the key file.
+        """Return the id and log length of every table under this key, by tag, and of dropped tables.
+
+        A copy of the key file keeps them as the oldest acceptable states.
         """
         there = {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
         return self._seen.dropped() | there
 
     def drop(self, name: str, progress: Progress | None = None) -> None:
-        """Delete a table, its head first: without it nothing of a table is a table. Objects that no manifest names go
-        with it, answers that were left behind, and what a stopped `key rotate` left under the other key.
+        """Delete a table, starting with its head: without a head there is no table.
 
-        Raises InputError where there is nothing, nor was; StoreError where something may be left.
+        Objects that no manifest names are deleted too, as are answers left behind and what a stopped `cleave key
+        rotate` left under the other key. Raises InputError if there is no such table and never was, StoreError if
+        something may be left.
         """
         tag = self.tag(name)
         own, head = f"tables/{tag}", f"tables/{tag}/{HEAD}"
@@ -343,7 +361,7 @@ class Tables(Newest):
         self._seen.forget(tag)
 
     def _shared(self, opened: Opened | None) -> list[str]:
-        """The folders of contributors and analysts of a table."""
+        """Return the folders of a table's contributors and analysts."""
         if opened is None:
             return []
         manifest, release = opened.manifest, opened.manifest.release
@@ -352,7 +370,9 @@ class Tables(Newest):
         return [*contributed, *released, *(each.place for each in manifest.readers), self.released(manifest.table_id)]
 
     def _states(self, tag: str) -> dict[str, int]:
-        """The ids of the table that is there, was seen here, or is in the key file, and the lengths of their logs."""
+        """Return the ids and log lengths of the table that is stored, that this machine has seen, and that the key file
+        knows.
+        """
         states = dict(each for each in (self._seen.newest(tag), self.key.floors.get(tag)) if each)
         with contextlib.suppress(CheckFailed):  # a damaged head says nothing
             head = self._read_head(tag)
@@ -361,7 +381,9 @@ class Tables(Newest):
         return states
 
     def _version(self, name: str) -> str | None:
-        """The version of an object that changes; None where there is none, or what is there is no such object."""
+        """Return the version of an object that changes; None if there is none, or if another kind of object is in its
+        place.
+        """
         with contextlib.suppress(ForeignError):
             stored = self.stores.sensitive.read_versioned(name)
             return stored[1] if stored else None
@@ -374,18 +396,18 @@ class Tables(Newest):
         )
 
     def _openable(self, tag: str) -> Opened | None:
-        """A table to be dropped; None for one that cannot be opened, whose objects only lists name."""
+        """Open a table to drop it; return None if it cannot be opened and its objects are known only from lists."""
         with contextlib.suppress(CheckFailed, InputError):
             return self._latest(tag)
         return None
 
     def moved_to(self, name: str) -> str | None:
-        """The id of the key that a table of this one's was put under by `cleave key rotate`; None for any other."""
+        """Return the id of the key to which `cleave key rotate` moved a table, or None if the table was not moved."""
         loaded = self._read_head(self.tag(name))
         return key_moved_to(loaded[0]) if loaded else None
 
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
-        """Close the table under this key: only the key `key_id` opens it now. Raises ConflictError on a change."""
+        """Close the table under this key, so that only the key `key_id` opens it. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
@@ -394,11 +416,11 @@ class Tables(Newest):
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
 
     def was_dropped(self, table_id: str) -> bool:
-        """Check whether a table was dropped by this machine, or by one whose memory is in the key file."""
+        """Check whether this machine dropped a table, or another machine whose memory is in the key file."""
         return self._seen.is_dropped(table_id)
 
     def clear(self, name: str) -> None:
-        """Delete all of a table that was moved but its head, which says so."""
+        """Delete a moved table, except its head, which says where it moved."""
         tag = self.tag(name)
         loaded = self._read_head(tag)
         if loaded is None or key_moved_to(loaded[0]) is None:
@@ -411,10 +433,10 @@ class Tables(Newest):
                 store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{HEAD}"])
 
     def note(self, name: str, other: Tables) -> None:
-        """Let this key find what is stored of a table under the key of `other`, should a rotation be stopped.
+        """Note where the table is stored under the key of `other`, in case a rotation is stopped.
 
-        Under another key a table has another folder, whose name only that key can compute: a sealed note names it. The
-        sweep keeps notes; they go with the end of the rotation.
+        A table has another folder under another key, whose name only that key can compute. A sealed note names this
+        folder. Sweeps keep notes; the end of the rotation deletes them.
         """
         place = self._note(name, other)
         if self.stores.sensitive.read_versioned(place) is None:
@@ -431,7 +453,7 @@ class Tables(Newest):
         return self.vault(f"rotation {folder}")
 
     def _left(self, folder: str) -> Iterator[str]:
-        """Folders of other keys with objects of a table and no table: none is shown there, or it moved here."""
+        """Yield folders under other keys that have objects of a table but no table: none is there, or it moved here."""
         store = self.stores.sensitive
         for place in filter(_is_note, store.names(folder)):
             with contextlib.suppress(CheckFailed):  # then it names nothing that may be deleted
@@ -441,11 +463,12 @@ class Tables(Newest):
                     yield folder_left
 
     def sweep(self, opened: Opened) -> int:
-        """Delete what was there before `opened` was committed and it does not name. Returns how many; warns on errors.
+        """Delete objects that were stored before `opened` was committed and that it does not name; return how many.
 
-        That is what writers left who died, and versions past. A writer that is still at work read the head before, so
-        its commit will fail in any case; what came after the commit is not touched: the next version may name it. The
-        commit has checked that its own objects are stored (`cleave.store.sweeping`).
+        These are older versions, and what stopped writers left. A writer that still works on the older version read its
+        head earlier, so its commit will fail anyway. Objects stored after the commit stay, because the next version may
+        name them. The commit has checked that its own objects are stored (cleave.store.sweeping). Errors only cause a
+        warning.
         """
         tag = self.tag(opened.manifest.table)
         own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
@@ -459,7 +482,9 @@ class Tables(Newest):
         return swept
 
     def delete_older(self, before: Manifest, opened: Opened) -> None:
-        """Delete what the version `before` names and `opened` does not. Raises StoreError, unlike `sweep`."""
+        """Delete what the version `before` names and `opened` does not. Unlike `sweep`, raise StoreError on an
+        error.
+        """
         names = before.objects() - opened.manifest.objects()
         try:
             for store in self.stores.distinct():
@@ -484,13 +509,13 @@ class Tables(Newest):
 
 
 def _drawn_epsilon(manifest: Manifest) -> int:
-    """Epsilon of the noisy release that was drawn for this version, in millionths; 0: none was."""
+    """Return the epsilon of the noisy release that was drawn for this version, in millionths; 0 if there was none."""
     release = manifest.release
     return release.epsilon if release is not None and release.drawn == manifest.version else 0
 
 
 def _named(opened: Opened | None) -> set[str]:
-    """Names of all objects that the head of a table leads to."""
+    """Return the names of all objects that a table's head leads to."""
     if opened is None:
         return set()
     head = opened.head

@@ -192,8 +192,10 @@ class CsvReading(SourceReading):
             return unreadable(self.source, error)
 
     def _record_fault(self, kind: str, position: int) -> InputError:
-        """The error for a record that DuckDB rejects. It begins at byte `position` (from 1) of the text that DuckDB
-        reads, or after line breaks there.
+        """Return the error for a record that DuckDB rejects.
+
+        The record begins at byte `position` (from 1) of the text that DuckDB reads. If there are line breaks, it begins
+        after them.
         """
         number, left, usual = self._dialect.skip, position - len(self._short_header.encode()), self._first.end
         with open_text(self.source, self._dialect) as text:

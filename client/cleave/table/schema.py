@@ -390,7 +390,7 @@ def _parse(document: Mapping[str, Any]) -> Schema:
     dialect = _parse_dialect(inner(document.get("csv", {}), "[csv]"))
     tables = inner(document.get("columns", {}), "[columns]")
     if not tables:
-        raise ValueError("names no column: one [columns.NAME] for each is needed")
+        raise ValueError("names no column: it needs a section [columns.NAME] for each column")
     columns = tuple(_parse_column(name, inner(table, f"[columns.{name}]")) for name, table in tables.items())
     seen: set[str] = set()
     for column in columns:

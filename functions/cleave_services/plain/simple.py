@@ -38,7 +38,7 @@ def _load_column(values: object) -> list[Any]:
                 raise ValueError(f"row {row + 1} is neither number, string, boolean nor null")
             expected = expected or name
             if name != expected:
-                raise ValueError(f"row {row + 1} is a {name}, an earlier row is a {expected}: one type a column")
+                raise ValueError(f"row {row + 1} is a {name}, an earlier row is a {expected}: a column has one type")
         row += sum(1 for _ in run)
     for row, value in enumerate(values, 1):
         if isinstance(value, float) and not math.isfinite(value):
