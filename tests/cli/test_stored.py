@@ -176,7 +176,7 @@ def test_hints_over_a_stored_table_name_what_changes_it_and_no_schema_file(place
 
 def test_put_says_what_it_costs_before_it_starts(place: Place) -> None:
     result = place.cli.run(*place.words("put", place.root / "patients.csv", "--table", "trial"))
-    assert "6 cells" in result.stderr
+    assert "6 groups" in result.stderr
     assert "bytes for each of" in result.stderr
     about, unit = re.search(r"about ([\d.]+) ([kM])B", result.stderr).groups()
     stored = json.loads(place.run("show", "trial", "--json"))["bytes"]

@@ -20,7 +20,7 @@ def split(
     key: Annotated[str, argument("FILE", "The key file.")],
     folder: Annotated[Path, flag("-o, --output DIR", "Folder to write the shares to.")],
     shares: Annotated[int, flag("--shares N", "How many shares to write: at most 16.", default=5)] = 5,
-    need: Annotated[int, flag("--need N", "How many of them give the key: at least 2.", default=3)] = 3,
+    need: Annotated[int, flag("--need N", "How many shares recover the key; at least 2.", default=3)] = 3,
     passphrase_fd: PassphraseFd = None,
     profile: Profile = None,
 ) -> None:

@@ -16,7 +16,6 @@ from cleave.table.stream import Stream, Survey
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
-from cleave_shared.moments import SENTINELS
 from cleave_shared.params import Profile
 
 _MOST_VALUES = 400  # values of a proposed column: days of a year
@@ -78,13 +77,12 @@ def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:
 
 
 def describe(manifest: Manifest, survey: Survey, cells: int, segments: int, profile: Profile) -> str:
-    """One line: the cells, how well they fill the ciphertexts of their totals, and bytes to be stored."""
-    capacity = profile.degree - SENTINELS
-    fill = cells / (capacity * max(1, -(-cells // capacity)))
+    """Return one line: the groups that have totals, and the bytes to be stored."""
     size = estimated_bytes(manifest, survey, cells, segments, profile)
     return (
-        f"by {', '.join(manifest.by) or 'nothing'}: {counted(cells, 'cell')}, filling {fill:.0%} of their ciphertexts; "
-        f"about {sized(size)}, {size / max(1, survey.rows):,.0f} bytes for each of {counted(survey.rows, 'row')}"
+        f"totals for {counted(cells, 'group')} (by {', '.join(manifest.by) or 'no column'}); "
+        f"about {sized(size)} will be stored, "
+        f"{size / max(1, survey.rows):,.0f} bytes for each of {counted(survey.rows, 'row')}"
     )
 
 
