@@ -127,7 +127,9 @@ class Place(Readers):
                 tables = self.new_tables(stores)
             return tables, tables.open(self.name)
         except (InputError, CheckFailed) as failure:
-            if "there is no table" in failure.message or "was there and is gone" in failure.message:
+            if any(
+                each in failure.message for each in ("there is no table", "was there and is gone", "no such folder")
+            ):
                 return None
             raise
 
