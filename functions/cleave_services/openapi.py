@@ -85,7 +85,7 @@ class Application(FastAPI):
             models: dict[type[Message], JsonSchemaMode] = {wire.Problem: "serialization"}
             for request, response in (each.models for each in self._operations):
                 models[response] = "serialization"
-                models[request] = "validation"  # the mode shown for a model that is both
+                models[request] = "validation"  # overrides the mode of a model that is also a response
             models[Health] = "serialization"
             health = APIRoute(HEALTH, _undone, name="health", responses=_answers(Health), response_model=None)
             document = get_openapi(

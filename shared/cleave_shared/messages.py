@@ -104,7 +104,7 @@ class Unlike(Metadata):
 
 
 class Frames:
-    """Blobs of a message. Each may be named once, because naming one repeatedly would cost work but no bytes."""
+    """The blobs of a message. Each may be named only once: repeated names would make work for few bytes sent."""
 
     def __init__(self, blobs: Sequence[Bytes]) -> None:
         self._left: list[Bytes | None] = [*blobs]

@@ -238,7 +238,7 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--values COLUMN=A,B,...",
-            "With --epsilon: values of a by column that get cells. Default: those of the schema. Repeatable.",
+            "With --epsilon: values of a by column to release. Default: those of the schema. Repeatable.",
             list[str],
         ),
     ]

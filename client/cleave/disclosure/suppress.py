@@ -34,7 +34,8 @@ _ENTRIES = 1 << 20  # of a matrix of rows by classes: its elimination takes abou
 class Shown:
     """The groups that may be shown, the finest groups of each (`of`), and the arguments `hidden` in each.
 
-    `small`: number of groups hidden for their size; `withheld`: of others, from which a small one could be computed.
+    `small` counts groups that are hidden because of their size. `withheld` counts groups that are hidden because they
+    would reveal a small one.
     """
 
     groups: Groups

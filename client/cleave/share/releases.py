@@ -265,7 +265,7 @@ def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | NoisyRele
 
 
 def reseal(tables: Tables, table: str) -> None:
-    """Seal the numbers of the newest release for its analysts under the key of `tables`, which the table came to."""
+    """Seal the newest release for its analysts again, after the table moved to the key of `tables`."""
     opened = tables.open(table)
     newest = opened.manifest.release
     if newest is not None and newest.epsilon and newest.totals is None and newest.analysts:

@@ -62,7 +62,7 @@ class Assembly:
         return chunks
 
     def join(self, rows: Sequence[int], plain: Sequence[Sequence[Chunk]], sealed: Sequence[Sequence[Chunk]]) -> None:
-        """Have the file go on with the columns of a segment, in row groups of so many `rows`."""
+        """Append the columns of a segment to the file, in row groups of the sizes in `rows`."""
         for place, count in enumerate(rows):
             self._groups.append((count, [*plain[place], *(each[place] for each in sealed)]))
 
@@ -73,7 +73,7 @@ class Assembly:
         self._write([footer], len(footer))
 
     def _write(self, buffers: Sequence[Any], size: int) -> int:
-        """Write `buffers` of `size` bytes somewhere in the file; where."""
+        """Write `buffers`, of `size` bytes in total, to the end of the file, and return where they start."""
         with self._lock:
             start = self._end
             self._end += size

@@ -144,7 +144,7 @@ class Drafts(Generic[D, S]):
         return longer
 
     def finish(self, draft: D) -> None:
-        """Keep only what recognises the rows of `draft`. Its segments must already be in the head."""
+        """Delete all of a draft but what later recognises its rows. Its segments must already be in the head."""
         if draft.is_open or not draft.steps:
             past = tuple(
                 self._step(id=each.id, rows=each.rows, digest=each.digest, replaces=each.replaces)

@@ -556,7 +556,7 @@ def place_of(manifest: Manifest, segment: Segment, column: int) -> ColumnPlace:
 
 
 def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[BlockRange]:
-    """Return the ranges of `blocks` of a sealed column; none of marks that are not there. Raises CheckFailed."""
+    """Return the ranges of `blocks` in a sealed column, none for marks that the segment lacks. Raises CheckFailed."""
     if column == len(manifest.sealed) and segment.marks is None:
         return []
     stored = stored_of(segment, column)

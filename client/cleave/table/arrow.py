@@ -128,7 +128,9 @@ def _objects(values: Any, missing: Any, place: str) -> pa.Array:
     for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
         if absent:
             continue
-        if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas' moments and spans
+        if getattr(value, "nanosecond", 0) or getattr(
+            value, "nanoseconds", 0
+        ):  # attributes of pandas' Timestamp and Timedelta
             raise InputError(f"{place}, row {row + 1}: {_FINER}", hint=_ROUND)
         current = _kind(value)
         if current is None:

@@ -125,5 +125,5 @@ def _refusal(died: ProcessDied) -> WireError:
         return _SHORT
     return WireError(
         f"an expression ended the process it was evaluated in ({signal.Signals(died.signal).name})",
-        hint="it needs more memory or deeper nesting than there is: send a simpler one",
+        hint="it needs too much memory or is nested too deeply: send a simpler one",
     )
