@@ -29,6 +29,10 @@ DOWNLOAD = "document.getElementById('download').click()"
 STATUS = "document.getElementById('status').textContent"
 TOO_WIDE = """[document.documentElement, ...document.querySelectorAll('.choice, .choice > div, .party, .bar')]
   .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.className || each.tagName)"""
+TEXT = "document.getElementById('toml').textContent"
+BEHIND_BAR = """(() => { const focus = document.activeElement, bar = document.querySelector('.bar');
+  return focus !== document.body && !bar.contains(focus)
+    && focus.getBoundingClientRect().top >= bar.getBoundingClientRect().top; })()"""
 NAMES = "document.querySelector('#party-%s .names').textContent"
 TAB, SPACE = ("Tab", "Tab", 9), (" ", "Space", 32)
 TEN = {
@@ -147,6 +151,17 @@ def test_thresholds_that_are_none_are_not_downloaded(tab: Page, folder: Path, fi
     assert tab.value("document.activeElement.id") == field
 
 
+def test_thresholds_that_are_none_are_named_and_not_shown_in_a_schema(tab: Page, folder: Path) -> None:
+    show(tab, folder / "stays.html")
+    tab.value("document.getElementById('text').open = true")
+    tab.value(FILL % ("min-group", "abc"))
+    assert tab.value(STATUS).endswith(" Correct: Smallest group.")
+    assert tab.value(TEXT) == ""
+    tab.value(FILL % ("min-group", "7"))
+    assert "Correct" not in tab.value(STATUS)
+    assert "min_group = 7\n" in tab.value(TEXT)
+
+
 def test_a_share_of_one_person_needs_a_person(tab: Page, folder: Path) -> None:
     show(tab, folder / "stays.html")
     tab.value(FILL % ("dominance", "0.8"))
@@ -197,6 +212,14 @@ def test_by_keyboard_alone(tab: Page, folder: Path, tmp_path: Path) -> None:
     reach(tab, "document.activeElement.id === 'download'")
     (path,) = tab.downloaded(tmp_path, lambda: tab.press(*SPACE, text=" "))
     assert load_schema(path).columns[0].kind is Kind.LOCAL
+
+
+@pytest.mark.parametrize("width", [1180, 400])
+def test_the_bar_hides_no_field_with_the_focus(tab: Page, folder: Path, width: int) -> None:
+    show(tab, folder / "stays.html", width=width)
+    for _ in range(2 * len(COLUMNS) + 10):
+        tab.press(*TAB)
+        assert not tab.value(BEHIND_BAR), tab.value("document.activeElement.outerHTML")
 
 
 @pytest.mark.parametrize("name", ["stays", "values", "hostile"])

@@ -75,7 +75,9 @@
     const doubt = people.length && isDoubtful() ? ", and whom rows are about" : "";
     one("#status").textContent = `${counts.join(", ")}. ${unsure || doubt ? `Unsure: ${unsure}${doubt}.` : "All settled."}`;
     one("#confirm").disabled = !(unsure || doubt);
-    if (one("#text").open) one("#toml").textContent = toml();
+    const wrong = [least, share].filter((field) => !field.checkValidity());
+    if (wrong.length) one("#status").textContent += ` Correct: ${wrong.map((field) => field.labels[0].textContent.trim()).join(", ")}.`;
+    if (one("#text").open) one("#toml").textContent = wrong.length ? "" : toml();
   }
 
   function confirm() {
@@ -103,5 +105,9 @@
   one("#text").addEventListener("toggle", show);
   one("#confirm").addEventListener("click", confirm);
   one("#download").addEventListener("click", download);
+  const bar = one(".bar");
+  new ResizeObserver(() => {
+    document.documentElement.style.scrollPaddingBottom = `${bar.offsetHeight}px`; // the bar hides no field with the focus
+  }).observe(bar);
   show();
 })();
