@@ -56,7 +56,13 @@ class ReaderTables(Newest):
         self._by_tag: dict[str, _Rights] = {}
 
     def tag(self, name: str) -> str:
-        return self._rights_on(name).tag
+        rights = self._rights_on(name)
+        if rights is None:
+            raise self.no_table(name)
+        return rights.tag
+
+    def find(self, name: str, held: Opened | None = None) -> Opened | None:
+        return super().find(name, held) if self._rights_on(name) else None
 
     def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
         for each in held:
@@ -100,8 +106,8 @@ class ReaderTables(Newest):
     def _heads(self, tag: str) -> Heads:
         return Heads(self._by_tag[tag].bundle.owner.signing, self.stores.sensitive.location)
 
-    def _rights_on(self, name: str) -> _Rights:
-        """Rights by the bundle that is there. Raises InputError without one, CheckFailed, KeyFileError."""
+    def _rights_on(self, name: str) -> _Rights | None:
+        """Rights by the bundle that is there; None if there never was one. Raises CheckFailed, KeyFileError."""
         rights = self._rights.get(name.lower())
         if rights is not None:
             return rights
@@ -119,7 +125,7 @@ class ReaderTables(Newest):
                 hint="the owner revoked them, or the table is gone: ask the owner",
             )
         if there is None:
-            raise self.no_table(name)
+            return None
         bundle, tag, key = there
         fingerprint = bundle.owner.fingerprint
         self._owner.require(f"columns of table {name!r}", noted, self._memory, fingerprint, bundle.number)

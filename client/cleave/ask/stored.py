@@ -267,6 +267,8 @@ class StoredSource(VersionedSource[Stored]):
             if stored and name.lower() not in map(str.lower, names):
                 names.append(name)
             if not (stored or self.name or name.lower() in files):
+                if not isinstance(self._tables, Tables):
+                    raise self._tables.no_table(name)
                 require_place(self._stores.sensitive)
                 raise QueryRefused(
                     f"there is no table {name!r} in {self._stores.sensitive.location}",
