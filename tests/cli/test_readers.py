@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 import cleave
+from cleave.ckks.key_file import open_key
+from cleave.objects.locate import Folder, Stores
+from cleave.objects.storage import StoreError
+from cleave.store.seen_versions import SeenVersions
+from cleave.store.tables import Tables
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.cli.test_contributors import Parties, blocks_of
@@ -109,6 +114,41 @@ def test_the_owner_lists_readers_and_revokes_them(parties: Parties) -> None:
     assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
     assert "there is no reader 'carol'" in west.fails(3, "reader", "revoke", "stays", "carol", *OWNER)
     assert "no longer open to this reader" in parties.at("carol").fails(7, "query", "stays", SQL, *READER)
+
+
+def test_a_stopped_revoke_deletes_what_the_readers_keys_open(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    west = parties.at("west")
+    folder = Folder(Path("../store"))
+    tables = Tables(Stores(folder, folder), open_key(Path("key.json"), None), SeenVersions())
+    (segment,) = tables.open("stays").manifest.segments
+    names = [each.object.name for each in segment.columns]
+    revoke = ("reader", "revoke", "stays", "carol", *OWNER)
+
+    def stopped(*_: object) -> None:
+        raise StoreError("the process was killed after its commit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "delete_older", stopped)
+        assert west.run(*revoke).exit_code == 6
+    assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
+    assert all((Path("../store") / each).is_file() for each in names)
+    assert "it may have copied ward, sex, bill" in west.run(*revoke).stderr
+    assert [(Path("../store") / each).is_file() for each in names].count(True) == 1, "carol had no key of `name`"
+    assert west.run("verify", "stays", *OWNER).exit_code == 0
+
+
+def test_a_reader_joins_a_file(parties: Parties) -> None:
+    carol = parties.at("carol")
+    Path("wards.csv").write_text("ward,floor\nA,one\nB,two\n")
+    Path("wards.schema.toml").write_text(
+        "".join(f'[columns.{each}]\nkind = "plain"\ntype = "VARCHAR"\n' for each in ("ward", "floor"))
+    )
+    sql = "SELECT floor, SUM(bill) FROM stays JOIN wards USING (ward) GROUP BY floor ORDER BY floor"
+    for words in ([sql], ["stays", sql]):
+        answer = carol.run("query", *words, "--with", "wards.csv", *READER, "--json")
+        assert json.loads(answer.stdout)["rows"] == [["one", 111.5], ["two", 10.35]]
+    message = carol.fails(3, "query", sql.replace("wards", "beds"), "--with", "wards.csv", *READER)
+    assert "there is no table 'beds' for this reader" in message
 
 
 def test_a_reader_accepts_what_its_owner_stored_again(parties: Parties) -> None:

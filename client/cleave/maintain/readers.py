@@ -11,7 +11,7 @@ from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
 from cleave.store.cells import Cells
-from cleave.store.change import apply
+from cleave.store.change import apply, last_change
 from cleave.store.contributors import min_group_of
 from cleave.store.manifest import Manifest, Reader, Sealed, Segment, new_id, now
 from cleave.store.pieces import ChangeStep, Piece
@@ -107,16 +107,21 @@ def add(
     return done
 
 
-def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader]:
+def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader, Manifest]:
     """Put the columns of a reader, by its name or fingerprint, under new keys, for all but this one.
 
-    Returns the table as it is then, and the reader. Raises InputError for a reader that there is not; ConflictError
-    where another writer came first.
+    Returns the table as it is then, the reader, and the version before, whose objects are to be deleted. A call that
+    repeats the table's last change returns that change, as long as the version before still exists. Raises InputError
+    for a reader that there is not; ConflictError where another writer came first.
     """
     opened = tables.open(table)
     manifest = opened.manifest
-    reader = next((each for each in manifest.readers if named in (each.name, public_of(each).fingerprint)), None)
+    reader = _named(manifest, named)
     if reader is None:
+        if (draft := last_change(tables, manifest, "reader revoke", [named])) and draft.head:
+            before = tables.earlier(opened, draft.head)
+            if before is not None and (gone := _named(before, named)):
+                return opened, gone, before
         there = ", ".join(each.name for each in manifest.readers) or "none"
         raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
     tables.stores.sensitive.delete([f"{reader.place}/head"])  # first: what is repeated deletes it again
@@ -127,8 +132,13 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
     )
     others = tuple(each for each in manifest.readers if each != reader)
     changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
-    done = _resealed(tables, opened, changed, reader, "reader revoke", [reader.id], progress, lambda _: True)
-    return done, reader
+    done = _resealed(tables, opened, changed, reader, "reader revoke", [named], progress, lambda _: True, stays=True)
+    return done, reader, manifest
+
+
+def _named(manifest: Manifest, named: str) -> Reader | None:
+    """The reader with this name or fingerprint."""
+    return next((each for each in manifest.readers if named in (each.name, public_of(each).fingerprint)), None)
 
 
 def described(reader: Reader) -> str:
@@ -145,6 +155,8 @@ def _resealed(
     request: Sequence[object],
     progress: Progress,
     is_due: Callable[[Sealed], bool],
+    *,
+    stays: bool = False,
 ) -> Opened:
     """Commit `changed`, with those of the columns of `reader` sealed again that are due."""
     places = places_of(opened.manifest, reader)
@@ -152,7 +164,12 @@ def _resealed(
         due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
         pieces = [Resealed(each, rows, tables, due[each.id]) for each in opened.manifest.segments if due[each.id]]
         details = {"reader": reader.name, "columns": ", ".join(reader.columns)}
-        return apply(tables, opened, changed, pieces, what, request, progress, stage="seal again", details=details)
+        return apply(
+            *(tables, opened, changed, pieces, what, request, progress),
+            stage="seal again",
+            stays=stays,
+            details=details,
+        )
 
 
 def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:

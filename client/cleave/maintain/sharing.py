@@ -240,7 +240,8 @@ def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> Rea
     """Put the columns of a reader, by its name or fingerprint, under new keys, as `cleave reader revoke` does."""
     from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above
 
-    done, gone = take_away(task.tables, name, reader, task.progress)
+    done, gone, before = take_away(task.tables, name, reader, task.progress)
+    task.tables.delete_older(before, done)  # its keys open these objects
     task.tables.sweep(done)
     return _facts(task.tables, done, gone)
 
