@@ -246,6 +246,16 @@ def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> No
     assert world.spent() == 1_000_000
 
 
+def test_a_table_put_again_after_a_drop_keeps_its_noisy_releases_in_mind(world: NoisyReleases) -> None:
+    world.draw("carol")
+    world.tables()[0].drop(world.name)
+    world.put(made())
+    with pytest.raises(InputError, match="has noisy releases"):
+        world.release("carol")
+    world.release("carol", yes=True)
+    world.release("carol")  # that was confirmed
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -335,6 +345,22 @@ def test_small_groups_have_no_mean(world: NoisyReleases) -> None:
     answer = world.ask("carol", "SELECT ward, AVG(bill) AS mean, COUNT(*) AS n FROM trial GROUP BY ward").result
     assert all(math.isnan(row[1]) for row in answer.rows)
     assert all(bounds[1] is None and bounds[2] > 100 for bounds in answer.bounds)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) AS n, SUM(bill) AS bill FROM trial WHERE ward = 'Z'",
+        "SELECT sex, COUNT(*) AS n FROM trial WHERE ward LIKE 'Z%' GROUP BY sex",
+        "SELECT sex, COUNT(*) AS n, SUM(bill) FILTER (WHERE ward = 'Z') AS bill FROM trial GROUP BY sex",
+    ],
+)
+def test_values_that_are_not_declared_are_no_certain_zero(world: NoisyReleases, sql: str) -> None:
+    """The table has rows of ward Z, which the release does not declare."""
+    world.draw("carol")
+    answer = world.ask("carol", sql).result
+    assert any("count nowhere" in each for each in answer.warnings)
+    assert not world.ask("carol", BY_WARD).result.warnings
 
 
 def test_what_overlaps_is_undecided(world: NoisyReleases) -> None:

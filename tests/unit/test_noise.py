@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cleave.ask.ways.noisy import Noised, mean_of, spread_of
 from cleave.disclosure.noise import (
     MOST_TABLE_ROWS,
     Clamp,
@@ -185,3 +186,15 @@ def test_a_schema_has_values_and_a_budget() -> None:
 def test_a_schema_with_other_values_or_budgets_is_refused(how: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(schema(**how))
+
+
+def test_noise_outside_its_interval_leaves_what_the_clamp_allows() -> None:
+    """Never a figure that looks exact."""
+    low, high, count = Fraction(0), Fraction(100), Noised(Fraction(500), 3.0)
+    mean = mean_of(Noised(Fraction(60_000), 300.0), count, Fraction(0), low, high)
+    assert (mean.value, mean.bound) == (100, pytest.approx(100))
+    squares, total = Noised(Fraction(0), 30_000.0), Noised(Fraction(25_000), 300.0)
+    variance = spread_of("VAR_POP", squares, total, count, Fraction(1), low, high)
+    assert (variance.value, variance.bound) == (0, pytest.approx(2_500))
+    deviation = spread_of("STDDEV_POP", squares, total, count, Fraction(1), low, high)
+    assert (deviation.value, deviation.bound) == (0, pytest.approx(50))

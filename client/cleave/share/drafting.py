@@ -91,7 +91,8 @@ def drafted(
     """Return what `cleave.share.releases.release` would do. Raises InputError as it does."""
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
-    if newest is not None and newest.epsilon and not yes:
+    noisy = newest.epsilon if newest else tables.spent(opened)  # of a table that was dropped too
+    if noisy and not yes:
         raise exclusion(table, "noisy", "an exact one")
     schema = load_stored_schema(manifest)
     analysts = joined(table, newest.analysts if newest else (), to)

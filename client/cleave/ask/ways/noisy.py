@@ -7,6 +7,8 @@ around the total of the rows that the release kept. Intervals of
     AVG             Fieller's: all ratios that a sum and a count within their noise may have; within the clamp
     VAR, STDDEV     the delta method: the noise of count, sum and sum of squares, each times its derivative
 
+A mean or variance whose interval is outside what the clamp allows has all that the clamp allows.
+
 Source: Fieller, "Some problems in interval estimation" (J. Royal Statistical Society B 16, 1954).
 """
 
@@ -50,6 +52,10 @@ _NAMES: Final = frozenset(
     {"COUNT", "COUNT_IF", "SUM", "FSUM", "AVG", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP"}
 )
 ROWS: Final[TotalOf] = (-1, "rows")
+_NO_CELL: Final = (
+    "incomplete: the conditions select no cell of the release, and rows with values that it does not declare "
+    "count nowhere: there may be such rows"
+)
 
 
 class NoisySums(KeptTotals):
@@ -156,7 +162,14 @@ class NoisyWay(Way[Noisy]):
         def of_groups(members: Sequence[Members], _: Sequence[int]) -> list[list[Figure]]:
             return [[each.figure(of) for each in figures] for of in members]
 
-        return GroupSums(needs.cut, selection.keys, selection.counts, figures=of_groups, note=release.note)
+        return GroupSums(
+            needs.cut,
+            selection.keys,
+            selection.counts,
+            figures=of_groups,
+            warnings=[_NO_CELL] if not len(selection.cells) or not all(each.has_cells for each in figures) else [],
+            note=release.note,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +201,11 @@ class _Figures:
         self._cells = selection.total(np.ones(len(release.cells), np.int64), combination.filter)
         self._totals = {which: selection.total(release.numbers[which], combination.filter) for which in wanted}
         self._deviations = {which: release.deviation(which) for which in wanted}
+
+    @property
+    def has_cells(self) -> bool:
+        """False if the conditions select no cell of any group."""
+        return any(self._cells)
 
     def figure(self, members: Members) -> Figure:
         cells = sum(self._cells[group] for group in members)
@@ -271,8 +289,8 @@ def mean_of(total: Noised, count: Noised, constant: Fraction, low: Fraction, hig
     c = s**2 - (z * total.deviation) ** 2
     reach = math.sqrt(max(0.0, b * b - a * c)) / a
     least, most = max(float(low), b / a - reach), min(float(high), b / a + reach)
-    if least > most:  # both ends are beyond the clamp
-        least = most = min(max(ratio, float(low)), float(high))
+    if least > most:  # the noise is outside its interval: the clamp alone is known
+        least, most = float(low), float(high)
     return _between(ratio + float(constant), least + float(constant), most + float(constant))
 
 
@@ -296,8 +314,8 @@ def spread_of(
     most = float((high - low) ** 2 / 4) * float(number / divisor)  # half of the values at either end
     middle, reach = float(value) * scale, z * deviation * scale
     least, largest = max(0.0, middle - reach), min(most, middle + reach)
-    if least > largest:
-        least = largest = min(max(middle, 0.0), most)
+    if least > largest:  # as for a mean
+        least, largest = 0.0, most
     if name.startswith("STD"):
         return _between(math.sqrt(min(max(middle, 0.0), most)), math.sqrt(least), math.sqrt(largest))
     return _between(middle, least, largest)
