@@ -105,22 +105,31 @@ def test_its_parts_are_the_schema(table: Path) -> None:
     assert whole.removeprefix("\n".join(parts)).startswith("\n[privacy]\n")
 
 
-# Aggregate -> how a page names it where only this machine computes it.
+# Aggregate -> whether sums of its column are enough.
 AGGREGATES = {
-    "COUNT(x)": "COUNT,",
-    "SUM(x)": "SUM",
-    "AVG(x)": "AVG",
-    "MIN(x)": "MIN",
-    "MAX(x)": "MAX",
-    "MEDIAN(x)": "MEDIAN",
-    "COUNT(DISTINCT x)": "COUNT(DISTINCT)",
+    "COUNT(x)": True,
+    "SUM(x)": True,
+    "AVG(x)": True,
+    "STDDEV(x)": True,
+    "MIN(x)": False,
+    "MAX(x)": False,
+    "MEDIAN(x)": False,
+    "MODE(x)": False,
+    "ANY_VALUE(x)": False,
+    "COUNT(DISTINCT x)": False,
 }
 ALWAYS = (
     "SELECT x AS v FROM t",
     "SELECT SUM(x) OVER () AS v FROM t",
     "SELECT SUM(a.x) AS v FROM t a JOIN t b ON a.x = b.x",
+    "SELECT STRING_AGG(y, ',') AS v FROM t",
 )
-COUNTED = ("SELECT COUNT(*) AS v FROM t WHERE x > 1", "SELECT COUNT(*) AS v FROM t GROUP BY x")
+SELECTED = {
+    "SELECT COUNT(*) AS v FROM t WHERE x > 1": "COUNT(*)",
+    "SELECT COUNT(*) AS v FROM t GROUP BY x": "COUNT(*)",
+    "SELECT MAX(y) AS v FROM t WHERE x > 1": "more than sums",
+    "SELECT MODE(y) AS v FROM t GROUP BY x": "more than sums",
+}
 
 
 @pytest.mark.parametrize("kind", [Kind.ENCRYPTED, Kind.PLAIN, Kind.SEALED, Kind.LOCAL])
@@ -128,20 +137,21 @@ COUNTED = ("SELECT COUNT(*) AS v FROM t WHERE x > 1", "SELECT COUNT(*) AS v FROM
 def test_what_becomes_local_is_true(tmp_path: Path, kind: Kind) -> None:
     """By the planner, for a file: what the page names is answered here, and what it does not name is not."""
     path = tmp_path / "t.csv"
-    path.write_text("x\n" + "".join(f"{row % 3}\n" for row in range(40)))
-    (column,) = propose(path).columns
-    schema = Schema((replace(column, kind=kind, unsure=False),), CsvDialect())
+    path.write_text("x,y\n" + "".join(f"{row % 3},{row % 2}\n" for row in range(40)))
+    x, y = propose(path).columns
+    columns = (replace(x, kind=kind, unsure=False), replace(y, kind=Kind.PLAIN, unsure=False))
     target = tmp_path / "t.schema.toml"
-    target.write_text(dump_schema(schema))
-    local = CONSEQUENCES[kind].local
+    target.write_text(dump_schema(Schema(columns, CsvDialect())))
+    own, _, selecting = CONSEQUENCES[kind].local.partition("; where WHERE or GROUP BY reads it, ")
 
     def is_local(sql: str) -> bool:
         return "local" in cleave.query(path, sql, schema=target).sources
 
-    for aggregate, name in AGGREGATES.items():
-        named = "every aggregate" in local or name in local.partition("; ")[0]
+    for aggregate, sums_are_enough in AGGREGATES.items():
+        named = "every aggregate" in own or ("more than sums" in own and not sums_are_enough)
         assert is_local(f"SELECT {aggregate} AS v FROM t") is named, aggregate
-    for sql in COUNTED:
-        assert is_local(sql) is ("COUNT(*) where WHERE or GROUP BY reads it" in local), sql
+    for sql, name in SELECTED.items():
+        assert is_local(sql) is (name in selecting), sql
+    assert not is_local("SELECT SUM(y) AS v FROM t WHERE x > 1")
     for sql in ALWAYS:
         assert is_local(sql), sql

@@ -30,12 +30,13 @@ class Consequence:
     local: str
 
 
-_NOT_SENT = "every aggregate of it; COUNT(*) where WHERE or GROUP BY reads it"
+_SELECTING = "where WHERE or GROUP BY reads it, COUNT(*), and other columns' aggregates that need more than sums"
+_NOT_SENT = f"every aggregate of it; {_SELECTING}"
 CONSEQUENCES: Mapping[Kind, Consequence] = {
     Kind.PLAIN: Consequence("the plain service and store see every value", "no question but these"),
     Kind.ENCRYPTED: Consequence(
         "the sensitive service adds up ciphertexts and sees no value",
-        "its MIN, MAX, MEDIAN and COUNT(DISTINCT); COUNT(*) where WHERE or GROUP BY reads it",
+        f"its aggregates that need more than sums, such as MIN, MAX, MEDIAN, MODE and COUNT(DISTINCT); {_SELECTING}",
     ),
     Kind.SEALED: Consequence("nobody sees a value; a store has it encrypted", _NOT_SENT),
     Kind.LOCAL: Consequence("nobody sees it; it never leaves this machine", _NOT_SENT),
