@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,22 @@ def test_a_page_is_written_and_no_schema(cli: Cli, csv: Path) -> None:
     assert page.stat().st_mode & 0o777 == 0o600
     assert "p11" not in page.read_text("utf-8")
     assert sorted(os.listdir(csv.parent)) == ["people.csv", "review.html"]
+
+
+@pytest.mark.parametrize("name", ["-", "-people.csv", "it's 1 $file.csv"])
+def test_the_command_of_a_page_can_be_run(
+    cli: Cli, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "review.toml").write_text(dump_schema(propose(csv)))
+    typed = csv.read_text() if name == "-" else None
+    csv.rename(tmp_path / f"./{name}")
+    result = cli.run("schema", "--page", "review.html", "--", name, typed=typed)
+    program, *arguments = shlex.split(result.stderr.partition("then run: ")[2])
+    assert program == "cleave"
+    result = cli.run(*arguments, typed=typed)
+    assert result.exit_code == 0, result.output
+    assert len(list(tmp_path.glob("*.schema.toml"))) == 1
 
 
 def test_a_page_has_values_only_with_an_option_and_says_so(cli: Cli, csv: Path) -> None:

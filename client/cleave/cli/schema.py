@@ -262,7 +262,9 @@ def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, forc
         )
     schema = wishes.about(schema)
     download = f"{page.stem}.toml"
-    command = shlex.join(["cleave", "schema", *files, "--from", download])
+    named = [f"./{file}" if file.startswith("-") and file != "-" else file for file in files]  # no options
+    target = ["-o", f"{page.stem}.schema.toml"] if files == ["-"] else []  # a schema beside stdin has no name
+    command = shlex.join(["cleave", "schema", *named, "--from", download, *target])
     facts = ReviewFacts(schema.table or table_name(files), datetime.now(UTC), download, command, values)
     write_atomically(page, review(schema, examined, facts), error=InputError, overwrite=force)
     if not quiet:
