@@ -89,7 +89,6 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
     ),
     "release": lambda world: world.release("carol", least=3),
     "collect": lambda world: (
-        world.register("north"),
         world.contribute("north", "C,m,33,3.00,77.5,Ned\n"),
         world.collect(),
     ),
@@ -102,6 +101,10 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> None:
+    if change == "collect":  # the owner confirms that readers read contributors' rows
+        world.revoke_reader("dan")
+        world.register("north")
+        world.add_reader("dan", yes=True)
     with world.read_as("dan") as session:
         session.ask(session.plan("SELECT COUNT(*) FROM trial"))
         CHANGES[change](world)
@@ -398,6 +401,17 @@ def test_a_revoked_reader_reads_nothing_new_and_others_read_on(world: Place) -> 
     assert [each.name for each in world.ask_as("dan", "SELECT * FROM trial").result.columns] == ["ward"]
 
 
+def test_an_open_session_finds_other_columns(world: Place) -> None:
+    with world.read_as("dan") as session:
+        session.ask(session.plan("SELECT bill FROM trial"))
+        world.revoke_reader("dan")
+        world.add_reader("dan", "ward,sex")
+        with pytest.raises(InputError, match="no longer open to this reader"):
+            session.ask(session.plan("SELECT bill FROM trial"))
+        names = [each.name for each in session.ask(session.plan("SELECT * FROM trial")).result.columns]
+        assert names == ["ward", "sex"]
+
+
 def test_another_bundle_or_view_is_refused(world: Place) -> None:
     world.add_reader("eve", "sex")
     store = world.stores().sensitive
@@ -456,8 +470,31 @@ def test_thresholds_need_the_owners_word(tmp_path: Path, key_file: Path, privacy
         assert "privacy" not in view(world, "eve", world.open()).manifest.schema_toml
 
 
+@pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 3"])
+def test_thresholds_that_come_later_need_the_owners_word(world: Place, privacy: str) -> None:
+    def replace_table() -> None:
+        putting.put(world.tables()[0], world.loaded(MORE), "trial", ("ward",), Silent(), replace=True)
+
+    replace_table()
+    world.schema_text = f"[privacy]\n{privacy}\n{world.schema_text}"
+    message = r"readers of this table \(dan\) would read rows of people"
+    with pytest.raises(InputError, match=message):
+        replace_table()
+    with pytest.raises(InputError, match=message):
+        alter(world.tables()[0], "trial", Alteration(entity=["name"]), Silent())
+    world.revoke_reader("dan")
+    replace_table()
+    world.add_reader("dan", yes=True)
+    replace_table()
+
+
 def test_rows_of_contributors_need_the_owners_word(world: Place) -> None:
+    with pytest.raises(InputError, match=r"readers of this table \(dan\) would read rows of contributors"):
+        world.register("north")
+    world.revoke_reader("dan")
     world.register("north")
+    world.add_reader("dan", yes=True)
+    world.register("south")  # it is confirmed for contributors
     with pytest.raises(InputError, match="rows of contributors"):
         world.add_reader("eve", "bill")
 

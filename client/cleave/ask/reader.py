@@ -152,6 +152,7 @@ class ReaderTables(Newest):
         else:
             which = view_in(self.read(head.views), rights.bundle.reader)
         if which is None:
+            self._rights = {name: each for name, each in self._rights.items() if each is not rights}  # reads new ones
             raise InputError(
                 f"{location}: the columns of this table are no longer open to this reader",
                 hint="the owner revoked them: ask the owner",

@@ -18,6 +18,7 @@ from cleave.share.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import apply
+from cleave.store.consent import require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
 from cleave.store.pieces import SegmentRows
@@ -251,6 +252,8 @@ def _readers(old: Manifest, wanted: Alteration) -> tuple[Reader, ...]:
     """The readers, with the new names of their columns. Raises InputError where one would have none left."""
     readers = []
     news, dropped = _news(wanted), {each.strip().lower() for each in wanted.drop}
+    if wanted.entity:
+        require_no_reader(old, "rows of people whom thresholds protect from now on")
     for each in old.readers:
         columns = tuple(news.get(name.lower(), name) for name in each.columns if name.lower() not in dropped)
         if not columns:

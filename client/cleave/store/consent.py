@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from cleave.store.manifest import Manifest
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
 
@@ -18,4 +19,14 @@ def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bo
         raise InputError(
             f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
             hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
+        )
+
+
+def require_no_reader(manifest: Manifest, would: str) -> None:
+    """Raise InputError if readers of the table would read what their owner has not confirmed. `would`: what."""
+    if manifest.readers:
+        names = [each.name for each in manifest.readers]
+        raise InputError(
+            f"readers of this table ({', '.join(names)}) would read {would}",
+            hint=f"first: cleave reader revoke {manifest.table} {names[0]}; then add it again, with --yes",
         )

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from cleave.store.cells import Cells
+from cleave.store.consent import require_no_reader
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.reader import Objects, Opened
 from cleave.store.schemas import load_stored_schema
@@ -32,6 +33,8 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
             raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
         if each.key == key:
             raise InputError(f"this key is that of contributor {each.name!r}")
+    if not _is_shared(opened.manifest):
+        require_no_reader(opened.manifest, "rows of contributors")
     contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
     manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, contributor)})
     return tables.commit(manifest, opened, "contributor add", contributor=name)

@@ -19,7 +19,7 @@ from cleave.store.cells import Cells
 from cleave.store.change import apply, last_change
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merge_due
-from cleave.store.consent import require_word
+from cleave.store.consent import require_no_reader, require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
@@ -374,13 +374,18 @@ def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
 
 
 def _readers(old: Manifest, schema: Schema) -> tuple[Reader, ...]:
-    """The readers of a table that is replaced, who read the new rows. Raises InputError where a column is missing."""
+    """The readers of a table that is replaced, who read the new rows. Raises InputError where a column is missing, or
+    thresholds are new.
+    """
     for each in old.readers:
         if lost := [name for name in each.columns if name not in schema.names]:
             raise InputError(
                 f"reader {each.name!r} has column {lost[0]!r}, which the new rows have not",
                 hint=f"name it as before, or first: cleave reader revoke {old.table} {each.name}",
             )
+    before, after = load_stored_schema(old).privacy, schema.privacy
+    if (after.entity and not before.entity) or after.min_group > before.min_group:
+        require_no_reader(old, "rows of people whom thresholds protect from now on")
     return old.readers
 
 
