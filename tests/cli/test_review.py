@@ -126,6 +126,17 @@ def test_a_reviewed_schema_is_tried_printed_and_written(cli: Cli, csv: Path, rev
     assert cli.run("schema", csv, "--from", reviewed, "--force", "--json").exit_code == 0
 
 
+def test_each_plain_column_is_named(cli: Cli, tmp_path: Path) -> None:
+    """Also where someone wrote one reason for many, which may be a false one."""
+    names = [f"diagnosis_{place}" for place in range(6)]
+    table = tmp_path / "wide.csv"
+    table.write_text(",".join(names) + "\n" + ("a," * 5 + "a\n") * 9)
+    columns = "".join(f'[columns.{name}]\nkind = "plain"\ntype = "VARCHAR"\nreason = "harmless"\n' for name in names)
+    (tmp_path / "review.toml").write_text(columns)
+    result = cli.run("schema", table, "--from", tmp_path / "review.toml")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[2:]] == [[name, "plain"] for name in names]
+
+
 def test_what_comes_back_otherwise_is_unsure_where_no_one_knew(cli: Cli, csv: Path, reviewed: Path) -> None:
     """As a file that changed after its proposal, or a schema that was written by hand."""
     text = reviewed.read_text()

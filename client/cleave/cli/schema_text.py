@@ -27,7 +27,8 @@ def people_text(schema: Schema) -> str:
 
 
 def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Return a table of the columns. Several with equal kind, type and reason share a line.
+    """Return a table of the columns. Several with equal kind, type and reason share a line, except plain ones: a
+    reviewer must see the name of each.
 
     `values` are cells to show for each column, only on a terminal; then every column has its own line.
     """
@@ -40,7 +41,7 @@ def schema_text(columns: Sequence[Column], values: Mapping[str, Sequence[str]] |
         groups.setdefault((each.kind, each.type, each.reason), []).append(each.name)
     rows = []
     for (kind, type_, reason), names in groups.items():
-        many = len(names) >= _GROUPED
+        many = len(names) >= _GROUPED and kind != "plain"
         shown = [f"{names[0]}, {names[1]} and {len(names) - 2:,} more"] if many else names
         rows += [[name, kind, type_, reason] for name in shown]
     return table(headings, rows)
