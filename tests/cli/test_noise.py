@@ -8,11 +8,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cleave
 from cleave.ask.config import config_folder
+from cleave.maintain.noise import noise_of
 from cleave.share.users import write_user
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
@@ -126,6 +128,35 @@ def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch
     assert answer.sources == ("noisy",)
     assert answer.exact == [(False,)]
     assert isinstance(answer.rows[0][0], int)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"most_rows": 2.5}, "whole number"),
+        ({"most_rows": True}, "whole number"),
+        ({"most_rows": "2"}, "whole number"),
+        ({"clamp": {"bill": None}}, "no pair"),
+        ({"clamp": {"bill": 5}}, "no pair"),
+        ({"values": {"ward": None}}, "list of values"),
+        ({"values": {"ward": ["Surgery", None]}}, "list of values"),
+    ],
+)
+def test_python_refuses_arguments_of_other_types(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(cleave.InputError, match=message):
+        noise_of(releasing(**how))
+
+
+def test_python_takes_booleans_as_bounds_and_one_text() -> None:
+    noise = noise_of(releasing(clamp={"smoker": (False, True)}, values="ward=A,B"))
+    assert noise is not None
+    assert (noise.clamps, noise.values) == ({"smoker": ("0", "1")}, {"ward": ["A", "B"]})
+
+
+def releasing(**how: Any) -> Any:
+    """Options of a noisy release."""
+    none = dict.fromkeys(("clamp", "values", "split", "squares", "again", "min_cell", "new_lineage"))
+    return {**none, "epsilon": 1, "most_rows": 2, **how}
 
 
 def test_a_report_draws_intervals(parties: Parties) -> None:

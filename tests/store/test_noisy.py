@@ -407,6 +407,7 @@ def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: 
     assert "- epsilon: 0.9, spent when the release is made (spent before: 0; budget 3)" in page
     assert "| bill.sum | bill within 0.00..200.00 | 600.00 | 0.1 | ± 17,974.40 |" in page
     assert "- ward: A, B, NULL" in page
+    assert "may be NULL, by the schema: ward, age, smoker." in page
     assert is_of(page + " signed", world.draft("carol", epsilon=0.9, squares=True))
     assert not is_of(page, world.draft("carol", epsilon=0.8, squares=True))
     assert [float(each.epsilon) for each in draft.statistics] == [float(Fraction(1, 10))] * 9

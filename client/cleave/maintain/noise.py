@@ -43,6 +43,8 @@ def noise_of(options: Releasing) -> Noise | None:
             raise UsageError(f"{words} is of exact releases: leave it out, or --epsilon")
     if options["most_rows"] is None:
         raise UsageError("--epsilon needs --most-rows: how many rows of one person may count")
+    if type(options["most_rows"]) is not int:  # a bool is one
+        raise InputError("--most-rows: must be a whole number of rows")
     return Noise(
         epsilon=micros(str(options["epsilon"]), "--epsilon"),
         most_rows=options["most_rows"],
@@ -58,7 +60,7 @@ def _pairs(given: Mapping[str, Any] | Sequence[str] | None, hint: str) -> dict[s
     if isinstance(given, Mapping):
         return dict(given)
     pairs: dict[str, Any] = {}
-    for text in given or ():
+    for text in [given] if isinstance(given, str) else given or ():
         name, sign, value = str(text).partition("=")
         if not (name and sign and value) or name in pairs:
             raise InputError(f"{text!r}: a column and its values are expected, each column once", hint=hint)
@@ -66,15 +68,24 @@ def _pairs(given: Mapping[str, Any] | Sequence[str] | None, hint: str) -> dict[s
     return pairs
 
 
-def _ends(ends: str | Sequence[Any]) -> tuple[str, str]:
-    pair = ends.split("..") if isinstance(ends, str) else [str(each) for each in ends]
+def _ends(ends: Any) -> tuple[str, str]:
+    is_pair = isinstance(ends, list | tuple)
+    pair = (
+        ends.split("..")
+        if isinstance(ends, str)
+        else [str(each + 0) if isinstance(each, bool) else str(each) for each in ends]
+        if is_pair
+        else []
+    )
     if len(pair) != 2 or not all(pair):
         raise InputError(f"--clamp: {ends!r} is no pair of bounds", hint=_CLAMP)
     return pair[0], pair[1]
 
 
-def _texts(texts: str | Sequence[Any]) -> list[str]:
+def _texts(texts: Any) -> list[str]:
     values = texts.split(",") if isinstance(texts, str) else texts
+    if not isinstance(values, list | tuple) or None in values:
+        raise InputError("--values: a column needs a list of values; NULL has cells where the schema allows it")
     return [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
 
 

@@ -69,9 +69,16 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield "## What the analysts will see"
     yield ""
     yield "These numbers with noise, the scale of the noise, names and types of columns, clamps and declared values."
-    yield "Nothing without noise. Questions about the release spend nothing more."
+    yield f"Which of the columns may be NULL, by the schema: {_nullable(draft)}."
+    yield "Nothing else without noise. Questions about the release spend nothing more."
     yield ""
     yield f"{SIGN} ______________________  Date: ____________"
+
+
+def _nullable(draft: NoisyDraft) -> str:
+    reading = draft.reading
+    by = [name for name, values in zip(reading.by, reading.values, strict=True) if None in values]
+    return ", ".join([*by, *(each.name for each in reading.clamps if each.nullable)]) or "none"
 
 
 def _values(draft: NoisyDraft, statistic: Statistic) -> tuple[int, str]:
