@@ -147,6 +147,24 @@ def test_a_reader_joins_a_file(parties: Parties) -> None:
     for words in ([sql], ["stays", sql]):
         answer = carol.run("query", *words, "--with", "wards.csv", *READER, "--json")
         assert json.loads(answer.stdout)["rows"] == [["one", 111.5], ["two", 10.35]]
+    west = parties.at("west")
+    Path("towns.csv").write_text("ward,name\nA,York\n")
+    Path("towns.schema.toml").write_text(
+        "".join(f'[columns.{each}]\nkind = "sealed"\ntype = "VARCHAR"\n' for each in ("ward", "name"))
+    )
+    assert west.run("put", "towns.csv", "--table", "towns", *OWNER).exit_code == 0
+    to = ("--to", "../carol/carol.json.pub", "--columns", "ward", "--schema", *OWNER)
+    assert west.run("reader", "add", "towns", *to).exit_code == 0
+    carol = parties.at("carol")
+    assert carol.run("query", "SELECT COUNT(*) FROM towns", *READER).exit_code == 0  # shows the fingerprint
+    message = carol.fails(4, "query", "SELECT bill, towns.name FROM stays JOIN towns USING (ward)", *READER)
+    assert "no key of column 'name' of table 'towns'\nhint: it has the columns ward;" in message
+    Path("wards.csv").write_text("ward,name\nA,one\n")
+    Path("wards.schema.toml").write_text(Path("wards.schema.toml").read_text().replace("floor", "name"))
+    message = carol.fails(
+        4, "query", "SELECT wards.name, nosuch FROM towns JOIN wards USING (ward)", "--with", "wards.csv", *READER
+    )
+    assert "nosuch" in message, "`name` is the file's"
     message = carol.fails(3, "query", sql.replace("wards", "beds"), "--with", "wards.csv", *READER)
     assert "there is no table 'beds' for this reader" in message
 

@@ -243,12 +243,14 @@ class StoredSource(VersionedSource[Stored]):
         try:
             return Chooser(site).chosen(statement, cloud_only=cloud_only)
         except QueryRefused:
-            others = {each.lower(): each for table in site.tables.values() for each in table.opened.others}
-            if lost := [others[each] for each in sorted(named & others.keys())]:
-                raise QueryRefused(
-                    f"this reader has no key of column {lost[0]!r}",
-                    hint=f"it has the columns {', '.join(site.stored.schema.names)}; the owner gives others",
-                ) from None
+            schemas = [*(each.schema for each in site.tables.values()), *site.others.values()]
+            found = {name.lower() for each in schemas for name in each.names}
+            for table in site.tables.values():
+                if lost := [each for each in table.opened.others if each.lower() in named - found]:
+                    raise QueryRefused(
+                        f"this reader has no key of column {lost[0]!r} of table {table.manifest.table!r}",
+                        hint=f"it has the columns {', '.join(table.schema.names)}; the owner gives others",
+                    ) from None
             raise
 
     def _names_of(self, named: Sequence[str]) -> list[str]:
