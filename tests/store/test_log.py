@@ -277,17 +277,17 @@ def _forged(made: Tables, opened: Opened, records: list[Record], log: LogHead) -
 @pytest.mark.parametrize(
     ("forge", "match"),
     [
-        (lambda found: found[:5] + found[6:], "record 6 is not the one that follows"),
-        (lambda found: [*found[:5], found[6], found[5], *found[7:]], "record 6 is not the one that follows"),
+        (lambda found: found[:5] + found[6:], "record 6 does not fit the one before it"),
+        (lambda found: [*found[:5], found[6], found[5], *found[7:]], "record 6 does not fit the one before it"),
         (lambda found: found[:-1], "ends with record 14, which is not the last of 15"),
-        (lambda found: found[1:], "record 1 is not the one"),
+        (lambda found: found[1:], "record 1 does not fit the one"),
         (
             lambda found: [*found[:5], found[5].model_copy(update={"rows": 8}), *found[6:]],
-            "record 6 does not bear the signature",
+            "record 6 is not signed by the key",
         ),
         (
             lambda found: [*found[:14], found[14].model_copy(update={"signature": found[13].signature})],
-            "record 15 does not bear",
+            "record 15 is not signed",
         ),
     ],
 )
@@ -304,7 +304,7 @@ def test_records_that_are_sealed_and_not_chained_are_noticed(
 
 @pytest.mark.parametrize(
     ("place", "match"),
-    [(5, "record 7 is not the one that follows"), (14, "ends with record 15, which is not the last")],
+    [(5, "record 7 does not fit the one before it"), (14, "ends with record 15, which is not the last")],
 )
 def test_a_fork_is_noticed(made: Tables, place: int, match: str) -> None:
     """Two records of one number, both signed by the owner: of an older copy of the store, say."""

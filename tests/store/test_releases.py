@@ -52,7 +52,7 @@ def test_totals_of_large_cells_are_answered_as_duckdb_does(world: Releases, sql:
     assert not answer.warnings
     assert "release 1: " in answer.trust
     assert " of 20" in answer.trust or "no parts" in answer.trust
-    assert "rows of fewer than 5 rows may exist besides" in answer.trust
+    assert "fewer than 5 rows per cell may be missing" in answer.trust
 
 
 def test_means_and_variances_are_within_their_bounds(tmp_path: Path, key_file: Path) -> None:
@@ -115,7 +115,7 @@ def test_squares_are_in_parts_of_three_times_as_many(world: Releases) -> None:
 
 
 def test_only_a_figure_that_is_hidden_is_refused_by_strict(world: Releases) -> None:
-    """That rows may exist besides is always said."""
+    """The note always says that rows may be missing."""
     assert world.ask("carol", "SELECT COUNT(*) FROM trial", strict=True).result.rows == [[27]]
     with pytest.raises(Undecided, match="the squares of age are withheld in 3 parts"):
         world.ask("carol", "SELECT VAR_POP(age) FROM trial", strict=True)
@@ -226,7 +226,7 @@ def test_a_least_that_rises_holds_for_later_parts(world: Releases) -> None:
     assert world.shown("carol") == {**{cell: ROWS.count(cell) for cell in LARGE}, ("C", "f"): 9}
     with pytest.raises(InputError, match="parts of at least 8 rows"):
         world.release(least=7)
-    assert "rows of fewer than 5 rows may exist" in world.ask("carol", "SELECT COUNT(*) FROM trial").result.trust
+    assert "fewer than 5 rows per cell may be missing" in world.ask("carol", "SELECT COUNT(*) FROM trial").result.trust
 
 
 def test_a_replaced_table_without_key_columns_gets_no_further_parts(world: Releases) -> None:

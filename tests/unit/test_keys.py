@@ -224,7 +224,7 @@ def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) ->
         with pytest.raises(KeyFileError) as caught:
             use()
         assert caught.value.message == f"{path}: key file version is not 2 or 3"
-        assert caught.value.hint == "it was made by another release: make a new key"
+        assert caught.value.hint == "another release of Cleave wrote it: use that release"
 
 
 def read(path: Path) -> dict[str, Any]:

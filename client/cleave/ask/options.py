@@ -222,7 +222,7 @@ class Releasing(Place, total=False):
     ]
     most_rows: Annotated[
         int | None,
-        Flag(None, "--most-rows N", "With --epsilon: rows that count of each person, drawn at random.", int),
+        Flag(None, "--most-rows N", "With --epsilon: most rows counted per person, chosen at random.", int),
     ]
     clamp: Annotated[
         "Mapping[str, tuple[Any, Any]] | Sequence[str] | None",

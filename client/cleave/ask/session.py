@@ -182,8 +182,9 @@ class Session:
             return finished_whole(self.source, plan, plan.cut, question)
 
     def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
-        """Apply the source's own minimum group size if the caller gives none, and return the plan that counts
-        for it.
+        """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
+
+        The plan counts what that size requires. Raises QueryRefused for a smaller size than the source's without `yes`.
         """
         chosen, own = options or DEFAULTS, self.source.min_group(plan)
         least = chosen.min_group or own

@@ -262,7 +262,7 @@ def read_key_file(path: Path) -> KeyFile:
     if type(version) is not int or version not in (VERSION, MANY):
         raise KeyFileError(
             f"{path}: key file version is not {VERSION} or {MANY}",
-            hint="it was made by another release: make a new key",
+            hint="another release of Cleave wrote it: use that release",
         )
     texts = _TEXTS if version == VERSION else ("key_id", "created", "signing", "mac")
     if not all(isinstance(content.get(name), str) for name in texts):

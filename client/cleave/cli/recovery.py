@@ -26,7 +26,7 @@ def split(
 ) -> None:
     """Write recovery shares of a key, to print.
 
-    Give each share to another person. Together, --need of them have the key and every table of it.
+    Give each share to another person. Anyone with --need shares has the key, and can read every table of it.
 
     Examples:
       cleave key split key.json --shares 5 --need 3 -o shares

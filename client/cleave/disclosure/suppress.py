@@ -32,7 +32,7 @@ _ENTRIES = 1 << 20  # of a matrix of rows by classes: its elimination takes abou
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The groups that may be shown, the finest groups of each (`of`), and the arguments `hidden` in each.
+    """The `groups` that may be shown. For each of them, `of` has its finest groups, `hidden` its hidden arguments.
 
     `small` counts groups that are hidden because of their size. `withheld` counts groups that are hidden because they
     would reveal a small one.

@@ -51,7 +51,7 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            # read or created once, and never on a disk
+            # OpenSSL reads files only; these are in memory, so the secret key is written to no disk
             with _in_memory(public) as chain, _in_memory(private) as secret:
                 context.load_cert_chain(chain, secret, password=_no_password)
             first = x509.load_pem_x509_certificates(public)[0]

@@ -254,7 +254,8 @@ def _answered_of(
         raise QueryRefused(
             f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
         )
-    follows_rows = request.form in ("json", "arrow") and not least.note  # whether it has more columns depends on rows
+    # the columns undecided, hidden and scanned are then in the answer only if a value needs them
+    follows_rows = request.form in ("json", "arrow") and not least.note
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
     head = {"warnings": _warnings(result, least.note), "parameters": types}
     return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})

@@ -1,6 +1,7 @@
-"""A query's deadline. Every wait ends when its time is over, when the query fails, or when it is stopped.
+"""A query's deadline. Every wait ends when the deadline passes, when the query fails, or when it is stopped.
 
-Local work counts too, but only waits are interrupted: for a service, for a turn, before a repetition, for encryption.
+Local work uses up time too, but is not interrupted. Only waits are: for a service, for another thread, for encryption,
+and before a repeated request.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Deadline:
                 result = work()
             except BaseException as failure:  # noqa: BLE001 - raised where the result is awaited
                 error = failure
-            if not outcome.set_running_or_notify_cancel():  # only now: running work cannot be cancelled
+            if not outcome.set_running_or_notify_cancel():  # after `work`: a running future could not be cancelled
                 return
             if error is not None:
                 outcome.set_exception(error)

@@ -173,7 +173,7 @@ def _is_goods(head: str) -> bool:
 
 
 def _are_serial(values: Sequence[str], form: re.Pattern[str] = _SERIAL) -> bool:
-    """Check whether values form one series, with the same letters and as many digits: SKU-1001, SKU-1002."""
+    """Check whether values form one series, with the same letters and number of digits: SKU-1001, SKU-1002."""
     matches = [form.fullmatch(_spaced(value)) for value in values]
     shapes = {re.sub(r"\d", "9", each[0]) for each in matches if each}  # the letters too
     return len(values) > 1 and all(matches) and len(shapes) == 1

@@ -206,11 +206,11 @@ def _with_parts(draft: Draft, schema: Schema) -> Draft:
 
 
 def released_measures(manifest: Manifest, schema: Schema) -> tuple[tuple[Measure, ...], tuple[tuple[str, ...], ...]]:
-    """The measures that a release has, and the stored columns each reads: numbers of the table, and sums of several of
-    them with constants. What is linear in one column follows from the column.
+    """The measures of a release, and for each the stored columns that it reads.
 
-    The table's centre and scale of doubles are values of rows, so those here follow from bounds; doubles without are
-    left out.
+    Measures are stored numbers, and derived sums of several of them with constant factors. Totals of other sums follow
+    from those of their one column. Centre and scale of doubles come from bounds, because those of the table come from
+    values of rows. Doubles without bounds have no measure.
     """
     stored = tuple(each for each in manifest.measures if not each.derived)
     numbers = dict(spellings(tuple(each.sql for each in stored)))

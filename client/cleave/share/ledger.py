@@ -63,7 +63,7 @@ class Ledger:
     def with_parts(
         self, number: int, at: str, measures: Sequence[Measure], parts: Sequence[tuple[Texts, int, Sequence[Sums]]]
     ) -> Ledger:
-        """The ledger with the parts of release `number`: key, rows, and sums of each of `measures`."""
+        """This ledger with the new parts of release `number`. A part: key, rows, and the sums of each of `measures`."""
         if not parts:
             return self
         every = [*self.measures]
@@ -128,7 +128,7 @@ class Ledger:
 
 
 def _texts(measure: Measure, of: Sums) -> list[str]:
-    """Texts of the totals of a measure, as long for all parts."""
+    """The totals of a measure as text of a length that is the same for all parts."""
     digits = {each.part: len(str(each.limit * MOST_ROWS)) for each in columns_of([measure])}
     parts = (("count", of.count), ("sum", of.sum), ("square", of.square))
     return [str(of.shown), *(f"{total:0{digits.get(part, _DIGITS)}d}" for part, total in parts)]

@@ -1,8 +1,8 @@
 """Draw and publish a noisy release of a table, as its owner.
 
-The numbers are drawn once. With them the head of the table says what epsilon is spent: both are one commit. The same
-release again, of a table that has not changed since, publishes the numbers that were drawn. New analysts, a revocation
-and another key get the same numbers, sealed again.
+The numbers are drawn once. One commit stores them and, in the head of the table, the epsilon that is spent. If the
+table has not changed, a repeated release publishes the same numbers. After a new analyst, a revocation or a rotation
+the same numbers are sealed again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema
 
 @dataclass(frozen=True, slots=True)
 class NoisyReleaseFacts:
-    """A noisy release that was published. `epsilon`: of it; `spent`: of the table's releases, up to `budget`, as text.
-    `left_out`: by columns without declared values. `draws` False: numbers that were drawn before were sealed again,
-    and nothing was spent. `fingerprint`: the owner's, and @ with the number: the least that an analyst's machine then
-    accepts.
+    """A noisy release that was published.
+
+    `epsilon` is this release's, `spent` that of all the table's releases, `budget` the most that they may spend: all
+    are text. `left_out`: by columns without declared values. `draws` is False if earlier numbers were sealed again and
+    nothing was spent. `fingerprint` is the owner's, with @ and the release's number: an analyst's machine that knows
+    it refuses older releases.
     """
 
     table: str
@@ -56,9 +58,9 @@ class NoisyReleaseFacts:
 
 
 def release(draft: NoisyDraft) -> NoisyReleaseFacts:
-    """Draw the numbers and publish them; of a release that was drawn already, publish what was drawn.
+    """Draw the numbers and publish them. If this release was drawn before, publish the same numbers.
 
-    Raises InputError where the budget does not allow it, ConflictError where another writer came first.
+    Raises InputError if it would exceed the budget, ConflictError if another writer changed the table meanwhile.
     """
     tables, manifest = draft.tables, draft.opened.manifest
     if draft.is_done:

@@ -224,5 +224,5 @@ def require_budget(draft: NoisyDraft) -> None:
         raise InputError(
             f"the budget of table {draft.opened.manifest.table!r} is epsilon {epsilon_text(budget)}, "
             f"{epsilon_text(draft.spent)} of it is spent, and this release takes {epsilon_text(draft.noise.epsilon)}",
-            hint="the releases that there are stay open to all questions; a smaller --epsilon may fit",
+            hint="earlier releases still answer all questions; a smaller --epsilon may fit",
         )

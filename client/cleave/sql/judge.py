@@ -83,7 +83,7 @@ class Judge:
         names = self.names(self.selecting)
         self.groups_from_rows = sums.groups(names) if sums else ""  # why groups must be made from rows
         self.no_plain = sums.plain(names) if sums else ""  # why the plain service is not used for a stored table
-        self._judged: dict[str, OnlyLocal | None] = {}  # by SQL of an aggregate, why no service computes it
+        self._judged: dict[str, OnlyLocal | None] = {}  # aggregate's SQL -> why no service computes it; None: one does
 
     @property
     def counts_are_noisy(self) -> bool:

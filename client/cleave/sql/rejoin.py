@@ -122,7 +122,7 @@ def _check(key_types: tuple[str, ...], part_types: tuple[str, ...], response: Pl
             if column.type != type_:
                 raise ServiceError(f"the plain service's {what}[{number}] is not {type_}", hint=_ANOTHER)
         if any(len(column.values) != len(response.counts) for column in columns):
-            raise ServiceError(f"the plain service's {what} are not one per group", hint=_ANOTHER)
+            raise ServiceError(f"the plain service did not answer one value per group in its {what}", hint=_ANOTHER)
     if not key_types and len(response.counts) != 1:
         raise ServiceError(f"the plain service answered {len(response.counts)} groups, expected one", hint=_ANOTHER)
     if key_types and not all(response.counts):

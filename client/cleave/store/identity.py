@@ -97,7 +97,7 @@ def read_contributor_key(path: Path) -> str:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise KeyFileError(f"{path}: not a contributor's public key", hint="the file that ends in .pub")
+        raise KeyFileError(f"{path}: not a contributor's public key", hint="name the file that ends in .pub")
     return key.public_bytes_raw().hex()
 
 

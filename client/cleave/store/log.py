@@ -85,9 +85,9 @@ def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ..
     before = ""
     for number, record in enumerate(records, 1):
         if record.number != number or record.before != before:
-            raise _broken(f"record {number:,} is not the one that follows the record before it")
+            raise _broken(f"record {number:,} does not fit the one before it")
         if not is_signed(record.key, record.signature, _content(record)):
-            raise _broken(f"record {number:,} does not bear the signature of its key")
+            raise _broken(f"record {number:,} is not signed by the key that it names")
         before = digest_of(record)
     if (len(records), before) != (log.count, log.last):
         raise _broken(f"it ends with record {len(records):,}, which is not the last of {log.count:,}")

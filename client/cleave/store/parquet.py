@@ -1,7 +1,7 @@
-"""Footers of Parquet files, taken apart and put together: columns of several files, and columns of no file, become one
-file without a value of them being decoded (parquet.thrift; Thrift's compact protocol).
+"""Read and write footers of Parquet files (parquet.thrift; Thrift's compact protocol).
 
-Only what DuckDB writes is understood: flat columns, whose pages lie together.
+So columns of several files, and columns made here, become one file. No value is decoded. Only files of DuckDB's form
+are read: flat columns, with the pages of a column one after another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTES, FIXED = 0, 1, 2, 4, 5, 6, 7  # type
 _TRUE, _FALSE, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 4, 5, 6, 8, 9, 12  # types of Thrift
 _NUMBERS = (_I16, _I32, _I64)
 _SCHEMA, _GROUPS = 2, 4  # fields of a footer
-_DEPTH = 8  # of structs within structs that a footer has, at most
+_DEPTH = 8  # most levels of nested structs in a footer
 _OPTIONAL, _UNCOMPRESSED = 1, 0
 
 Field = tuple[int, int, int]  # type, and first and last byte + 1 of the value
@@ -25,8 +25,10 @@ Field = tuple[int, int, int]  # type, and first and last byte + 1 of the value
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column of one row group: `meta` of its pages in Thrift, but for where they are: `start` of `bytes`, the first
-    data page `data` bytes after, and whether that comes after a dictionary.
+    """One column of one row group, `bytes` long from byte `start` of the file.
+
+    `meta`: fields of its Thrift metadata, without positions. `data`: bytes from `start` to the first data page.
+    `dictionary`: whether a dictionary page comes before that.
     """
 
     meta: Mapping[int, tuple[int, bytes]]
@@ -51,7 +53,7 @@ class Footer:
 
 
 class _Reader:
-    """Reads Thrift. Raises ValueError, IndexError for what is none."""
+    """Reads Thrift. Raises ValueError or IndexError for other bytes."""
 
     def __init__(self, content: bytes, place: int = 0) -> None:
         self.content = content
@@ -206,9 +208,9 @@ def _elements(reader: _Reader, names: Collection[str]) -> dict[str, bytes]:
 
 
 def layout_of(element: bytes) -> list[bytes | None]:
-    """How values of a column are stored: type, length, whether NULL may be, and digits.
+    """How a column is stored: type, length, nullable, and digits, as bytes of `element`.
 
-    Releases of DuckDB may describe the same SQL type in other words besides.
+    Its other fields are left out, because releases of DuckDB describe the same SQL type differently there.
     """
     fields = _Reader(element).fields()
     return [element[slice(*fields[number][1:])] if number in fields else None for number in (1, 2, 3, 7, 8)]
@@ -280,7 +282,7 @@ def structure(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
     out, last = bytearray(), 0
     for each, (kind, value) in sorted(fields.items()):
         if each - last > 15:
-            raise ValueError("no struct of Parquet")
+            raise ValueError("a field number of a Parquet struct is more than 15 above the one before")
         out.append((each - last) << 4 | kind)
         out += value
         last = each

@@ -345,13 +345,13 @@ class Reading:
         return View({}, sql, sql)
 
     def skip(self) -> None:
-        """Make no request: its rows are there."""
+        """Make no requests: the rows are in memory already."""
         self._finished = True
 
     def finish(self) -> None:
-        """Make the requests that no scan made.
+        """Wait for requests under way, then send those that DuckDB did not trigger, and discard their answers.
 
-        Raises CheckFailed, StoreError, and what the deadline raises.
+        So the requests do not depend on values. Raises CheckFailed, StoreError, and what the deadline raises.
         """
         if self._finished:
             return

@@ -399,7 +399,7 @@ def _batched(calls: Iterable[ScanCall], window: int) -> Iterator[list[ScanCall]]
 
 
 def _of_one_state(calls: Sequence[_Calling]) -> Iterator[list[_Calling]]:
-    """The calls in order, in batches that fit one state together with the step that adds them up."""
+    """Divide the calls, in order, into batches. A batch and the step that adds it up fit one state of the machine."""
     batch: list[_Calling] = []
     size = most = max(each.bytes for each in calls)  # the adding step has as many links as a call
     for call in calls:

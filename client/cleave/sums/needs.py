@@ -48,7 +48,7 @@ class CutSums:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that WHERE, keys and filters read."""
+        """The columns that WHERE and keys read, and those of each argument with a filter."""
         both = zip(self.cut.arguments, self.combinations, strict=True)
         filtering = (name for each, combination in both if combination.filter is not None for name in each.columns)
         return frozenset((*self.cut.selecting, *filtering))

@@ -122,7 +122,7 @@ class Remote:
             or counted > answer.rows
             or (plan.where is None and counted != answer.rows)
         ):
-            raise CheckFailed("plain groups", "the plain service's groups do not have as many rows as there are")
+            raise CheckFailed("plain groups", "the plain service's groups have another number of rows than the table")
         return [answer]
 
     def grouped(self, request: PlainRequest) -> PlainResponse:
@@ -177,13 +177,13 @@ class Remote:
         store = self._stores.plain if service is Service.PLAIN else self._stores.sensitive
         name = f"results/{self._set}/{new_id()}"
         link = store.put_link(name, LINK_SECONDS) if large else None
-        there = large
+        there = large  # the answer's object may exist until the service says otherwise
         try:
             request = replace(request, result=link)
             path = f"/v1/{'plain' if service is Service.PLAIN else 'sensitive'}/tables/{self._set}/{what}"
             reply, mark = self._connected().ask(service, path, request, model)
             if reply.stored is None:
-                there = False  # assume it exists, unless the service says otherwise
+                there = False
                 return reply
             answer = read_kept(store, name, reply.stored, model, mark) if large else None
             if answer is None or answer.stored is not None:

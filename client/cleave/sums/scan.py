@@ -262,7 +262,7 @@ def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
 
 
 def lanes_of_totals(stored: Stored, needs: CutSums) -> set[int]:
-    """The lanes of rows with the columns to add up."""
+    """The lanes that hold the columns to add up."""
     return {lane for which in needs.totals for lane in stored.row_lanes.holding(stored.row_columns[which])}
 
 

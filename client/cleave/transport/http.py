@@ -130,7 +130,7 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
             return b""  # a proxy's page; its status is enough
         raise ServiceError(
             f"{label} sent a compressed answer, which is not accepted",
-            hint="does a proxy on the way compress? Cleave's services never do",
+            hint="Cleave's services do not compress: turn compression off in the proxy between",
             status=response.status_code,
         )
     parts, size = [], 0

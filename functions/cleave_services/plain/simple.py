@@ -86,7 +86,7 @@ class SimpleRequest(Item):
     def __post_init__(self) -> None:
         lengths = {len(values) for values in self.data.values()}
         if len(lengths) > 1:
-            raise ValueError(f"data: columns have from {min(lengths)} to {max(lengths)} rows, all must have as many")
+            raise ValueError(f"data: columns have {min(lengths)} to {max(lengths)} rows, but need the same number")
         if any(name not in self.data for name in self.keys) or len(set(self.keys)) < len(self.keys):
             raise ValueError("group_by: must name columns of data, each once")
         if not self.operands:

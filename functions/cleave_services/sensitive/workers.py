@@ -58,9 +58,9 @@ class Evaluation(Protocol[Item_contra]):
 
 
 def prepare(*, once: bool = False) -> ForkServer:
-    """From now on use a crew for this process, and return its fork server. Best called while the process is small.
+    """Keep workers between this process's requests from now on. Returns the fork server that starts them.
 
-    `once`: each worker serves one request, for a process with several clients.
+    Call it while the process is small. `once`: each worker serves one request, for a process with several clients.
     """
     global _crew  # noqa: PLW0603 - a fact about the process
     with _lock:  # threads of one client may call it together

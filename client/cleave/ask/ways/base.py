@@ -207,11 +207,11 @@ class Way(ABC, Generic[Place]):
 
     @property
     def measures(self) -> Mapping[str, Sequence[Measure]]:
-        """Return the measures whose totals or sums it reads, by table, as they were when it was planned."""
+        """Return the measures whose totals or sums it reads, by table, from the version that was planned."""
         return {}
 
     def effort(self, place: Place) -> int:  # noqa: ARG002 - nothing
-        """Return its work besides reading, as a number of bytes that would take as long."""
+        """Return the cost of its work other than reading: the number of bytes that are read in the same time."""
         return 0
 
     def bound(self, place: Place) -> str:  # noqa: ARG002 - not so much

@@ -101,7 +101,7 @@ class Released:
             + f" known over {parts - missing:,} of {counted(parts, 'part')}"
             for name, what, missing in self._missing(needs, selection)
         ]
-        smaller = f"rows of fewer than {self.head.least} {self.totals.counted} may exist besides"
+        smaller = f"fewer than {self.head.least} {self.totals.counted} per cell may be missing"
         return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no parts'}", *totals, smaller])
 
     def close(self) -> None:
