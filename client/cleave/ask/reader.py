@@ -107,7 +107,7 @@ class ReaderTables(Newest):
         return Heads(self._by_tag[tag].bundle.owner.signing, self.stores.sensitive.location)
 
     def _rights_on(self, name: str) -> _Rights | None:
-        """Rights by the bundle that is there; None if there never was one. Raises CheckFailed, KeyFileError."""
+        """Rights according to the stored bundle; None if there never was one. Raises CheckFailed, KeyFileError."""
         rights = self._rights.get(name.lower())
         if rights is not None:
             return rights

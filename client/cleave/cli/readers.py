@@ -71,8 +71,8 @@ def add(
 ) -> None:
     """Let a reader query some columns of a stored table, and nothing else of it.
 
-    The reader gets keys of these columns, for the rows that there are and those that come. The same command writes
-    them again. Rows that Cleave 1.0 stored are sealed again first.
+    The reader gets the keys of these columns, for present and later rows. Run the command again to write the keys
+    again. Rows that Cleave 1.0 stored are sealed again first.
 
     Examples:
       cleave reader add stays --to carol.json.pub=SHA256:gwzC... --columns ward,sex,bill --store s3://bucket/prefix

@@ -1,4 +1,4 @@
-"""Readers of some columns of a table: added, and revoked by putting these columns under new keys."""
+"""Add readers of some columns of a table, and revoke them by sealing these columns under new keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cleave_shared.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Resealed(Piece):
-    """The rows of `columns`, numbers of sealed columns, of `segment` under the keys that the next version has."""
+    """Sealed columns of `segment`, given by their numbers, under the keys of the next version."""
 
     segment: Segment
     source: Rows
@@ -76,10 +76,11 @@ def add(
     names: bool = False,
     yes: bool = False,
 ) -> Opened:
-    """Open `columns` of a table to the holder of `public`. `names`: it sees the names of the others too.
+    """Open `columns` of a table to the holder of `public`. `names`: it sees the names of the other columns too.
 
-    A reader that is there with the same rights gets its bundle again. Raises InputError for other rights, for columns
-    that there are not, and without `yes` where thresholds count people; ConflictError where another writer came first.
+    An existing reader with the same rights gets its bundle again. Raises InputError if the reader exists with other
+    rights, if a column does not exist, or without `yes` if thresholds protect people. Raises ConflictError if another
+    writer changed the table meanwhile.
     """
     opened = tables.open(table)
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
@@ -108,11 +109,11 @@ def add(
 
 
 def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader, Manifest]:
-    """Put the columns of a reader, by its name or fingerprint, under new keys, for all but this one.
+    """Seal the columns of a reader, given by name or fingerprint, under new keys that only the other readers get.
 
-    Returns the table as it is then, the reader, and the version before, whose objects are to be deleted. A call that
-    repeats the table's last change returns that change, as long as the version before still exists. Raises InputError
-    for a reader that there is not; ConflictError where another writer came first.
+    Returns the table after that, the reader, and the version before, whose objects must be deleted. A call that repeats
+    the table's last change returns that change, while the version before still exists. Raises InputError if there is no
+    such reader, ConflictError if another writer changed the table meanwhile.
     """
     opened = tables.open(table)
     manifest = opened.manifest
@@ -158,7 +159,7 @@ def _resealed(
     *,
     stays: bool = False,
 ) -> Opened:
-    """Commit `changed`, with those of the columns of `reader` sealed again that are due."""
+    """Commit `changed`, after sealing again those columns of `reader` for which `is_due` is true."""
     places = places_of(opened.manifest, reader)
     with closing(Rows(tables, opened)) as rows:
         due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
@@ -181,7 +182,7 @@ def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _reader_of(manifest: Manifest, name: str, public: PublicKey) -> Reader | None:
-    """The reader with this key. Raises InputError where its name is another's, or the name has another key."""
+    """The reader with this key, if any. Raises InputError if it has another name, or if the name has another key."""
     for each in manifest.readers:
         if public_of(each) == public:
             if each.name != name:
@@ -195,7 +196,7 @@ def _reader_of(manifest: Manifest, name: str, public: PublicKey) -> Reader | Non
 
 
 def _require_consent(manifest: Manifest, schema: Schema, *, yes: bool) -> None:
-    """Raise InputError without the owner's word, where thresholds protect people of whom a reader reads rows."""
+    """Raise InputError without `yes` if thresholds protect people of whom a reader would read rows."""
     privacy = schema.privacy
     protected = f"people by {', '.join(privacy.entity)}" if privacy.entity else "small groups"
     if min_group_of(manifest):

@@ -116,7 +116,10 @@ def read_head(kind: type[H], content: bytes, holder: PublicKey, table: str) -> H
 
 
 def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addressed, secret: bytes) -> None:
-    """Seal `secret` to `holder` and write its head, unless one as new or newer is there. Raises StoreError."""
+    """Seal `secret` to `holder` and write its head, unless the store has the same number or a later one.
+
+    Raises StoreError; ConflictError if other writers keep changing the head.
+    """
     store, public = tables.stores.sensitive, public_of(holder)
     place = f"{holder.place}/head"
     sealed = head.model_copy(update={"key": head.sealing(secret, public)})
@@ -137,7 +140,7 @@ def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addresse
 
 
 def _newest(content: bytes, holder: PublicKey, table: str, mine: Addressed) -> int:
-    """The number of the head that is there; -1 for none that this owner wrote for this table."""
+    """The number of the stored head; -1 if this owner did not write it for this table."""
     try:
         head = read_head(type(mine), content, holder, table)
     except CheckFailed:

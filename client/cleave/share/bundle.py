@@ -1,9 +1,9 @@
-"""A bundle: what opens some columns of a table to a reader.
+"""A bundle opens some columns of a table to a reader.
 
-The owner signs it for the reader's public file (cleave.share.addressed). Sealed in it are the tag of the table, which
-names its folder, and the key of the reader's views (cleave.store.views), from which follows nothing else. The keys of
-columns are in the views, so a bundle stays as it is whatever the owner changes. A reader verifies heads and views by
-the owner's public key in the bundle, and can sign none.
+The owner signs it for the reader's public file (cleave.share.addressed). It seals two secrets: the tag of the table,
+which names its folder, and the key of the reader's views (cleave.store.views). No other key follows from these. The
+keys of columns are in the views, so changes of the table do not change the bundle. A reader verifies heads and views
+with the owner's public key, which is in the bundle. It can sign neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _TAG_BYTES, _KEY_BYTES = 16, 32
 
 
 class Bundle(Addressed):
-    """`reader`: the id of the registration. `number`: records of the table's log when it was written, its floor."""
+    """`reader`: id of the registration. `number`: length of the table's log when it was written; older tables than
+    that are refused.
+    """
 
     WHAT = "reader"
     HINT = "the table's owner writes it again with `cleave reader add`"
@@ -37,7 +39,7 @@ class Bundle(Addressed):
 
 
 def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:
-    """Write the bundle of a reader of a table, unless it is there. Raises StoreError."""
+    """Write the bundle of a reader, unless the store has one as new. Raises StoreError."""
     manifest, owner = opened.manifest, public_side(tables.key)
     head = Bundle(
         suite=SUITE,
@@ -53,7 +55,10 @@ def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:
 
 
 def open_bundle(key: Keyholder, holder: PublicKey, table: str, content: bytes) -> tuple[Bundle, str, bytes]:
-    """Open a bundle for its holder: itself, the tag of the table, and the key of the views. Raises CheckFailed."""
+    """Open a bundle as its holder. Returns the bundle, the tag of the table, and the key of the views.
+
+    Raises CheckFailed.
+    """
     bundle = read_head(Bundle, content, holder, table)
     secret = bundle.open(key, holder, _TAG_BYTES + _KEY_BYTES)
     if bundle.suite != SUITE or len(secret) != _TAG_BYTES + _KEY_BYTES:

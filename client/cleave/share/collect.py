@@ -51,9 +51,9 @@ from cleave_shared.errors import CheckFailed, InputError
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """News in a contributor's head: parts to collect, and parts that it took back.
+    """Changes in a contributor's head: parts to collect, and collected parts that it removed.
 
-    `head` None: nothing new was put.
+    `head` is None if nothing changed.
     """
 
     contributor: Contributor
@@ -63,7 +63,7 @@ class News:
 
 
 def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
-    """Raises CheckFailed if the head is not the contributor's, or is older than the last collected one."""
+    """Changes since the last collection. Raises CheckFailed if the head is another's, or older than the last one."""
     place = f"{folder_of(manifest.table_id, who.key)}/head"
 
     def signed(content: tuple[bytes, str] | None) -> ContributionHead | None:
@@ -108,10 +108,10 @@ _RESTORE = "an old state of the store was restored, or it was deleted: restore t
 def collect(
     tables: Tables, table: str, progress: Progress, names: Sequence[str] = (), warn: Say = silent
 ) -> tuple[Opened, list[News]]:
-    """Take in what there is, of the contributors `names` (none: of all). Returns the table as it is then. `warn` gets
-    that the table's releases end.
+    """Collect the rows of the contributors `names`; if empty, of all. Returns the table after that, and the changes.
 
-    Raises CheckFailed or InputError with the contributor's name where one was refused, once all others are taken in.
+    `warn` gets warnings: parts that cannot be collected, and that the table's releases end. If one contributor is
+    refused, the others are collected first. Then CheckFailed or InputError is raised with its name.
     """
     opened = tables.open(table)
     if lost := lost_parts(tables, opened.manifest):

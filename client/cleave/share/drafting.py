@@ -45,8 +45,10 @@ class NewPart:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A release that is computed, and not made. `read`: segments that were read; `waiting`: rows by key of cells that
-    are not published. `measures`: released ones.
+    """A release that was computed and not yet made.
+
+    `measures`: those that it releases. `waiting`: key of a cell -> its rows that are not published. `read`: segments
+    that were read for it.
     """
 
     tables: Tables
@@ -132,7 +134,7 @@ def drafted(
 
 
 def accepted_copies(tables: Tables, opened: Opened) -> int:
-    """How often `cleave accept` went on with a copy of the table that lacked later changes."""
+    """How often `cleave accept` accepted a copy of the table that lacked later changes."""
     records = records_of(tables, opened.vault, opened.head.log)
     return sum(each.what == "accept" and bool(each.details.get("lost_records")) for each in records)
 
@@ -144,7 +146,7 @@ def _is_named_alike(manifest: Manifest, past: Ledger) -> bool:
 
 
 def paused(tables: Tables, before: Opened, after: Opened) -> str:
-    """Say that a change keeps releases from further parts, since the table is by other columns then. "" if not."""
+    """Warn that releases get no further parts because a change gave the table other by columns; "" if not so."""
     release, old, new = before.manifest.release, ledger_of(tables, before), ledger_of(tables, after)
     if release is None or not release.is_live or old is None or new is None:
         return ""
@@ -157,7 +159,7 @@ def paused(tables: Tables, before: Opened, after: Opened) -> str:
 
 
 def exclusion(table: str, there: str, other: str) -> InputError:
-    """The refusal of a release beside those of the other kind."""
+    """The error for a release if the table has releases of the other kind."""
     return InputError(
         f"table {table!r} has {there} releases: with {other} besides, the promise of the noisy one is void",
         hint="confirm with --yes (yes=True in Python): analysts can then subtract what exact releases show",
@@ -236,7 +238,7 @@ def _itself(measure: Measure) -> tuple[str, ...]:
 
 
 def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
-    """The ledger of a table's lineage; None: there is none, or Cleave 1.0 made its releases."""
+    """The ledger of a table's lineage. None if it has no lineage, or if Cleave 1.0 made its releases."""
     newest = opened.manifest.release
     if newest is None or newest.lineage is None:
         return None
@@ -244,7 +246,7 @@ def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
 
 
 def joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
-    """The analysts there are, and those to come. Raises InputError where a name is another's."""
+    """The existing analysts and those in `to`. Raises InputError if two have the same name or the same key."""
     analysts = {each.name: each for each in existing}
     for name, public in to.items():
         previous = analysts.get(name)

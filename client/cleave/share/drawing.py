@@ -1,6 +1,6 @@
 """The noise of a release: OpenDP's discrete Laplace, added by OpenDP itself. Nothing here draws.
 
-OpenDP states the epsilon of what it did, rounded up; a scale is taken only if that is not above the statistic's.
+For a scale OpenDP states the epsilon, rounded up. A scale is used only if that is at most the statistic's epsilon.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TRIES = 8
 
 
 def require_sampler() -> None:
-    """Raise InputError where OpenDP is not installed."""
+    """Raise InputError if OpenDP is not installed."""
     _opendp()
 
 

@@ -1,8 +1,8 @@
-"""Totals of a table in which each person has only so many rows, and every value lies within its clamp.
+"""Totals of a table with a limited number of rows per person, and every value moved into its clamp.
 
-The columns that a release reads are read once, and put into a DuckDB on this machine. Each row gets 64 fresh random
-bits of the operating system. A person keeps the rows with the lowest ones, of the whole table: also rows in no cell
-count as theirs.
+The columns that a release needs are read once, into a DuckDB on this machine. Each row gets 64 random bits from the
+operating system. Of each person the rows with the lowest bits are used. They are chosen in the whole table, so rows
+outside all cells count too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Gathering:
         return "VARCHAR" if column is None else column.type
 
     def add(self, segment: Segment) -> None:
-        """Read one segment, and give each of its rows its random bits."""
+        """Read one segment, and give each row random bits."""
         reading = self._reading
         entity = [each for each in reading.entity if self._schema.find(each) is not None]
         names = {*reading.by, *entity, *(each.name for each in reading.clamps)}
@@ -90,7 +90,7 @@ class _Gathering:
                 table.connection.unregister(_DRAWS)
 
     def _create_cells(self, table: Table) -> None:
-        """The cells, by number, and the texts of their values."""
+        """Create a table of the cells: number, and values as text."""
         keys = list(product(*self._reading.values))
         columns: list[tuple[str, str, Sequence[str | None]]] = [
             (f"k{place}", "VARCHAR", [key[place] for key in keys]) for place in range(len(self._reading.by))

@@ -47,8 +47,11 @@ class PublishedPart:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """`key`: of the newest totals. `least`: people, or rows, of each part at least. `by`, `identity`, `entity`: columns
-    that are fixed within the lineage. `measures`: of all parts, as they were then.
+    """All parts of one lineage of releases.
+
+    `key`: of the newest totals. `least`: minimum people (or rows) of a part. `by`, `identity`, `entity`: columns that
+    are fixed within the lineage. `measures`: those of all parts, as defined when their release was made. `times`:
+    number of a release -> its time.
     """
 
     key: bytes
@@ -160,7 +163,7 @@ def key_of(content: bytes) -> bytes:
 
 
 def converting(old: Measure, new: Measure) -> Callable[[Sums], Sums] | None:
-    """How totals of a measure, as it was, are written in the units of the measure it is now; None: it is another."""
+    """A function that converts totals of `old` to the units of `new`; None if they are not the same measure."""
     if old == new:
         return lambda sums: sums
     before, now = domain_of(old), domain_of(new)

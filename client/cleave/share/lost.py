@@ -1,7 +1,7 @@
-"""Contributions that `collect` does not read: put for a registration, a key or a table that is no more.
+"""Contributions that `collect` does not read, because their registration, key or table no longer exists.
 
-Whoever has an old public file can still put rows with it, and does not learn that nobody collects them. Heads of
-contributions are in the clear and signed, so the owner finds such parts, and deletes them.
+Anyone with an old public file can still put rows with it, and does not learn that they are never collected. Heads of
+contributions are signed and not encrypted, so the owner finds these parts and can delete them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cleave_shared.errors import CheckFailed
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A folder with parts that nobody collects. `key`: of its contributor. `objects`: all there are but the head.
+    """A folder with parts that are never collected. `key`: its contributor's. `objects`: all in it except the head.
 
     The head stays, because the contributor's machine would refuse a store without it.
     """
@@ -33,7 +33,7 @@ class Lost:
 def lost_parts(tables: Tables, manifest: Manifest) -> list[Lost]:
     """List what was put for a table by removed contributors, for its previous key, or for a table dropped here.
 
-    Lists the sensitive place, and reads each head that is there.
+    Lists the sensitive place, and reads the head of each contribution.
     """
     folders: dict[str, list[str]] = {}
     for name in tables.stores.sensitive.names("tables"):
@@ -53,7 +53,7 @@ def lost_parts(tables: Tables, manifest: Manifest) -> list[Lost]:
 
 
 def lost_text(manifest: Manifest, lost: Sequence[Lost]) -> str:
-    """Say how many parts of whom cannot be collected, and what to do."""
+    """Say which contributors' parts cannot be collected, how many, and what to do."""
     names = {each.key: each.name for each in manifest.contributors}
     of = ", ".join(f"{names.get(each.key, each.key[:16] + '...')} ({counted(each.parts, 'part')})" for each in lost)
     return (

@@ -129,7 +129,7 @@ def _committed(
     revoked: tuple[Analyst, ...],
     draw: Mapping[str, int | str],
 ) -> Opened:
-    """`draw`: what the manifest and the head say of a new draw; without it numbers are sealed again."""
+    """Write and commit a release. `draw`: fields of manifest and head for new numbers; empty for old ones."""
     manifest, newest = opened.manifest, opened.manifest.release
     number, key = (newest.number if newest else 0) + 1, secrets.token_bytes(KEY_BYTES)
     head = head_of(tables, manifest.table_id, new_id(), number, 0, None)

@@ -17,7 +17,10 @@ _DIGITS = 21  # of a number, with its sign and comma
 
 
 class NoisyStatistic(StoredModel):
-    """`measure`: its place, None of rows. `scale`: of the noise. `epsilon`: a fraction, as "1/3"."""
+    """What one list of numbers counts or adds up.
+
+    `measure`: index of the measure; None for a number of rows. `scale`: of the noise. `epsilon`: a fraction, as "1/3".
+    """
 
     part: Part
     measure: Count | None
@@ -27,8 +30,11 @@ class NoisyStatistic(StoredModel):
 
 
 class NoisyTotals(StoredModel):
-    """`values`: of each by column; cells are all combinations, the last column's change first. `measures`: bounds are
-    the clamps. `epsilon`: in millionths, of all `statistics`. `numbers`: by statistic, then by cell.
+    """The numbers of one noisy release.
+
+    `values`: those of each by column. The cells are all combinations, and the last column changes fastest. `measures`
+    have the clamps as bounds. `epsilon`: in millionths, for all `statistics` together. `numbers`: by statistic, then by
+    cell.
     """
 
     format: Literal[3] = 3
@@ -52,7 +58,7 @@ class NoisyTotals(StoredModel):
         return itertools.product(*self.values)
 
     def is_consistent(self) -> bool:
-        """Check whether there are as many numbers as cells, and each statistic is of a measure."""
+        """Check whether each cell has a number, each statistic has a measure, and all are within limits."""
         cells, count = self.cells, len(self.statistics)
         places = [(each.part, each.measure) for each in self.statistics]
         sums = [("sum", place) for place in range(len(self.measures))]

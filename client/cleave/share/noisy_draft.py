@@ -40,9 +40,11 @@ _FAR = 40  # digits of an end of a clamp
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """A noisy release as an owner wants it. `epsilon`: in millionths. `clamps`: by measure, both ends as text.
-    `values`: by column, in the place of the schema's. `split`: shares of epsilon by statistic. `again`: draw even if
-    the last change of the table was the same release.
+    """The owner's choices for a noisy release.
+
+    `epsilon`: in millionths. `clamps`: measure -> both bounds as text. `values`: column -> values instead of the
+    schema's. `split`: statistic -> its share of epsilon. `again`: draw even if the last change of the table was the
+    same release.
     """
 
     epsilon: int
@@ -56,7 +58,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class NoisyDraft:
-    """A noisy release that follows from its arguments and the schema: no row is read for it."""
+    """A noisy release before it is drawn. It follows from arguments and schema; no row is read for it."""
 
     tables: Tables
     opened: Opened
@@ -99,7 +101,7 @@ class NoisyDraft:
 
 
 def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Noise, *, yes: bool = False) -> NoisyDraft:
-    """`yes`: take the place of an exact release, which voids the promise of the noisy one.
+    """The draft of a noisy release. `yes`: allow it after an exact release, which voids the noisy one's promise.
 
     Raises InputError for a table without an entity, values or clamps that do not fit it, and numbers that are too
     large.

@@ -18,7 +18,7 @@ from cleave.store.tables import Tables
 
 
 def old_content(tables: Tables, opened: Opened) -> bytes | None:
-    """The content of the newest totals; None: there are none, as after a rotation."""
+    """The content of the newest totals; None if there are none, for instance after a rotation."""
     manifest, newest = opened.manifest, opened.manifest.release
     if newest is None or newest.totals is None:
         return None
@@ -30,7 +30,7 @@ def old_content(tables: Tables, opened: Opened) -> bytes | None:
 def head_of(
     tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None
 ) -> ReleaseHead:
-    """A head that is still to be signed, and has no key."""
+    """A head without key and signature."""
     owner = public_side(tables.key)
     box, signing = (base64.b64encode(each).decode() for each in (owner.box, owner.signing))
     return ReleaseHead.model_construct(

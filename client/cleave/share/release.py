@@ -64,7 +64,7 @@ class ReleasedTotals(StoredModel):
         return "people" if self.people else "rows"
 
     def is_consistent(self) -> bool:
-        """Check whether all lists are as long as there are parts."""
+        """Check whether all lists have one entry for each part, measure and by column."""
         tables = (self.shown, self.counts, self.sums, self.squares)
         by_part = [self.rows, self.as_of, *(each for table in tables for each in table)]
         return (
@@ -88,7 +88,10 @@ class ReleasedTotals(StoredModel):
 
 
 def read_totals(content: bytes) -> ReleasedTotals | NoisyTotals:
-    """Read what `dump` of either wrote, or Cleave 1.0, whose parts are whole cells. Raises ValueError."""
+    """Read the content of a release: exact, noisy, or of Cleave 1.0, where each part is a whole cell.
+
+    Raises ValueError.
+    """
     try:
         fields = json.loads(content)
         if isinstance(fields, dict) and fields.get("format") == 3:

@@ -35,12 +35,14 @@ from cleave_shared.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFacts:
-    """A release that was made, or the newest, where there was nothing new (`made` False). `parts`: published now,
-    `new_rows` rows of them; `waiting`: cells with rows that are too few so far. `withheld`: measures, and in how many
-    of the new parts. `left_out`: measures that are no numbers of the
-    table or linear in them, and doubles without bounds. `begins`: a new lineage, whose numbers and those of one before
-    can be subtracted. `publishes`: False: the numbers of earlier releases were sealed again. `place`: where it is
-    stored. `fingerprint`: the owner's, and @ with the number: the least that an analyst's machine then accepts.
+    """A release that was made, or the newest one if there was nothing new (`made` is False).
+
+    `parts` were published now, with `new_rows` rows. `waiting`: number of cells whose new rows are too few so far.
+    `withheld`: (measure, number of new parts without it). `left_out`: measures that no release has, such as doubles
+    without bounds. `begins`: it starts a new lineage, whose numbers can be subtracted from those of earlier ones.
+    `publishes` is False if only the numbers of earlier releases were sealed again. `place`: where it is stored.
+    `fingerprint` is the owner's, with @ and the release's number: an analyst's machine that knows it refuses older
+    releases.
     """
 
     table: str
@@ -69,7 +71,7 @@ def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
 
 
 def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
-    """Fingerprints of the analysts of a table. Raises InputError where there is none of that name."""
+    """Fingerprints of the analysts of a table. Raises InputError if there is no such table."""
     newest = tables.open(table).manifest.release
     return tuple(public_of(each).fingerprint for each in newest.analysts) if newest else ()
 
@@ -84,9 +86,11 @@ def release(
     yes: bool = False,
     page: str | None = None,
 ) -> ReleaseFacts | NoisyReleaseFacts:
-    """Publish the rows that no release has, for current analysts. New analysts in `to` get the current totals only;
-    nothing new is published then. Makes no release without new parts, analysts, column names or `least`.
-    Of a table with a noisy release only its numbers are sealed for new analysts, unless `yes`.
+    """Publish the rows that no release has, for current analysts.
+
+    If `to` has new analysts, they get the current totals and nothing new is published. No release is made without new
+    parts, analysts, column names or `least`. After a noisy release, its numbers are sealed for new analysts and nothing
+    else happens, unless `yes`.
 
     `least`: minimum people, or rows, per cell. `new_lineage`: publish all rows, also those in earlier releases. `page`:
     the text that `--dry-run` wrote.
@@ -112,7 +116,7 @@ def release(
 
 
 def _is_same(draft: Draft, newest: Release) -> bool:
-    """True if analysts would read what they read of the newest release, and nothing else changes."""
+    """True if this draft would change neither what analysts read nor the rules of the newest release."""
     if draft.begins or not draft.publishes or draft.parts or draft.least != newest.least:
         return False
     content = old_content(draft.tables, draft.opened)
@@ -127,7 +131,7 @@ def changed_since_page() -> InputError:
 
 
 def commit(draft: Draft) -> ReleaseFacts:
-    """Make the release, and publish its heads. Raises ConflictError where another writer came first."""
+    """Make the release, and publish its heads. Raises ConflictError if another writer changed the table meanwhile."""
     tables, opened, manifest = draft.tables, draft.opened, draft.opened.manifest
     newest, number, at = manifest.release, draft.number, now()
     key = secrets.token_bytes(KEY_BYTES)
@@ -232,16 +236,17 @@ def released_totals(manifest: Manifest, ledger: Ledger) -> ReleasedTotals:
 
 
 def _without_reasons(schema: Schema) -> Schema:
-    """`schema` without what `cleave schema` wrote of all rows, those that wait included, and without privacy."""
+    """`schema` without privacy and reasons. `cleave schema` wrote reasons from all rows, also from unpublished ones."""
     columns = tuple(replace(each, reason="") for each in schema.columns)
     derived = tuple(replace(each, reason="") for each in schema.derived)
     return replace(schema, columns=columns, derived=derived, privacy=NO_PRIVACY)
 
 
 def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | NoisyReleaseFacts | None:
-    """Seal the numbers of the newest release again, under a new key, for all but `analyst`, a name or a fingerprint.
+    """Seal the numbers of the newest release again under a new key, for all analysts but one.
 
-    None where it was revoked before: then what was left to do is done. Raises InputError for one that there is not.
+    `analyst` is a name or a fingerprint. Returns None if it was revoked before; then this finishes what a stopped
+    command left. Raises InputError if the table has no such analyst.
     """
     opened = tables.open(table)
     newest = opened.manifest.release
@@ -287,7 +292,7 @@ def _sealed_again(
 
 
 def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Set[str]) -> Release | None:
-    """The release of a table whose columns get other names, by their old ones in lower case, or are `dropped`."""
+    """The release of a table after columns are renamed or `dropped`. `news`: old name in lower case -> new name."""
     newest, past = opened.manifest.release, ledger_of(tables, opened)
     if newest is None or past is None or not (news or dropped):
         return newest

@@ -49,8 +49,9 @@ class ReadSegment:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Columns to read. `measures`: released ones; `reads`: the columns of each. `entity`: empty where rows count.
-    `dominance`: look for the largest share of one of them too.
+    """What to read. `measures`: those to release; `reads`: the columns of each. `entity` is empty if rows are counted.
+
+    `dominance`: also find the largest share of one person.
     """
 
     by: tuple[str, ...]
@@ -67,7 +68,10 @@ class Wanted:
 
 
 class Unpublished:
-    """To be closed. `classes`: rows of each class by party. `sums`: by (measure, part), of each cell (cells,)."""
+    """Counts and sums of unpublished rows. Close it after use.
+
+    `classes`: class -> party -> rows. `sums`: for each (measure, part) the totals of all cells, shape (cells,).
+    """
 
     def __init__(
         self, tables: Tables, opened: Opened, wanted: Wanted, segments: Sequence[Segment], *, ignores_marks: bool
@@ -159,7 +163,10 @@ class Unpublished:
         table.connection.execute(f"CREATE VIEW unpublished AS FROM numbered{unpublished}")
 
     def _person(self, segment: Segment) -> str:
-        """SQL of a number for whom a row is about, NULL for nobody. Where two have one number fewer are counted."""
+        """SQL of a hash that identifies the person of a row; NULL if it has none.
+
+        Two people with the same hash count as one, which is the safe side.
+        """
         if not self.wanted.entity:
             return "NULL::UBIGINT"
         values = [
@@ -170,7 +177,7 @@ class Unpublished:
         return f"CASE WHEN {there} THEN hash({', '.join(values)}) END"
 
     def _count(self, table: Table, segment: Segment) -> None:
-        """Add the unpublished rows of a segment to what is known of cells and classes."""
+        """Add the unpublished rows of a segment to the counts and sums."""
         run, party = table.connection.execute, self._parties.index(contributor_in(segment))
         home = f"{self._gathered.home}.main"
         every = "SELECT {} FROM unpublished"
@@ -220,7 +227,7 @@ class Unpublished:
         return sizes
 
     def _people(self, labels: Mapping[Class, int]) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
-        """People by label; and of each party, those that others have rows of."""
+        """People by label, and by (label, party) the people of whom other parties have rows."""
         run = self._gathered.connection.execute
         lists = [[cell for cell, _ in labels], [pattern for _, pattern in labels], list(labels.values())]
         run(
@@ -239,9 +246,9 @@ class Unpublished:
         return totals, less
 
     def dominated(self, share: Any) -> dict[int, set[int]]:
-        """By measure, the cells in which one of the people has more than `share` of a column that it reads.
+        """By measure, the cells in which one person has more than `share` of the sum of a column that it reads.
 
-        Rows about nobody, whose entity is NULL, count as those of one person: they may be.
+        Rows whose entity is NULL count as one person's, because they may be.
         """
         if not self._shares:
             return {}
@@ -264,7 +271,7 @@ class Unpublished:
         return rows
 
     def sums_of(self, cell: int, rows: int, shown: Sequence[Shown]) -> tuple[Sums, ...]:
-        """The totals of each measure in a cell of so many rows, as far as they are `shown`."""
+        """The totals of each measure in a cell of `rows` rows, except those that `shown` withholds."""
         totals = {which: int(of[cell]) for which, of in zip(self.columns, self.sums, strict=True)}
         return tuple(
             Sums(
@@ -280,7 +287,7 @@ class Unpublished:
 
 
 def _shares(wanted: Wanted) -> list[tuple[int, str, str]]:
-    """Measures whose sum one may dominate, each with SQL of a column that it reads, and the type of sums of it."""
+    """What dominance is checked for: index of a measure, SQL of a column that it reads, and the type of its sums."""
     if not wanted.dominance:
         return []
     values = {each.name: each for each in wanted.measures if not each.derived}
