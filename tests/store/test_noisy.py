@@ -241,7 +241,9 @@ def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> No
         world.release()
     with world.table(made(20, start=500)) as table:
         putting.append(world.tables()[0], table, world.name, Silent())
-    assert world.release(yes=True).begins
+    with pytest.raises(InputError, match="exact releases before its noisy ones"):
+        world.release(yes=True)
+    assert world.release(yes=True, new_lineage=True).begins
     assert world.ask("carol", "SELECT COUNT(*) FROM trial").result.columns[0].source == "encrypted"
     assert world.spent() == 1_000_000
 
@@ -254,6 +256,16 @@ def test_a_table_put_again_after_a_drop_keeps_its_noisy_releases_in_mind(world: 
         world.release("carol")
     world.release("carol", yes=True)
     world.release("carol")  # that was confirmed
+
+
+def test_the_page_says_that_exact_releases_void_the_promise(world: NoisyReleases) -> None:
+    assert "void" not in noisy_page_of(world.draft("carol"))
+    world.draw("carol")
+    assert "void" not in noisy_page_of(world.draft("carol"))
+    assert world.release("carol", yes=True).begins, "no exact release was before"
+    assert "void" in noisy_page_of(world.draft("carol", yes=True))
+    world.draw("carol", yes=True)
+    assert "void" in noisy_page_of(world.draft("carol"))
 
 
 @pytest.mark.parametrize(
@@ -386,6 +398,10 @@ def test_a_release_that_is_not_consistent_is_refused(world: NoisyReleases, monke
         {"statistics": (first, first, *others[1:])},
         {"statistics": (first.model_copy(update={"scale": math.inf}), *others)},
         {"statistics": (first.model_copy(update={"scale": 0.0}), *others)},
+        {"statistics": (first.model_copy(update={"scale": 1e200}), *others)},
+        {"numbers": ((1 << 63, *drawn.numbers[0][1:]), *drawn.numbers[1:])},
+        {"numbers": ((-(10**400), *drawn.numbers[0][1:]), *drawn.numbers[1:])},
+        {"measures": tuple(each.model_copy(update={"upper": 10**400}) for each in drawn.measures)},
         {"statistics": (*others, first.model_copy(update={"measure": 3, "part": "sum"}))},
         {"measures": drawn.measures[1:]},
         {"measures": tuple(each.model_copy(update={"decimals": 1 << 30}) for each in drawn.measures)},
@@ -410,5 +426,8 @@ def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: 
     assert "may be NULL, by the schema: ward, age, smoker." in page
     assert is_of(page + " signed", world.draft("carol", epsilon=0.9, squares=True))
     assert not is_of(page, world.draft("carol", epsilon=0.8, squares=True))
+    wards = [str(each) for each in range(40)]
+    long = noisy_page_of(world.draft("carol", values={"ward": [*wards, "A"]}))
+    assert not is_of(long, world.draft("carol", values={"ward": [*wards, "B"]})), "of values that it does not list"
     assert [float(each.epsilon) for each in draft.statistics] == [float(Fraction(1, 10))] * 9
     assert list(CLAMPS) == [each.name for each in draft.reading.clamps]

@@ -12,7 +12,7 @@ from cleave.objects.storage import ConflictError
 from cleave.share import noising
 from cleave.share.noisy import NoisyTotals
 from cleave.share.noisy_draft import drafted
-from cleave.share.releases import revoke
+from cleave.share.releases import release, revoke
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
 from tests.store.contributing import kept_as
@@ -88,6 +88,26 @@ def test_a_killed_revocation_seals_the_same_numbers(
         assert (read(copy, "carol"), copy.spent()) == (drawn, 1_000_000)
         with pytest.raises(InputError, match="no release"):
             copy.source("dave")
+    assert at > 4
+
+
+@STEPS
+@MADE
+def test_a_release_to_new_analysts_that_is_killed_is_finished_by_the_next(
+    world: NoisyReleases, tmp_path: Path, *, made: bool, step: int
+) -> None:
+    released(world)
+    drawn, erin = world.drawn("carol"), {"erin": world.public_of("erin")}
+    for at in range(step - 1, 100, step):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables: release(tables, world.name, erin), at, made=made):
+            break
+        assert read(copy, "erin") in (None, drawn)
+        for _ in range(2):
+            facts = release(copy.tables()[0], copy.name, erin)
+            assert (facts.number, facts.fingerprint[-2:]) == (2, "@2")
+            assert read(copy, "erin") == read(copy, "carol") == drawn
+        assert copy.spent() == 1_000_000
     assert at > 4
 
 

@@ -112,6 +112,11 @@ def drafted(
             f"releases of table {table!r} that follow could be subtracted from those before",
             hint="confirm with --yes (yes=True in Python): differences of both show fewer people than --min-cell",
         )
+    if newest is not None and newest.epsilon and newest.ended and not new_lineage:
+        raise InputError(
+            f"table {table!r} had exact releases before its noisy ones: their rows would be released again",
+            hint="--new-lineage --yes publishes all rows; both can be subtracted",
+        )
     is_known = newest is not None and {each.box for each in newest.analysts} == keys
     publishes = begins or is_known
     is_over = newest is not None and past is not None and (bool(newest.ended) or not _is_named_alike(manifest, past))

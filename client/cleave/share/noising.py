@@ -111,10 +111,16 @@ def sealed_again(
 
 
 def shared(tables: Tables, opened: Opened, to: Mapping[str, PublicKey]) -> NoisyReleaseFacts:
-    """Seal the numbers that were drawn for new analysts too."""
+    """Seal the numbers that were drawn for new analysts too. If `to` has none, publish them again, in case a command
+    was stopped.
+    """
     newest = opened.manifest.release
     assert newest is not None  # noqa: S101 - the caller has looked
     analysts = joined(opened.manifest.table, newest.analysts, to)
+    if analysts == newest.analysts:
+        publish(tables, opened)
+        tables.sweep(opened)
+        return _facts(tables, opened, _drawn(tables, opened), draws=False)
     keys = {each.box for each in analysts}
     revoked = tuple(each for each in newest.revoked if each.box not in keys)
     return sealed_again(tables, opened, "release", analysts, revoked)
@@ -147,6 +153,7 @@ def _committed(
         "before": newest.totals if newest and what == "release" else None,
         "analysts": analysts,
         "revoked": revoked,
+        "ended": int(newest is not None and (bool(newest.ended) or not newest.epsilon)),
     }
     before = {name: getattr(newest, name) for name in ("epsilon", "request", "drawn")} if newest and not draw else {}
     released = Release.model_validate({**stored, **before, **draw})
@@ -161,7 +168,8 @@ def _committed(
 
 def _ledger(key: bytes, content: NoisyTotals) -> bytes:
     """The key of the totals, and the numbers that were drawn, in a size that follows from their count."""
-    text = json.dumps({"format": 3, "key": key.hex(), "noisy": content.model_dump_json()})
+    noisy = content.model_dump_json()  # within a text each of its characters takes two bytes at most
+    text = json.dumps({"format": 3, "key": key.hex(), "noisy": noisy}, ensure_ascii=False)
     return text.encode().ljust(padded(2 * len(content.dump())))
 
 

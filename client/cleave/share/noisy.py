@@ -13,6 +13,7 @@ from cleave.store.manifest import Count, Measure, StoredModel
 from cleave.store.padding import padded
 
 _MOST_DECIMALS = 38
+_INT64 = range(-(1 << 63), 1 << 63)
 _DIGITS = 21  # of a number, with its sign and comma
 
 
@@ -69,10 +70,12 @@ class NoisyTotals(StoredModel):
             and len(set(places)) == len(self.numbers) == count
             and {("rows", None), *sums} <= set(places)
             and all(each is None or each < len(self.measures) for _, each in places)
-            and all(0 < each.scale < math.inf for each in self.statistics)
-            and all(len(each) == cells for each in self.numbers)
+            and all(0 < each.scale < _INT64.stop for each in self.statistics)
+            and all(len(each) == cells and all(number in _INT64 for number in each) for each in self.numbers)
             and all(each.decimals is not None and 0 <= each.decimals <= _MOST_DECIMALS for each in self.measures)
-            and all(isinstance(end, int) for each in self.measures for end in (each.lower, each.upper))
+            and all(
+                isinstance(end, int) and end in _INT64 for each in self.measures for end in (each.lower, each.upper)
+            )
             and all(("count", place) in places for place, each in enumerate(self.measures) if each.nullable)
         )
 

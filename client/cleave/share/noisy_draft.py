@@ -82,6 +82,12 @@ class NoisyDraft:
         return is_same and not self.noise.again
 
     @property
+    def is_void(self) -> bool:
+        """True if the table has or had exact releases, so that nothing is promised."""
+        newest = self.opened.manifest.release
+        return newest is not None and (not newest.epsilon or bool(newest.ended))
+
+    @property
     def cells(self) -> int:
         return math.prod(map(len, self.reading.values))
 
@@ -135,7 +141,16 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
     keys = {each.box for each in analysts}
     revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
     named = [(each.name, each.low, each.high) for each in clamps]
-    request = [noise.epsilon, noise.most_rows, named, by, values, noise.squares, dict(noise.split), sorted(keys)]
+    request = [
+        noise.epsilon,
+        noise.most_rows,
+        named,
+        by,
+        values,
+        noise.squares,
+        sorted(noise.split.items()),
+        sorted(keys),
+    ]
     digest = hashlib.sha256(json.dumps(request).encode()).hexdigest()
     return NoisyDraft(tables, opened, analysts, revoked, noise, reading, numbers, digest)
 

@@ -37,6 +37,9 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield f"# Noisy release {draft.number} of table {manifest.table}"
     yield ""
     yield f"- table: id {manifest.table_id}, version {manifest.version}"
+    yield f"- SHA-256 of all choices: {draft.request}"
+    if draft.is_void:
+        yield "- the table has exact releases: with them the promise of this release is void"
     yield f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in draft.analysts)}"
     yield f"- people: rows with equal {', '.join(reading.entity)} are about one person"
     yield f"- of each person: at most {counted(noise.most_rows, 'row')}, drawn at random"

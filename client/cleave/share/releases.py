@@ -89,8 +89,8 @@ def release(
     """Publish the rows that no release has, for current analysts.
 
     If `to` has new analysts, they get the current totals and nothing new is published. No release is made without new
-    parts, analysts, column names or `least`. After a noisy release, its numbers are sealed for new analysts and nothing
-    else happens, unless `yes`.
+    parts, analysts, column names or `least`. After a noisy release, its numbers are sealed for analysts in `to` and
+    nothing else happens, unless `yes`.
 
     `least`: minimum people, or rows, per cell. `new_lineage`: publish all rows, also those in earlier releases. `page`:
     the text that `--dry-run` wrote.
@@ -100,10 +100,9 @@ def release(
     """
     opened = tables.open(table)
     newest = opened.manifest.release
-    if newest is not None and newest.epsilon and not yes:
-        there = list(map(public_of, newest.analysts))
-        if least is None and page is None and any(each not in there for each in to.values()):
-            return shared(tables, opened, to)
+    is_noisy = newest is not None and newest.epsilon > 0
+    if is_noisy and to and not yes and least is None and page is None and not new_lineage:
+        return shared(tables, opened, to)
     draft = drafted(tables, table, to, least, new_lineage=new_lineage, yes=yes)
     if page is not None and not is_of(page, draft):
         raise changed_since_page()

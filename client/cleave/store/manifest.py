@@ -192,8 +192,8 @@ class Release(StoredModel):
     of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
     until their heads name the new ones. `revoked`: analysts who get no more. `lineage`: id of a series of releases in
     which no row appears twice; None: made by Cleave 1.0. `digests`, sealed: of published rows that left. `ended` 1: a
-    published row left without a digest, so the lineage gets no more releases. `accepted`: number of restored copies in
-    the log when it began.
+    published row left without a digest, so the lineage gets no more releases; or this one is noisy, and an exact one
+    was before it. `accepted`: number of restored copies in the log when it began.
 
     `epsilon`, in millionths, above 0: the release is noisy (cleave.share.noising), and its ledger has the numbers that
     were drawn. `request`: digest of what it was asked for; `drawn`: the version of the table that came with it.
