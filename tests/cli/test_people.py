@@ -56,6 +56,8 @@ def test_an_entity_is_proposed_and_stays_unsure_until_it_is_settled(stays: Path,
     [
         ("ward patient_id bill", "patient_id"),
         ("PatientNo", "PatientNo"),
+        ("Case-No Pat-ID", "Pat-ID"),
+        ("MRN name", "MRN"),
         ("subject customer", "subject"),
         ("client_number person", "person"),
         ("Kundennummer kunde_nr", "kunde_nr"),

@@ -149,6 +149,7 @@ def test_what_comes_back_otherwise_is_unsure_where_no_one_knew(cli: Cli, csv: Pa
     assert schema.column("age").reason.endswith("; a number comes back with other digits")
     assert "4.1" not in result.output
     assert "unsure of age: none of it is plain" in result.stderr
+    assert "review it" not in result.stderr  # somebody did
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,9 @@ def test_what_is_no_schema_is_refused(cli: Cli, csv: Path, reviewed: Path, conte
     reviewed.write_text(content)
     assert "review.toml" in cli.fails(3, "schema", csv, "--from", reviewed)
     reviewed.unlink()
-    assert "there is no such schema" in cli.fails(3, "schema", csv, "--from", reviewed)
+    missing = cli.fails(3, "schema", csv, "--from", reviewed)
+    assert "review.toml: there is no such file" in missing
+    assert "folder of downloads" in missing
 
 
 def test_a_text_column_of_parquet_that_a_schema_calls_numbers_is_tried(cli: Cli, tmp_path: Path) -> None:

@@ -308,12 +308,27 @@ def test_a_key_that_lost_its_passphrase_is_not_used(place: Place) -> None:
     assert "has no passphrase, and one was given" in told
 
 
+def test_names_with_commas_are_in_double_quotes(place: Place) -> None:
+    file = place.root / "stays.csv"
+    file.write_text('"Age, years","a,b",ward,"Pat, ID"\n' + "".join(f"{i},{i % 2},A,p{i}\n" for i in range(20)))
+    settled = ("--plain", '"Age, years", "a,b",ward', "--sealed", '"Pat, ID"')
+    assert place.cli.run("schema", file, *settled, "--entity", '"Pat, ID"', "--yes").exit_code == 0
+    place.run("put", file, "--table", "odd", "--by", 'ward, "a,b"', "--key-columns", '"Pat, ID",ward')
+    shown = place.run("show", "odd")
+    assert "2 cells by ward, a,b" in shown
+    assert "thresholds count people (Pat, ID)" in shown
+    assert "there is no column 'Age'" in place.cli.fails(3, *place.words("alter", "odd", "--by", "Age, years"))
+    assert "in double quotes" in place.cli.fails(2, *place.words("alter", "odd", "--by", "a\nb"))
+    place.run("alter", "odd", "--by", '"Age, years"')
+    assert "20 cells by Age, years" in place.run("show", "odd")
+
+
 def test_a_key_that_is_missing_is_told_with_the_command_that_makes_it(place: Place) -> None:
     place.key = place.root / "none.json"
     for words in (("query", "trial", SQL), ("plan", "trial", SQL), ("ls",)):
         told = place.cli.fails(5, *place.words(*words))
         assert "no such key file" in told
-        assert "cleave key new" in told
+        assert f"cleave key new --key {place.key}" in told
 
 
 def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:

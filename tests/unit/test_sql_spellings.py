@@ -87,6 +87,7 @@ def test_what_is_sent_holds_the_date_itself(patients: Schema) -> None:
         ("SELECT ward, sum(age) FROM patients GROUP BY lenght(ward)", "no function LENGHT", "did you mean LENGTH?"),
         ("SELECT sum(agee), AVGG(age) FROM patients", "there is no function AVGG", "did you mean AVG?"),
         ("SELECT sum(agee) FROM patients", "there is no column 'agee'", "did you mean 'age'?"),
+        ('SELECT count("Pat-ID") FROM patients', "there is no column 'Pat-ID'", "the schema names "),
         ("SELECT sum(age) FROM other.patients", "FROM may only name the table", "FROM patients"),
         ("SELECT sum(p.age), sum(main.patients.age) FROM patients AS p", "no table or field", "alone"),
         ("SELECT sum(age) FROM patients WHERE day < now()", "now() does not depend on the table alone", "literal"),

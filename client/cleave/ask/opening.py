@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -90,9 +91,19 @@ def _are_files(words: Sequence[str | Path]) -> bool:
 
 
 def column_names(given: str | Sequence[str] | None) -> list[str] | None:
-    """Split the names of the command line, which are one text."""
-    names = given.split(",") if isinstance(given, str) else given
+    """Split the names of the command line, which are one text. Raises UsageError."""
+    names = split_names(given) if isinstance(given, str) else given
     return None if names is None else [each.strip() for each in names if each.strip()]
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names between commas, also empty ones. A name with a comma is in double quotes. Raises UsageError."""
+    try:
+        return [name.strip() for row in csv.reader([text], skipinitialspace=True) for name in row]
+    except csv.Error:
+        raise UsageError(
+            "a name cannot be read", hint="put a name with a comma or line break in double quotes"
+        ) from None
 
 
 def lazy(

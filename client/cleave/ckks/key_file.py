@@ -23,6 +23,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -273,11 +274,16 @@ def read_key_file(path: Path) -> KeyFile:
         raise KeyFileError(f"{path}: the key file is damaged: {error}", hint="restore it from a backup") from None
 
 
+def _made_by(path: Path) -> str:
+    file = shlex.quote(str(path))
+    return f"make one with: cleave key new --key {file} (a reader's: cleave reader new {file})"
+
+
 def _json(path: Path) -> Any:
     try:
         return json.loads(read_at_most(path, MAX_BYTES, KeyFileError), object_pairs_hook=once)
     except FileNotFoundError:
-        raise KeyFileError(f"{path}: no such key file", hint="make one with: cleave key new") from None
+        raise KeyFileError(f"{path}: no such key file", hint=_made_by(path)) from None
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=_NAME_ANOTHER) from None
     except (ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.opening import column_names
+from cleave.ask.opening import column_names, split_names
 from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag, flag_of
@@ -180,6 +179,7 @@ class _Outcome:
     write: Callable[[], None]
     changed: int | None = None
     notes: Sequence[str] = ()
+    is_reviewed: bool = False
 
 
 def _proposed(
@@ -214,11 +214,16 @@ def _tried(
 
     if names_file(target) and not force:
         raise InputError(f"{target}: already exists", hint="--force replaces it, -o names another file")
+    if not names_file(reviewed):
+        raise InputError(
+            f"{printable(str(reviewed))}: there is no such file",
+            hint="name the file in your browser's folder of downloads; --page writes the page that makes one",
+        )
     schema, differences = tried(files, load_schema(reviewed), progress)
     changed = {each.column: (each.field, each.back) for each in differences} if terminal else {}
     notes = [] if terminal else [f"{printable(each.column)}: {each.note}" for each in differences]
     write = partial(write_schema, schema, target, overwrite=force)
-    return _Outcome(schema, proposal_text(schema, changed), write, notes=notes)
+    return _Outcome(schema, proposal_text(schema, changed), write, notes=notes, is_reviewed=True)
 
 
 def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress) -> _Outcome:
@@ -278,7 +283,8 @@ def _say_written(outcome: _Outcome, target: Path, *, sheet: str | None) -> None:
     """Report what was written. `sheet` is the name that the user gave."""
     schema, changed = outcome.schema, outcome.changed
     changes = "wrote" if changed is None else f"changed {counted(changed, 'column')} of"
-    console.say(f"{changes} {printable(str(target))}: review it before the first query")
+    advice = "" if outcome.is_reviewed else ": review it before the first query"
+    console.say(f"{changes} {printable(str(target))}{advice}")
     if changed is None and not sheet and schema.dialect.sheet:
         console.say(f"it is of sheet {printable(schema.dialect.sheet)!r}, the first of several: --sheet names another")
     if changed is None and schema.dialect.encoding in _GUESSED:
@@ -312,7 +318,7 @@ def _decided(given: dict[Kind, list[str] | None]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     seen: dict[str, Kind] = {}
     for kind, values in given.items():
-        for name in (name.strip() for row in csv.reader(values or []) for name in row):
+        for name in (name for text in values or [] for name in split_names(text)):
             if not name:
                 raise typer.BadParameter(f"--{kind}: a name is missing between commas")
             if seen.get(name.lower(), kind) is not kind:

@@ -183,7 +183,7 @@ class _Resolver:
             hints.append(f"did you mean {self._spelled(near[0])!r}?")
         if column.quoted:
             hints.append("text goes in single quotes")
-        if not hints:
+        if not near:
             names = ", ".join(self._names[:_NAMED])
             hints.append(f"the schema names {names}{', ...' if len(self._names) > _NAMED else ''}, and nothing else")
         hint = "; ".join(hints)
