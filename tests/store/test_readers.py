@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,14 +17,16 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from cleave.ckks.owner_key import encoded
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder
-from cleave.share.addressed import place_of
-from cleave.share.bundle import Bundle, open_bundle
+from cleave.objects.storage import replaced
+from cleave.share.addressed import SUITE, place_of
+from cleave.share.bundle import Bundle, open_bundle, publish_bundle
 from cleave.store import put as putting
 from cleave.store.accepting import accept
 from cleave.store.heads import Heads
@@ -31,7 +34,7 @@ from cleave.store.manifest import ROW, Manifest, Sealed
 from cleave.store.reader import Opened
 from cleave.store.reading import place_of as place_in
 from cleave.store.rows import Rows
-from cleave.store.sealed import ColumnPlace, cut, open_blocks
+from cleave.store.sealed import ColumnPlace, cut, open_blocks, seal_column, values_of
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Purpose, Vault, key_of_object, open_record
 from cleave.store.views import View, open_view, view_in
@@ -308,6 +311,35 @@ def test_a_reader_can_sign_nothing(world: Place) -> None:
         opened.vault.pseudorandom("lane/0", 4)
 
 
+def forged(world: Place) -> None:
+    """A reader who may write the store seals other values under the key of its column `bill`."""
+    seen = view(world, "dan", world.open())
+    manifest = seen.manifest
+    segment, number = manifest.segments[0], [each.name for each in manifest.sealed].index("bill")
+    column, stored, place = manifest.sealed[number], segment.columns[number], place_in(manifest, segment, number)
+    key, path = seen.vault.key_of_sealed(column, stored), world.root / "s" / stored.object.name
+    values = values_of(column, open_blocks(key, place, 0, cut(path.read_bytes(), place.sizes(stored.lengths))))
+    other = replace(values, data=values.data[::-1])
+    path.write_bytes(b"".join(seal_column(key, place, other)))
+
+
+def test_what_a_reader_sealed_is_refused(world: Place) -> None:
+    world.add_reader("eve", "bill")
+    forged(world)
+    version = world.open().manifest.version
+    for work in (
+        lambda: world.ask_as("eve", "SELECT bill FROM trial"),
+        lambda: world.ask_as("eve", "SELECT 1 FROM trial, (SELECT 1) AS one WHERE bill > 1 LIMIT 1"),
+        lambda: CHANGES["update"](world),
+        lambda: CHANGES["delete"](world),
+        lambda: CHANGES["rotate"](world),
+        lambda: world.require_reads("eve"),  # as the owner reads
+    ):
+        with pytest.raises(CheckFailed, match="a sealed column of the table is damaged"):
+            work()
+    assert world.open().manifest.version == version
+
+
 def test_an_older_state_is_refused(world: Place) -> None:
     floor = world.open().head.log.count
     shutil.copytree(world.root / "s", world.root / "old")
@@ -334,6 +366,31 @@ def test_a_bundle_states_the_oldest_log_that_its_reader_accepts(world: Place, tm
         world.ask_as("dan", "SELECT COUNT(*) FROM trial", memory="-fresh")
 
 
+def test_readers_of_a_restored_table_are_added_again(world: Place, tmp_path: Path) -> None:
+    shutil.copytree(world.root / "s" / "tables", tmp_path / "tables")
+    for change in ("append", "record", "record"):
+        CHANGES[change](world)
+    world.add_reader("dan")  # again: its bundle states more records than the copy has
+    world.add_reader("eve", "bill")
+    shutil.rmtree(world.root / "s" / "tables")
+    shutil.copytree(tmp_path / "tables", world.root / "s" / "tables")
+    accept(world.tables()[0], "trial", world.tables()[0].shown("trial").manifest.version)
+    for name, columns in (("dan", COLUMNS), ("eve", "bill")):
+        with pytest.raises(CheckFailed, match="owner states at least"):
+            world.ask_as(name, "SELECT COUNT(*) FROM trial")
+        world.add_reader(name, columns)
+        assert world.ask_as(name, "SELECT COUNT(*) FROM trial").result.rows == [[4]]
+
+
+def test_a_bundle_of_an_earlier_state_does_not_replace_a_newer_one(world: Place) -> None:
+    before = world.open()
+    CHANGES["append"](world)
+    world.add_reader("dan")
+    newer, _, _ = bundle(world, "dan")
+    publish_bundle(world.tables()[0], before, before.manifest.readers[0])
+    assert bundle(world, "dan")[0] == newer
+
+
 def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> None:
     assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[4]]
     world.tables()[0].drop("trial")
@@ -347,6 +404,9 @@ def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> No
         tables.accept("trial", 1)
     tables.accept("trial", 2)
     assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[1]]
+    CHANGES["rotate"](world)
+    with pytest.raises(InputError, match="the table is under another key now"):
+        tables.accept("trial", 3)
 
 
 def test_an_accepted_copy_names_the_readers_in_it(world: Place) -> None:
@@ -439,6 +499,38 @@ def test_another_bundle_or_view_is_refused(world: Place) -> None:
         open_view(key, opened.head.model_copy(update={"version": 9}), which, store.read(which.name))
     with pytest.raises(CheckFailed, match="list of a table's views is damaged"):
         view_in(b"[]", ids["dan"])
+
+
+def test_a_bundle_of_another_owner_is_refused(world: Place) -> None:
+    """What anybody could sign under a key of theirs: no secret in it, or the folder of another's table."""
+    path = world.root / "s" / f"{place_of(Bundle, world.reader_public('dan'), 'trial')}/head"
+    for key in ("abc", "\N{LATIN SMALL LETTER E WITH ACUTE}", "", "AAAA"):
+        path.write_text(signed(world, "trial", key).model_dump_json())
+        with pytest.raises(CheckFailed, match="damaged, or"):
+            world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)
+
+
+def test_a_bundle_cannot_lead_to_another_table(world: Place) -> None:
+    tables = reader_tables(world, "dan", SeenVersions(world.root / "dan.json.seen"))
+    tables.open("trial")
+    tag = tables.tag("trial")
+    public = world.reader_public("dan")
+    other = signed(world, "other", "")
+    secret = base64.b64encode(public.seal(other.bound(public.fingerprint), bytes.fromhex(tag) + bytes(32))).decode()
+    store, place = world.stores().sensitive, place_of(Bundle, public, "other")
+    replaced(store, f"{place}/head", signed(world, "other", secret).model_dump_json().encode(), None)
+    with pytest.raises(CheckFailed, match="bundle of table 'other' leads to another table"):
+        tables.find("other")
+    tables.close()
+
+
+def signed(world: Place, table: str, key: str) -> Bundle:
+    """A bundle for dan under another owner's key."""
+    owner, side = world.reader("mallory"), world.reader_public("mallory")
+    given = {"box": encoded(side.box), "signing": encoded(side.signing), "key": key}
+    head = Bundle(suite=SUITE, table_id="0" * 32, reader="0" * 32, number=1, **given)
+    signature = owner.signing_key().sign(head.signed(world.reader_public("dan"), table)).hex()
+    return head.model_copy(update={"signature": signature})
 
 
 def test_rights_are_fixed_and_names_are_the_files(world: Place) -> None:

@@ -87,18 +87,14 @@ class ReaderTables(Newest):
 
         Raises InputError if it is not, CheckFailed as opening it does.
         """
-        tag = self.tag(name)
-        loaded = self._read_head(tag)
-        if loaded is None:
-            raise self.no_table(name)
-        opened = self._open(tag, self._heads(tag).shown(loaded[0]), loaded[1])
+        opened = self.shown(name)
         if opened.manifest.version != version:
             there = f"table {name!r} has version {opened.manifest.version}, not {version}"
             raise InputError(
                 f"{self.stores.sensitive.location}: {there}",
                 hint="accept only the version that the table's owner names",
             )
-        self._seen.accept(tag)
+        self._seen.accept(self.tag(name))
 
     def _accepting(self, version: int) -> str:
         return f"`cleave reader accept NAME --version {version} --reader FILE`"
@@ -127,6 +123,10 @@ class ReaderTables(Newest):
         if there is None:
             return None
         bundle, tag, key = there
+        if tag in self._by_tag:
+            raise CheckFailed(
+                "stored", f"{location}: the bundle of table {name!r} leads to another table", hint=Bundle.HINT
+            )
         fingerprint = bundle.owner.fingerprint
         self._owner.require(f"columns of table {name!r}", noted, self._memory, fingerprint, bundle.number)
         self._memory.remember(noted, fingerprint, 1)

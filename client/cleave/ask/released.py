@@ -8,7 +8,6 @@ owner, or an older one, is refused.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
@@ -33,7 +32,7 @@ from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
 from cleave.store.identity import Identity
-from cleave.store.manifest import Object
+from cleave.store.manifest import Object, is_content
 from cleave.store.seen_versions import SeenVersions
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
@@ -264,6 +263,6 @@ class ReleaseSource(VersionedSource[AnyRelease]):
 
 def _whole(content: bytes, which: Object) -> bytes:
     """Return `content` if it is the expected object. Raises CheckFailed."""
-    if hashlib.sha256(content).hexdigest() != which.sha256:
+    if not is_content(content, which):
         raise CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")
     return content

@@ -67,7 +67,11 @@ class Addressed(StoredModel):
 
     def open(self, key: Keyholder, holder: PublicKey, most: int) -> bytes:
         """Return the secret, of at most `most` bytes, to its holder. Raises CheckFailed."""
-        return open_sealed(key, self.bound(holder.fingerprint), base64.b64decode(self.key), most)
+        try:
+            sealed = base64.b64decode(self.key, validate=True)
+        except ValueError:
+            raise _damaged(type(self)) from None
+        return open_sealed(key, self.bound(holder.fingerprint), sealed, most)
 
 
 H = TypeVar("H", bound=Addressed)
@@ -101,9 +105,7 @@ def read_holders(paths: Sequence[Path], role: str, hint: str) -> dict[str, Publi
 
 def read_head(kind: type[H], content: bytes, holder: PublicKey, table: str) -> H:
     """Raises CheckFailed for a head that its owner did not sign for this holder and table."""
-    failed = CheckFailed(
-        "signature", f"the head of a {kind.WHAT} is damaged, or another holder's or table's", hint=kind.HINT
-    )
+    failed = _damaged(kind)
     try:
         if len(content) > MOST_HEAD:
             raise failed
@@ -115,9 +117,17 @@ def read_head(kind: type[H], content: bytes, holder: PublicKey, table: str) -> H
     return head
 
 
-def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addressed, secret: bytes) -> None:
-    """Seal `secret` to `holder` and write its head, unless the store has the same number or a later one.
+def _damaged(kind: type[Addressed]) -> CheckFailed:
+    text = f"the head of a {kind.WHAT} is damaged, or another holder's or table's"
+    return CheckFailed("signature", text, hint=kind.HINT)
 
+
+def publish(
+    tables: Tables, table: str, holder: Analyst | Reader, head: H, secret: bytes, most: int | None = None
+) -> None:
+    """Seal `secret` to `holder` and write its head, unless the store has this head or a later one.
+
+    `most`: the latest number that the table gave. A head with a later one is replaced: the table was restored.
     Raises StoreError; ConflictError if other writers keep changing the head.
     """
     store, public = tables.stores.sensitive, public_of(holder)
@@ -128,7 +138,10 @@ def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addresse
 
     for left in reversed(range(_TRIES)):
         current = store.read_versioned(place, MOST_HEAD)
-        if current is not None and _newest(current[0], public, table, head) >= head.number:
+        there = _current(current[0], public, table, head) if current else None
+        if there is not None and there.bound() == head.bound():
+            return
+        if there is not None and there.number > head.number and (most is None or there.number <= most):
             return
         try:
             replaced(store, place, content, current[1] if current else None)
@@ -139,10 +152,10 @@ def publish(tables: Tables, table: str, holder: Analyst | Reader, head: Addresse
         return
 
 
-def _newest(content: bytes, holder: PublicKey, table: str, mine: Addressed) -> int:
-    """The number of the stored head; -1 if this owner did not write it for this table."""
+def _current(content: bytes, holder: PublicKey, table: str, mine: H) -> H | None:
+    """The stored head; None if this owner did not write it for this table."""
     try:
         head = read_head(type(mine), content, holder, table)
     except CheckFailed:
-        return -1
-    return head.number if (head.owner, head.table_id) == (mine.owner, mine.table_id) else -1
+        return None
+    return head if (head.owner, head.table_id) == (mine.owner, mine.table_id) else None

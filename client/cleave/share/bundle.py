@@ -39,7 +39,11 @@ class Bundle(Addressed):
 
 
 def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:
-    """Write the bundle of a reader, unless the store has one as new. Raises StoreError."""
+    """Write the bundle of a reader, unless the store has it or a later one.
+
+    A bundle that states more records than the table's log has is replaced: it is of a state before a restore.
+    Raises InputError, CheckFailed, StoreError.
+    """
     manifest, owner = opened.manifest, public_side(tables.key)
     head = Bundle(
         suite=SUITE,
@@ -51,7 +55,7 @@ def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:
         reader=reader.id,
     )
     secret = bytes.fromhex(tables.tag(manifest.table)) + opened.vault.view_key(reader.id)
-    publish(tables, manifest.table, reader, head, secret)
+    publish(tables, manifest.table, reader, head, secret, tables.open(manifest.table).head.log.count)
 
 
 def open_bundle(key: Keyholder, holder: PublicKey, table: str, content: bytes) -> tuple[Bundle, str, bytes]:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel
+from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
@@ -133,7 +133,7 @@ def names_of(entry: Entry, content: bytes) -> list[str]:
     """Names of a part's objects, from its list `content`; the list itself is last. Raises CheckFailed."""
     folder = entry.names.name.rpartition("/")[0]
     failed = CheckFailed("stored", "the list of a part's objects is damaged")
-    if hashlib.sha256(content).hexdigest() != entry.names.sha256:
+    if not is_content(content, entry.names):
         raise failed
     try:
         names = _NAMES.validate_json(content)

@@ -333,3 +333,8 @@ def new_id() -> str:
 
 def described(name: str, content: bytes) -> Object:
     return Object(name=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def is_content(content: bytes, which: Object) -> bool:
+    """True if an object has the digest of `content`."""
+    return hashlib.sha256(content).hexdigest() == which.sha256

@@ -123,12 +123,7 @@ class Newest(Objects):
         """Return the facts of a head, unless a newer state or another table was seen here in its place, or the table
         was dropped here.
         """
-        if (key_id := key_moved_to(fields)) is not None:
-            raise MovedError(
-                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
-                hint=self.MOVED,
-            )
-        head = self._heads(tag).shown(fields)
+        head = self._head_of(tag, fields)
         if seen and seen[0] == head.table_id and head.log.count < seen[1]:
             raise CheckFailed(
                 "stored",
@@ -159,6 +154,26 @@ class Newest(Objects):
         if not is_cached:
             self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
+
+    def _head_of(self, tag: str, fields: dict[str, Any]) -> TableHead:
+        """Return what a head says of its table. Raises MovedError if that is under another key."""
+        if (key_id := key_moved_to(fields)) is not None:
+            raise MovedError(
+                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
+                hint=self.MOVED,
+            )
+        return self._heads(tag).shown(fields)
+
+    def shown(self, name: str) -> Opened:
+        """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,
+        CheckFailed, StoreError.
+        """
+        tag = self.tag(name)
+        loaded = self._read_head(tag)
+        if loaded is None:
+            raise self.no_table(name)
+        fields, stored = loaded
+        return self._open(tag, self._head_of(tag, fields), stored)
 
     def open(self, name: str) -> Opened:
         """Raises InputError where there is no such table under this key."""

@@ -6,7 +6,6 @@ Objects of remote stores are read through the local cache.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import threading
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
-from cleave.store.manifest import Manifest, Object, Segment, TableHead, described, new_id
+from cleave.store.manifest import Manifest, Object, Segment, TableHead, described, is_content, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
@@ -170,7 +169,7 @@ class Objects:
         """
 
         def written(content: bytes) -> bytes:
-            if hashlib.sha256(content).hexdigest() != which.sha256:
+            if not is_content(content, which):
                 place = self._place(plain=plain).location
                 raise CheckFailed("stored", f"{place}: an object of the table is damaged", hint=DAMAGED)
             return content

@@ -29,11 +29,11 @@ from cleave.store.assembling import Assembly, group_rows
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in
-from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment
+from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment, is_content
 from cleave.store.pages import file_width
 from cleave.store.parquet import Chunk, Footer, RowGroup, read_footer
 from cleave.store.reader import Objects, Opened
-from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, open_blocks
+from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, damaged, open_blocks
 from cleave.table.duck import identifier
 from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
@@ -148,6 +148,7 @@ class Reading:
         self.schema = schema
         self._tables = tables
         self._manifest = opened.manifest
+        self._has_readers = bool(opened.manifest.readers) or not tables.has_totals
         self._vault = opened.vault
         self._needed = needed
         self._runs = runs
@@ -477,8 +478,18 @@ class Reading:
         return blocks
 
     def _fetched(self, segment: Segment, wanted: BlockRange, *, again: bool = False) -> bytes:
+        """The sealed blocks of a range.
+
+        Readers of some columns could seal other values under their keys. So if the table has readers, and the range is
+        the whole object, its digest is compared too. Raises CheckFailed.
+        """
         which = stored_of(segment, wanted.column).object
-        return self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
+        content = self._tables.read_blocks(which, wanted.start, wanted.blocks[0], wanted.sizes, again=again)
+        if not self._has_readers or len(content) != which.bytes or is_content(content, which):
+            return content
+        if again:
+            raise damaged()
+        return self._fetched(segment, wanted, again=True)
 
     def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
         """Open some blocks of every column. Runs in one of the threads."""

@@ -113,7 +113,7 @@ class ColumnPlace:
             counts = [self.rows_of(block) for block in range(self.blocks)]
             return [rows * width + self.column.nullable * _bitmap_bytes(rows) + OVERHEAD for rows in counts]
         if len(lengths) != self.blocks:
-            raise _damaged()
+            raise damaged()
         return list(lengths)
 
     def bound(self, block: int) -> bytes:
@@ -191,13 +191,13 @@ def _decrypted(cipher: AESGCM, place: ColumnPlace, block: int, sealed: memoryvie
     try:
         return cipher.decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], place.bound(block))
     except InvalidTag:
-        raise _damaged() from None
+        raise damaged() from None
 
 
 def _stated(plain: bytes | memoryview) -> int:
     """The size that a block of variable values states, with the flag _AS_IT_IS."""
     if len(plain) < _SIZE.size:
-        raise _damaged()
+        raise damaged()
     (size,) = _SIZE.unpack(plain[: _SIZE.size])
     return int(size)
 
@@ -214,7 +214,7 @@ def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
     """Cut a range of an object into blocks of these sizes. Raises CheckFailed if its length differs."""
     ends = list(accumulate(sizes, initial=0))
     if len(content) != ends[-1]:
-        raise _damaged()
+        raise damaged()
     view = memoryview(content)
     return [view[start:stop] for start, stop in pairwise(ends)]
 
@@ -240,14 +240,14 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
     rest = view[bitmap_bytes:]
     if column.width:
         if len(rest) != rows * column.width:
-            raise _damaged()
+            raise damaged()
         return ColumnBlock(rows, bitmap, rest, None)
     if len(rest) < 4 * rows:
-        raise _damaged()
+        raise damaged()
     lengths = np.frombuffer(rest[: 4 * rows], np.uint32)
     data = rest[4 * rows :]
     if int(lengths.sum(dtype=np.uint64)) != len(data):
-        raise _damaged()
+        raise damaged()
     return ColumnBlock(rows, bitmap, data, lengths)
 
 
@@ -258,24 +258,25 @@ def _content(view: memoryview, most: int, rows: int) -> memoryview:
     size &= ~_AS_IT_IS
     rest = view[_SIZE.size :]
     if size > most:
-        raise _damaged()
+        raise damaged()
     if not compressed:
         if size > len(rest):
-            raise _damaged()
+            raise damaged()
         return rest[:size]
     try:
         if zstandard.frame_content_size(rest[:_FRAME_HEAD]) != size:  # before memory is allocated for it
-            raise _damaged()
+            raise damaged()
         return memoryview(zstandard.ZstdDecompressor().decompress(rest, allow_extra_data=True))
     except zstandard.ZstdError:
-        raise _damaged() from None
+        raise damaged() from None
 
 
 def _bitmap_bytes(rows: int) -> int:
     return -(-rows // 8)
 
 
-def _damaged() -> CheckFailed:
+def damaged() -> CheckFailed:
+    """Return the error for a column that does not open, or is not the one that was written."""
     return CheckFailed(
         "stored",
         "a sealed column of the table is damaged, or another's",

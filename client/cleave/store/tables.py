@@ -240,22 +240,6 @@ class Tables(Newest):
                 self._seen.accept_dropped(table_id)
         self._seen.accept(tag)
 
-    def shown(self, name: str) -> Opened:
-        """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,
-        CheckFailed, StoreError.
-        """
-        tag = self.tag(name)
-        loaded = self._read_head(tag)
-        if loaded is None:
-            raise self.no_table(name)
-        fields, stored = loaded
-        if (key_id := key_moved_to(fields)) is not None:
-            raise MovedError(
-                f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
-                hint="name that key with --key",
-            )
-        return self._open(tag, self._own_heads.shown(fields), stored)
-
     def refusal(self, name: str, shown: Opened) -> tuple[str, int]:
         """Return why this machine refuses a table ("" if it does not), and how many records its log lacks."""
         seen, head = self._seen.newest(self.tag(name)), shown.head
