@@ -145,7 +145,7 @@ class ReaderTables(Newest):
                 "stored",
                 f"{location}: shows an older state of a table: its log has {head.log.count} records, and its owner "
                 f"states at least {rights.floor}",
-                hint="an old state of the store was restored: ask the owner",
+                hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
             )
         if head.views is None or head.views.bytes > MOST_PLACES:
             which = None
@@ -153,6 +153,7 @@ class ReaderTables(Newest):
             which = view_in(self.read(head.views), rights.bundle.reader)
         if which is None:
             self._rights = {name: each for name, each in self._rights.items() if each is not rights}  # reads new ones
+            del self._by_tag[tag]
             raise InputError(
                 f"{location}: the columns of this table are no longer open to this reader",
                 hint="the owner revoked them: ask the owner",
