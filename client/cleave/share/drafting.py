@@ -1,4 +1,4 @@
-"""Draft a release: the rows that no release has published, and the parts that they make."""
+"""Draft a release: find the rows that no release has published, and the parts they form."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def drafted(
     new_lineage: bool = False,
     yes: bool = False,
 ) -> Draft:
-    """Return what `cleave.share.releases.release` would do. Raises InputError as it does."""
+    """What `cleave.share.releases.release` would publish. Raises the same InputErrors."""
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
     noisy = newest.epsilon if newest else tables.spent(opened)  # of a table that was dropped too

@@ -1,7 +1,7 @@
 """The ledger of a lineage of releases: the numbers of every part, fixed when it was published.
 
-Nothing in it is computed again. A part has the measures of its release. Where a column was widened since, its numbers
-are written in the new units; a measure that was derived later is withheld in parts from before.
+Nothing in it is computed again. A part has the measures of its release. If a column was widened later, its numbers are
+converted to the new units. A measure that was derived later is withheld in earlier parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGITS = len(str(MOST_ROWS))
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals of a measure in a part. `shown`: 0 none; 1 count and sum; 2 that of the squares too."""
+    """Totals of a measure in a part. `shown`: 0 none; 1 count and sum; 2 also the sum of squares."""
 
     shown: Literal[0, 1, 2] = 0
     count: int = 0
@@ -34,7 +34,7 @@ WITHHELD = Sums()
 
 @dataclass(frozen=True, slots=True)
 class PublishedPart:
-    """`release`: its number. `measures`: in the order of the ledger's, of which it may have fewer."""
+    """`release`: its number. `measures`: in the order of the ledger's; later ones may be missing."""
 
     key: Texts
     release: int
@@ -99,7 +99,9 @@ class Ledger:
         return sums
 
     def renamed(self, news: Mapping[str, str], dropped: Set[str]) -> Ledger:
-        """The ledger with new names of columns, by their old ones in lower case, and without those `dropped`."""
+        """The ledger after columns were renamed or dropped. `news`: old name in lower case -> new name. `dropped`: in
+        lower case; such a name becomes "".
+        """
 
         def new(name: str) -> str:
             return "" if name.lower() in dropped else news.get(name.lower(), name)
@@ -157,7 +159,7 @@ def load_ledger(content: bytes) -> Ledger:
 
 
 def key_of(content: bytes) -> bytes:
-    """The key of the newest totals in a ledger, that of Cleave 1.0 included."""
+    """The key of the newest totals, from a ledger of this version or of Cleave 1.0."""
     fields: dict[str, Any] = json.loads(content)
     return bytes.fromhex(fields["key"])
 

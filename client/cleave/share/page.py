@@ -1,6 +1,6 @@
 """The page of a release: what it would publish, what it withholds and why, and a line to sign.
 
-It is for the owner and whoever approves the release, never for analysts: it has reasons, and cells that wait.
+It is for the owner and whoever approves the release, never for analysts: it has reasons, and counts rows that wait.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SHOWN = ("", "count, sum", "count, sum, sum of squares")
 
 
 def page_of(draft: Draft) -> str:
-    """Markdown, whose lines no name or value can break. The same draft of the same version of a table gives the same
-    page.
+    """The page as Markdown; no name or value can break its lines. It is the same for the same draft and version of the
+    table.
     """
     return "\n".join(map(printable, _lines(draft))) + "\n"
 
 
 def is_of(page: str, draft: Draft) -> bool:
-    """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
+    """Check whether `page` was written for this draft. Text after the line to sign is not compared."""
     before, sign, _ = page_of(draft).rpartition(SIGN)
     return page.startswith(before + sign)
 
@@ -41,7 +41,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"- each part: at least {draft.least} {people}"
     yield f"- parts published before: {len(draft.ledger.parts)}"
     if draft.ends:
-        yield "- a new lineage: all rows are published anew. Numbers of the lineage before can be subtracted from these"
+        yield "- a new lineage: all rows are published again. Numbers of the earlier one can be subtracted from these"
     if not draft.publishes:
         yield "- nothing new: the parts published before are sealed again"
     yield ""

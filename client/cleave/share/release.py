@@ -1,12 +1,12 @@
-"""A release: totals of parts of a table, each of enough people, as analysts read them.
+"""A release: totals of parts of a table, as analysts read them. Each part has enough people.
 
-    head     in the clear, one for each analyst under a name that follows from its key and the table's name; signed by
-             the owner. It names the totals, and has their key, sealed to the analyst by HPKE
-    totals   sealed under the key of the release by AES-256-GCM, and as large as counts make it: how many parts are in
-             it, columns, measures, and the longest key, in powers of two
+    head     not encrypted, signed by the owner. There is one for each analyst; its name follows from the analyst's key
+             and the table's name. It names the totals, and has their key, sealed to the analyst by HPKE
+    totals   sealed under the key of the release by AES-256-GCM. Its size follows from the number of parts, columns and
+             measures, and from the longest key, in powers of two
 
-What is sealed is bound to the owner, the table, the release, its number, and the least people of a part; a head to the
-analyst too. So no release passes for another's, and the number is the least that its analyst accepts from then on.
+The totals are bound to the owner, the table, the release, its number, and the minimum people of a part; a head also to
+the analyst. So no release is accepted in place of another. From then on its analyst refuses releases of lower numbers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ MOST_ROWS = 1 << 48  # more than any table has
 
 
 class ReleasedTotals(StoredModel):
-    """Content of a release: by measure, then by part, counts of values, sums and squares; 0 where not `shown`.
+    """Content of an exact release.
 
-    A part is some rows of a cell; a cell may have several. `people`: parts have a least number of people, else of rows.
-    `times`: number and time of the releases that parts came with; `as_of`: by part, which of them. `shown`: 1 count and
-    sum, 2 that of the squares too.
+    `counts`, `sums`, `squares`: by measure, then by part; 0 if not `shown`. `shown`: 0 none, 1 count and sum, 2 also
+    the sum of squares. A part is some rows of a cell; a cell may have several. `people`: parts have a minimum number of
+    people; else of rows. `times`: number and time of each release with new parts. `as_of`: by part, its index in these.
     """
 
     format: Literal[2] = 2
@@ -75,7 +75,7 @@ class ReleasedTotals(StoredModel):
         )
 
     def dump(self) -> bytes:
-        """JSON, padded to a size that follows from counts."""
+        """JSON, padded to a size that follows from counts and, in powers of two, the longest key."""
         content = self.model_dump_json().encode()
         by_part = ("keys", "rows", "as_of", "shown", "counts", "sums", "squares")
         rest = self.model_copy(update=dict.fromkeys(by_part, ())).model_dump_json().encode()
@@ -135,7 +135,7 @@ def open_content(key: bytes, head: ReleaseHead, sealed: bytes) -> bytes:
 def open_totals(
     identity: Identity, analyst: PublicKey, head: ReleaseHead, sealed: bytes
 ) -> ReleasedTotals | NoisyTotals:
-    """Return what a release has, for the analyst it is sealed to. Raises CheckFailed."""
+    """The content of a release, for the analyst to whom it is sealed. Raises CheckFailed."""
     failed = CheckFailed(
         "stored", "a release is damaged, or another's", hint="the owner makes it again with `cleave release new`"
     )

@@ -1,6 +1,6 @@
-"""Rows of a table that no release has published: their sums by cell, and how many people are in each class of them.
+"""Rows of a table that no release has published: their sums by cell, and the number of people in each class of rows.
 
-Every segment that has such rows is read whole, once. Their numbers come from the rows, never from encrypted totals.
+Every segment that has such rows is read whole, once. Sums and counts come from the rows, never from encrypted totals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 
-MOST_BITS = 126  # measures that may be NULL: as many as the bits of a pattern
+MOST_BITS = 126  # measures that may be NULL: each has a bit of a pattern, which is a HUGEINT
 _CELL, _ROW, _MARK = identifier(NUMBER), '"number of the row"', identifier(MARK)
 _PATTERN, _PERSON = '"pattern of NULLs"', '"one of the people"'
 _PEOPLE, _SHARES = "people", "shares"
@@ -43,7 +43,7 @@ class ReadSegment:
     marks: NDArray[np.bool_]
 
     def published(self, cells: Set[int]) -> NDArray[np.bool_]:
-        """Which rows are published once all of `cells` are (rows,)."""
+        """Which rows are published after all rows of `cells` are (rows,)."""
         return self.marks | np.isin(self.cells, np.fromiter(cells, np.uint32, len(cells)))
 
 
@@ -76,7 +76,7 @@ class Unpublished:
     def __init__(
         self, tables: Tables, opened: Opened, wanted: Wanted, segments: Sequence[Segment], *, ignores_marks: bool
     ) -> None:
-        """Reads the rows of `segments`. `ignores_marks`: as if none were published.
+        """Read the rows of `segments`. `ignores_marks`: treat all of them as unpublished.
 
         Raises CheckFailed, StoreError.
         """
@@ -264,7 +264,7 @@ class Unpublished:
         return cells
 
     def by_cell(self) -> dict[int, int]:
-        """Rows of each cell that has any."""
+        """Number of rows of each cell that has unpublished rows."""
         rows: dict[int, int] = {}
         for (cell, _), by_party in self.classes.items():
             rows[cell] = rows.get(cell, 0) + sum(by_party.values())
@@ -300,7 +300,7 @@ def _shares(wanted: Wanted) -> list[tuple[int, str, str]]:
 
 
 def _integers(words: NDArray[np.uint64]) -> NDArray[np.object_]:
-    """Two's complement words (words, entries), the lowest first, as integers; all are 0 or more."""
+    """Two's complement words (words, entries), the lowest first, as integers, which are never negative."""
     total = np.zeros(words.shape[1], object)
     for place, word in enumerate(words):
         total += word.astype(object) << (64 * place)
