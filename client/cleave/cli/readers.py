@@ -32,7 +32,7 @@ def new(
     kms: KmsKey = None,
     profile: Profile = None,
 ) -> None:
-    """Create a key to read columns that owners open to it.
+    """Create a key that owners can open columns to.
 
     Only you can read its file. Send the public half, FILE.pub, to the owner of a table, and the printed fingerprint
     over another channel. `cleave key passphrase --key FILE` and `cleave key wrap --key FILE` work on it too.
@@ -69,7 +69,7 @@ def add(
     name: Name,
     options: Opening,
 ) -> None:
-    """Let a reader query some columns of a stored table, and nothing else of it.
+    """Let a reader query some columns of a stored table.
 
     The reader gets the keys of these columns, for present and later rows. Run the command again to write the keys
     again. Rows that Cleave 1.0 stored are sealed again first.
@@ -123,7 +123,7 @@ def accept(
     reader: Annotated[Path, flag("--reader FILE", "Key file of the reader.")],
     place: Place,
 ) -> None:
-    """Go on, as a reader, with a table that its owner restored or stored again.
+    """As a reader, accept a table that its owner restored or stored again.
 
     This machine refuses a table if it saw a newer version or another table of that name. Run this only if the owner
     says that the version is right.
@@ -146,10 +146,10 @@ def revoke(
     reader: Annotated[str, argument("READER", "Name or fingerprint of the reader.")],
     place: Place,
 ) -> None:
-    """Put the columns of a reader under new keys, which it does not get.
+    """Revoke a reader: seal its columns again under new keys, which it does not get.
 
-    All rows of these columns are sealed again, in one step. The same command continues a stopped one. Copies that the
-    reader made stay readable to it.
+    All rows of these columns are sealed again, in one step. Run the command again to continue a stopped one. The reader
+    can still read copies that it made.
 
     Examples:
       cleave reader revoke stays carol --store s3://bucket/prefix

@@ -1,6 +1,7 @@
-"""The newest versions of tables by name: heads are verified, and compared with what was seen here before.
+"""Find the newest versions of tables by name. Heads are verified and compared with what this machine saw before.
 
-Their owner opens what a head names (cleave.store.tables), and so does a reader of some columns (cleave.ask.reader).
+Subclasses open what a head names: for the owner (cleave.store.tables), and for a reader of some columns
+(cleave.ask.reader).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TRIES = 4  # to read a table that others change meanwhile
 
 
 Seen = tuple[tuple[str, int] | None, tuple[bytes, str] | None]
-"""The id of a table and the length of its log, as last seen here; then its head and that one's version in the store."""
+"""The id and log length of a table as last seen here; then its head, and that head's version in the store."""
 
 
 class MovedError(InputError):
@@ -36,10 +37,10 @@ class MovedError(InputError):
 
 
 class Newest(Objects):
-    """Tables in `stores` in their newest versions. `key` seals what is noted here, and opens what `_open` does."""
+    """The newest versions of the tables in `stores`. `key` names what this machine remembers of them."""
 
-    MOVED: ClassVar[str]  # what to do about a table that is under another key
-    GONE: ClassVar[str]  # about one that is gone
+    MOVED: ClassVar[str]  # hint for a table that is under another key
+    GONE: ClassVar[str]  # hint for a table that is gone
 
     def __init__(self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None) -> None:
         """`cache`: see Objects."""
@@ -49,24 +50,24 @@ class Newest(Objects):
 
     @abstractmethod
     def _heads(self, tag: str) -> Heads:
-        """Heads of the owner of a table."""
+        """Return the heads of the owner of a table."""
 
     @abstractmethod
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:
-        """Open what `head`, whose version in the store is `stored`, names. Raises CheckFailed, InputError."""
+        """Open what `head` names; `stored` is the head's version in the store. Raises CheckFailed, InputError."""
 
     @abstractmethod
     def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
-        """Open every table that this key finds, by name. `held`: versions, yielded where they are still the newest."""
+        """Open every table that this key finds, by name. `held`: versions, yielded if they are still the newest."""
 
     @abstractmethod
     def _accepting(self, version: int) -> str:
-        """Say how to go on with a version that is refused."""
+        """Return the command that accepts a refused version."""
 
     def find(self, name: str, held: Opened | None = None) -> Opened | None:
-        """Open a table; None where there is none of that name, or all of it is gone. Raises CheckFailed, StoreError.
+        """Open a table; return None if there is none of that name. Raises CheckFailed, StoreError.
 
-        `held`: a version of it, which is returned where it is still the newest.
+        `held`: a version of it, which is returned if it is still the newest.
         """
         tag = self.tag(name)
         opened = self._latest(tag, held)
@@ -81,9 +82,9 @@ class Newest(Objects):
         return opened
 
     def _latest(self, tag: str, held: Opened | None = None, first: Seen | None = None) -> Opened | None:
-        """`first`: the head as it was read, and what was seen here before."""
+        """`first`: what was seen here before, and the head as it was read."""
         for left in reversed(range(TRIES)):
-            # what was seen here before the head: others here may commit in between
+            # read what was seen before the head: other processes here may commit in between
             seen, stored = first or (self._seen.newest(tag), None)
             loaded, first = self._read_head(tag, stored), None
             if loaded is None:
@@ -96,9 +97,9 @@ class Newest(Objects):
         return None
 
     def _read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
-        """The head, which bears the owner's mark, and its version in the store. Raises CheckFailed.
+        """Return the head, after a check of the owner's signature, and its version in the store. Raises CheckFailed.
 
-        One that was read before is not sent again. `stored`: as it was just read.
+        If it did not change since the last read, the store does not send it again. `stored`: a head that was just read.
         """
         given = [stored] if stored else []
 
@@ -120,8 +121,10 @@ class Newest(Objects):
     def _believed(
         self, tag: str, fields: dict[str, Any], stored: str, seen: tuple[str, int] | None, held: Opened | None = None
     ) -> Opened:
-        """Return the facts of a head, unless a newer state or another table was seen here in its place, or the table
-        was dropped here.
+        """Open what a head names.
+
+        Raises CheckFailed if this machine saw a newer state or another table in its place, or dropped the table;
+        MovedError if it is under another key.
         """
         head = self._head_of(tag, fields)
         if seen and seen[0] == head.table_id and head.log.count < seen[1]:
@@ -176,7 +179,7 @@ class Newest(Objects):
         return self._open(tag, self._head_of(tag, fields), stored)
 
     def open(self, name: str) -> Opened:
-        """Raises InputError where there is no such table under this key."""
+        """Open a table. Raises InputError if there is no such table under this key."""
         opened = self.find(name)
         if opened is None:
             raise self.no_table(name)
@@ -185,7 +188,7 @@ class Newest(Objects):
     def no_table(self, name: str) -> InputError:
         require_place(self.stores.sensitive)
         near = ""
-        with contextlib.suppress(CleaveError):  # of other tables, which may be damaged
+        with contextlib.suppress(CleaveError):  # other tables may be damaged
             near = did_you_mean(name, [each.manifest.table for each in self.all()])
         return InputError(
             f"{self.stores.sensitive.location}: there is no table {name!r} under this key",
@@ -199,16 +202,16 @@ class Newest(Objects):
             self.cache.open_version(self.seen(tag), f"{name.rpartition('/')[2]}-{WHOLE}", names)
 
     def _evict(self, name: str) -> None:
-        """Delete from the cache all of a table."""
+        """Delete everything of a table from the cache."""
         if self.cache is not None and self.is_elsewhere:
             self.cache.evict(self.seen(self.tag(name)))
 
     def replaced(self, opened: Opened) -> bool:
-        """Check whether the table has another version by now."""
+        """Check whether the table has another version now."""
         current = self._read_head(self.tag(opened.manifest.table))
         return current is None or current[0].get("manifest") != opened.head.manifest.model_dump()
 
     def missing(self, opened: Opened) -> int:
-        """Return how many objects of a version are not in the stores any more."""
+        """Return how many objects of a version are no longer in the stores."""
         there = listed(self.stores, self.folders(opened.manifest))
         return len(opened.manifest.objects().difference(*(sizes for _, sizes in there)))

@@ -87,7 +87,7 @@ class LostError(CheckFailed):
 class Objects:
     """Objects of all tables of `key` in `stores`."""
 
-    has_totals = True  # False: whoever reads them has no key of totals
+    has_totals = True  # False for readers of some columns, who have no key of totals
 
     def __init__(self, stores: Stores, key: OwnerKey, cache: Cache | None = None) -> None:
         """`cache`: for objects of remote stores."""

@@ -1,10 +1,10 @@
-"""Views: what a reader of some columns knows of one version of a table.
+"""Views: what a reader of some columns may know of one version of a table.
 
-With each version the owner seals one to each reader, under a key that follows from the reader's registration. A view
-has the keys of its columns, and a manifest of these columns alone: no measures, cells, contributors or releases, and
-of other columns at most the names. So a reader follows every change, and a new key of a column reaches all who have it.
+With each version the owner writes a view for each reader, sealed under a key derived from the reader's registration. A
+view has the keys of the reader's columns, and a manifest of these columns only: no measures, cells, contributors or
+releases, and of other columns at most the names. So a reader follows every change, and gets new keys of its columns.
 
-Where rows are stored in another order than they were put, a reader has the column of their numbers as well.
+If rows are stored in another order than they were put, a reader also gets the column of row numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_PLACES = 64 << 10  # bytes of the list of views
 
 
 class View(StoredModel):
-    """`keys` of columns by their ids, in base64. `others`: names of columns that the reader has no keys of."""
+    """`keys` of columns by column id, in base64. `others`: names of columns that the reader has no keys of."""
 
     format: Literal[1] = 1
     manifest: Manifest
@@ -51,12 +51,12 @@ class View(StoredModel):
 
     @property
     def vault(self) -> ReaderVault:
-        """Keys of the columns."""
+        """The keys of the columns, to open their objects."""
         return ReaderVault({each: bytes_of(dict(self.keys), each, _KEY_BYTES) for each in self.keys})
 
 
 class ReaderVault(Vault):
-    """Keys of the columns of one reader, by their ids, and none else."""
+    """The keys of one reader's columns, by column id. It has no other key."""
 
     def __init__(self, columns: Mapping[str, bytes]) -> None:
         self._columns = columns
@@ -74,13 +74,13 @@ class ReaderVault(Vault):
 
 
 def places_of(manifest: Manifest, reader: Reader) -> list[int]:
-    """Numbers of the sealed columns that a reader has keys of, row numbers included."""
+    """Return the numbers of the sealed columns that a reader has keys of; ROW is one of them."""
     names = {*reader.columns, ROW}
     return [place for place, each in enumerate(manifest.sealed) if each.name in names]
 
 
 def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
-    """Return what `reader` knows of a version, whose owner's keys are `vault`."""
+    """Return the view that `reader` gets of a version. `vault` has the owner's keys."""
     schema = load_stored_schema(manifest)
     mine = schema.only(reader.columns)
     if {*schema.privacy.entity} <= {*mine.names}:
@@ -109,7 +109,7 @@ def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
 
 
 def _shown(schema: Schema) -> Schema:
-    """`schema` without reasons, which may tell of other columns."""
+    """Return `schema` without reasons, because they may mention other columns."""
     columns = tuple(replace(each, reason="") for each in schema.columns)
     return replace(schema, columns=columns, derived=tuple(replace(each, reason="") for each in schema.derived))
 
@@ -129,9 +129,9 @@ def _segment(segment: Segment, places: Sequence[int], *, plain: bool) -> Segment
 
 
 def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
-    """Seal and write a view for each reader. Returns the object that lists them, None without readers, and all of them.
+    """Seal and write a view for each reader.
 
-    Raises StoreError.
+    Returns the object that lists the views (None without readers), and all objects written. Raises StoreError.
     """
     written: dict[str, Object] = {}
     for reader in manifest.readers:
@@ -147,7 +147,7 @@ def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault)
 
 
 def views_in(content: bytes) -> dict[str, Object]:
-    """The objects of all views in the list that a head names, by the ids of readers. Raises CheckFailed."""
+    """Return the objects of all views, by reader id, from the list that a head names. Raises CheckFailed."""
     try:
         return _PLACES.validate_json(content)
     except ValidationError:
@@ -155,12 +155,12 @@ def views_in(content: bytes) -> dict[str, Object]:
 
 
 def view_in(content: bytes, reader: str) -> Object | None:
-    """The object of a reader's view in such a list; None: it is no reader any more. Raises CheckFailed."""
+    """Return the object of a reader's view in such a list; None if it was revoked. Raises CheckFailed."""
     return views_in(content).get(reader)
 
 
 def open_view(key: bytes, head: TableHead, which: Object, content: bytes) -> View:
-    """Open the view `which` of the version of `head`. Raises CheckFailed."""
+    """Open the view `which`, sealed under `key`, of the version that `head` names. Raises CheckFailed."""
     failed = CheckFailed("stored", "a reader's view of a table is damaged, or of another version", hint=DAMAGED)
     try:
         view = View.model_validate_json(open_record(key_of_object(key, which.name), which.name, content))
