@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from cleave.ask import released
 from cleave.ckks.key_file import create_key, open_key
 from cleave.disclosure.noise import Statistic
 from cleave.maintain.rotate import rotate
@@ -404,11 +405,20 @@ def test_a_release_that_is_not_consistent_is_refused(world: NoisyReleases, monke
         {"measures": tuple(each.model_copy(update={"upper": 10**400}) for each in drawn.measures)},
         {"statistics": (*others, first.model_copy(update={"measure": 3, "part": "sum"}))},
         {"measures": drawn.measures[1:]},
+        {"measures": tuple(each.model_copy(update={"sql": "bill; FROM x"}) for each in drawn.measures)},
         {"measures": tuple(each.model_copy(update={"decimals": 1 << 30}) for each in drawn.measures)},
         {"measures": tuple(each.model_copy(update={"upper": None}) for each in drawn.measures)},
     ):
         assert not drawn.model_copy(update=update).is_consistent(), update
     monkeypatch.setattr(NoisyTotals, "is_consistent", lambda _: False)
+    with pytest.raises(CheckFailed, match="damaged"):
+        world.source("carol", memory="other")
+
+
+def test_a_release_whose_schema_is_no_toml_is_refused(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.draw("carol")
+    strange = world.drawn("carol").model_copy(update={"schema_toml": "x"})
+    monkeypatch.setattr(released, "open_totals", lambda *_: strange)
     with pytest.raises(CheckFailed, match="damaged"):
         world.source("carol", memory="other")
 

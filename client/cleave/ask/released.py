@@ -159,9 +159,13 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         totals = open_totals(self._identity, self._analyst, head, content)
         if totals.table.lower() != name.lower():
             raise CheckFailed("stored", "a release is another table's")
+        try:
+            release = Noisy(head, totals) if isinstance(totals, NoisyTotals) else Released(head, totals)
+        except ValueError:  # its schema is no TOML
+            raise _damaged() from None
         self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
         self._memory.remember(self._tag("release", name), head.release, head.number)
-        return Noisy(head, totals) if isinstance(totals, NoisyTotals) else Released(head, totals)
+        return release
 
     def _head(self, name: str) -> ReleaseHead:
         place, location = place_of(ReleaseHead, self._analyst, name), self._stores.sensitive.location
@@ -264,5 +268,9 @@ class ReleaseSource(VersionedSource[AnyRelease]):
 def _whole(content: bytes, which: Object) -> bytes:
     """Return `content` if it is the expected object. Raises CheckFailed."""
     if not is_content(content, which):
-        raise CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")
+        raise _damaged()
     return content
+
+
+def _damaged() -> CheckFailed:
+    return CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")

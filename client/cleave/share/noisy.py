@@ -11,6 +11,7 @@ from cleave.disclosure.noise import MOST_CELLS, MOST_NUMBERS, Part
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Count, Measure, StoredModel
 from cleave.store.padding import padded
+from cleave.table.duck import identifier
 
 _MOST_DECIMALS = 38
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -72,6 +73,7 @@ class NoisyTotals(StoredModel):
             and all(each is None or each < len(self.measures) for _, each in places)
             and all(0 < each.scale < _INT64.stop for each in self.statistics)
             and all(len(each) == cells and all(number in _INT64 for number in each) for each in self.numbers)
+            and all(each.sql == identifier(each.name) and not each.derived for each in self.measures)
             and all(each.decimals is not None and 0 <= each.decimals <= _MOST_DECIMALS for each in self.measures)
             and all(
                 isinstance(end, int) and end in _INT64 for each in self.measures for end in (each.lower, each.upper)
