@@ -48,8 +48,8 @@ def machines(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def hinted(told: str) -> list[str]:
-    """The command that a hint names, without NAME."""
-    (command,) = [part for part in told.split("`") if part.startswith("cleave accept NAME")]
+    """The command that a hint names, without the table."""
+    (command,) = [part for part in told.split("`") if part.startswith("cleave accept t ")]
     return command.split()[3:]
 
 
@@ -57,6 +57,7 @@ def test_last_nights_copy_is_used_after_accept(machines: Restoring) -> None:
     machines.put_back("old")
     told = machines.refused("first", "query", "t", SQL)
     assert hinted(told) == ["--version", "1"]
+    assert hinted(machines.refused("first", "ls")) == ["--version", "1"]
     done = machines.at("first").run(*machines.words("accept", "t", *hinted(told)))
     assert done.exit_code == 0, done.output
     lines = done.stderr.splitlines()
@@ -69,6 +70,16 @@ def test_last_nights_copy_is_used_after_accept(machines: Restoring) -> None:
     machines.run("first", "put", machines.rows, "--table", "t", "--append", "--again")
     assert "6" in machines.run("first", "query", "t", SQL)
     assert machines.run("first", "verify", "t")
+
+
+def test_an_older_table_without_its_objects_is_still_refused_as_older(machines: Restoring) -> None:
+    machines.put_back("old")
+    for path in (machines.root / "store").rglob("*"):
+        if path.is_file() and path.name != "head":
+            path.unlink()
+    told = machines.refused("first", "ls")
+    assert "shows an older state of a table" in told
+    assert "`cleave accept NAME --version 1`" in told
 
 
 def test_each_machine_accepts_for_itself(machines: Restoring) -> None:

@@ -177,7 +177,7 @@ def test_a_reader_accepts_what_its_owner_stored_again(parties: Parties) -> None:
     assert west.run(*add).exit_code == 0
     carol = parties.at("carol")
     message = carol.fails(7, "query", "stays", SQL, *READER)
-    assert "`cleave reader accept NAME --version 2 --reader FILE`" in message
+    assert "`cleave reader accept stays --version 2 --reader FILE`" in message
     accept = ("reader", "accept", "stays", "--version")
     assert "has version 2, not 3" in carol.fails(3, *accept, "3", *READER)
     assert "version 2 is accepted" in carol.run(*accept, "2", *READER).stderr

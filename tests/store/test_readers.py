@@ -398,7 +398,7 @@ def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> No
     world.add_reader("dan")
     with pytest.raises(CheckFailed, match="not the one seen here before") as caught:
         world.ask_as("dan", "SELECT COUNT(*) FROM trial")
-    assert "`cleave reader accept NAME --version 2 --reader FILE`" in str(caught.value.hint)
+    assert "`cleave reader accept trial --version 2 --reader FILE`" in str(caught.value.hint)
     tables = reader_tables(world, "dan", SeenVersions(world.root / "dan-reads.json"))
     with pytest.raises(InputError, match="has version 2, not 1"):
         tables.accept("trial", 1)

@@ -96,8 +96,8 @@ class ReaderTables(Newest):
             )
         self._seen.accept(self.tag(name))
 
-    def _accepting(self, version: int) -> str:
-        return f"`cleave reader accept NAME --version {version} --reader FILE`"
+    def _accepting(self, table: str, version: int) -> str:
+        return f"`cleave reader accept {table} --version {version} --reader FILE`"
 
     def _heads(self, tag: str) -> Heads:
         return Heads(self._by_tag[tag].bundle.owner.signing, self.stores.sensitive.location)

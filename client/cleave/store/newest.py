@@ -7,6 +7,7 @@ Subclasses open what a head names: for the owner (cleave.store.tables), and for 
 from __future__ import annotations
 
 import contextlib
+import shlex
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
@@ -61,8 +62,8 @@ class Newest(Objects):
         """Open every table that this key finds, by name. `held`: versions, yielded if they are still the newest."""
 
     @abstractmethod
-    def _accepting(self, version: int) -> str:
-        """Return the command that accepts a refused version."""
+    def _accepting(self, table: str, version: int) -> str:
+        """Return the command that accepts a refused version. `table`: its name, as a shell reads it."""
 
     def find(self, name: str, held: Opened | None = None) -> Opened | None:
         """Open a table; return None if there is none of that name. Raises CheckFailed, StoreError.
@@ -128,11 +129,12 @@ class Newest(Objects):
         """
         head = self._head_of(tag, fields)
         if seen and seen[0] == head.table_id and head.log.count < seen[1]:
+            accepting = self._accepting(self._shown_name(tag, head, stored), head.version)
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
                 f"records, and {seen[1]} were here before",
-                hint=f"restore the newest copy; if this is the newest, {self._accepting(head.version)} goes on with it",
+                hint=f"restore the newest copy; if this is the newest, {accepting} goes on with it",
             )
         if held is not None and held.head.manifest == head.manifest:
             opened, is_cached = held, True
@@ -140,18 +142,20 @@ class Newest(Objects):
             cached = self.cached(head.manifest)
             is_cached = cached is not None and cached.is_there
             opened = self._open(tag, head, stored)
+        table = shlex.quote(opened.manifest.table)
+        accepting = self._accepting(table, head.version)
         if seen and seen[0] != head.table_id and not self._seen.is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
-                hint=f"if it was dropped and put again elsewhere, {self._accepting(head.version)} goes on with it here",
+                hint=f"if it was dropped and put again elsewhere, {accepting} goes on with it here",
             )
         if self._seen.is_dropped(head.table_id):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
-                hint=f"`cleave drop NAME` deletes it again; {self._accepting(head.version)}, or "
-                "`cleave drop NAME --forget`, accepts what is there",
+                hint=f"`cleave drop {table}` deletes it again; {accepting}, or `cleave drop {table} --forget`, "
+                "accepts what is there",
             )
         self._seen.remember(tag, head.table_id, head.log.count)
         if not is_cached:
@@ -177,6 +181,12 @@ class Newest(Objects):
             raise self.no_table(name)
         fields, stored = loaded
         return self._open(tag, self._head_of(tag, fields), stored)
+
+    def _shown_name(self, tag: str, head: TableHead, stored: str) -> str:
+        """Return the name of a table that is refused, as a shell reads it, or NAME if its manifest cannot be read."""
+        with contextlib.suppress(CleaveError):
+            return shlex.quote(self._open(tag, head, stored).manifest.table)
+        return "NAME"
 
     def open(self, name: str) -> Opened:
         """Open a table. Raises InputError if there is no such table under this key."""

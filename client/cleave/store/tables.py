@@ -61,8 +61,8 @@ class Tables(Newest):
     def _heads(self, tag: str) -> Heads:  # noqa: ARG002 - all tables have one owner
         return self._own_heads
 
-    def _accepting(self, version: int) -> str:
-        return f"`cleave accept NAME --version {version}`"
+    def _accepting(self, table: str, version: int) -> str:
+        return f"`cleave accept {table} --version {version}`"
 
     def commit(
         self,
