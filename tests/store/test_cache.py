@@ -20,8 +20,8 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.locate import Bounded, Folder, Stores
-from cleave.store import assembling, pages, reading, rows, sealed
 from cleave.store import cells as of_cells
+from cleave.store import reading, rows, sealed
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
@@ -93,7 +93,7 @@ class Cached(World):
 @pytest.fixture
 def world(tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Cached:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for module in (assembling, of_cells, pages, reading, rows, sealed):
+    for module in (of_cells, reading, rows, sealed):
         monkeypatch.setattr(module, "BLOCK_ROWS", BLOCK)
     made = filled(("cache", key.key_id), lambda it: Cached(it, key, key_file))
     return Cached(tmp_path, key, key_file, made)

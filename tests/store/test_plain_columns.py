@@ -6,7 +6,7 @@ import gc
 import hashlib
 import os
 import resource
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +15,16 @@ import pytest
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.changes import delete
 from cleave.objects.locate import Folder
-from cleave.store import assembling, columns, pages, reading, rows, sealed
 from cleave.store import cells as of_cells
+from cleave.store import columns, reading, rows, sealed
 from cleave.store.manifest import Object
-from cleave.store.parquet import Footer, read_footer
 from cleave.store.rows import Rows, SelectedCells
 from cleave.store.tables import Tables
 from cleave.table import table as of_table
 from cleave.table.batches import batches
 from cleave.table.progress import Silent
 from cleave.table.running import run_select
-from cleave.table.table import Table
+from cleave.table.table import HeldFile, Table
 from cleave_shared.errors import CheckFailed
 from tests.store.trial import World
 
@@ -53,7 +52,7 @@ OUT_OF_STEP = "SELECT count(*) FROM t WHERE p <> s OR text <> t OR gaps IS DISTI
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (assembling, of_cells, pages, reading, rows, sealed):
+        for module in (of_cells, reading, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         # DuckDB's arrays have 2,048 rows, of larger segments 122,880 or fewer: they end within blocks
         patch.setattr(columns, "batches", lambda connection, sql, _=0: batches(connection, sql))
@@ -170,17 +169,17 @@ def test_a_plain_object_that_is_not_the_one_that_was_written_is_not_parsed(
     assert segment.plain is not None
     path, parsed = Path(world.storage.location) / segment.plain.name, list[bytes]()
     content = path.read_bytes()
-    source_of = Table.source_of
+    write, source_of = HeldFile.write, Table.source_of
 
-    def noted(given: bytes, names: Collection[str]) -> Footer:
+    def noted(file: HeldFile, given: bytes) -> None:
         parsed.append(given)
-        return read_footer(given, names)
+        write(file, given)
 
     def taken(table: Table, given: bytes) -> str:
         parsed.append(given)
         return source_of(table, given)
 
-    monkeypatch.setattr(reading, "read_footer", noted)
+    monkeypatch.setattr(HeldFile, "write", noted)
     monkeypatch.setattr(Table, "source_of", taken)
     damaged = content[:100] + bytes([content[100] ^ 1]) + content[101:]
     path.write_bytes(damaged)
@@ -193,19 +192,21 @@ def test_a_plain_object_that_is_not_the_one_that_was_written_is_not_parsed(
     assert damaged not in parsed
 
 
-@pytest.mark.parametrize("most", ["bytes", "numbers", "none"])
+@pytest.mark.parametrize("most", ["files", "bytes", "numbers", "none"])
 def test_files_that_are_too_many_or_too_large_are_not_held_at_once(
     world: Segments, most: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segments = world.rows()._manifest.segments
-    if most == "bytes":
+    if most == "files":
+        monkeypatch.setattr(reading, "_MOST_FILES", len(segments) - 1)
+    elif most == "bytes":
         monkeypatch.setattr(reading, "_FETCHED_BYTES", sum(each.plain.bytes for each in segments if each.plain) - 1)
     elif most == "numbers":  # as where other sessions hold files, or the process may open few
-        monkeypatch.setattr(of_table, "_MOST_HELD", 0)
+        monkeypatch.setattr(of_table, "_MOST_HELD", len(segments) - 1)
     gc.collect()  # tables of tests before, whose errors hold them
     before = held_files()
     with world.rows().table(["p", "text"]) as table:
-        assert (0 < len(held_files() - before) < len(segments)) is (most == "none")
+        assert len(held_files() - before) == (len(segments) if most == "none" else 0)
         assert select(table, "SELECT sum(p) FROM t", "HUGEINT") == [[sum(world.left)]]
     assert held_files() == before
 

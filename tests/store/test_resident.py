@@ -12,9 +12,9 @@ import cleave
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder
 from cleave.processes.deadline import Deadline
-from cleave.store import assembling, pages, sealed
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
+from cleave.store import sealed
 from cleave.store.rows import ResidentTables, Rows
 from cleave.table import table as of_table
 from cleave.table.table import Table, no_table
@@ -95,7 +95,7 @@ class Session:
 @pytest.fixture(scope="module")
 def world(key: OwnerKey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EveryType]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (assembling, of_reading, of_rows, pages, sealed):
+        for module in (of_reading, of_rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield EveryType(key, tmp_path_factory.mktemp("kept"))
 

@@ -16,8 +16,8 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves
-from cleave.store import assembling, pages, reading, rows, sealed
 from cleave.store import cells as of_cells
+from cleave.store import reading, rows, sealed
 from cleave.store.cells import Index
 from cleave.store.rows import ResidentTables, Rows, SelectedCells
 from cleave.sums.stored import Stored
@@ -101,7 +101,7 @@ class TwoSegments(World):
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (assembling, of_cells, pages, reading, rows, sealed):
+        for module in (of_cells, reading, rows, sealed):
             patch.setattr(module, "BLOCK_ROWS", BLOCK)
         yield
 

@@ -1,8 +1,7 @@
 """One reading of a stored table's rows into DuckDB, whose requests follow from the schema and from counts alone.
 
-Where there is room for them, plain and opened columns become one Parquet file in memory, which DuckDB reads by itself
-(cleave.store.assembling): all of it is fetched, checked and opened before. Else rows are opened while DuckDB reads
-them: it decodes one segment's plain file at a time, and hands its Arrow arrays back as they are.
+Plain columns alone are read by DuckDB itself, from the segments' Parquet files, all of which are fetched and checked
+before. Beside sealed columns DuckDB decodes one segment's file at a time, and hands its Arrow arrays back as they are.
 
 DuckDB takes rows as it needs them, which depends on their values: with LIMIT, EXISTS, a join whose other side is empty,
 or an expression that fails, it stops early or does not begin. `finish` then makes the requests that are left, so that
@@ -15,7 +14,7 @@ import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,13 +24,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cleave.processes.deadline import Deadline, Stopped
-from cleave.store.assembling import Assembly, group_rows
 from cleave.store.cells import Blocks
 from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in
 from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment, is_content
-from cleave.store.pages import file_width
-from cleave.store.parquet import Chunk, Footer, RowGroup, read_footer
 from cleave.store.reader import Objects, Opened
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, cut, damaged, open_blocks
 from cleave.table.duck import identifier
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
 _FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
-_STREAMED_BYTES = 32 << 20  # of sealed texts that are copied into a file in any case: it is read in better order
+_MOST_FILES = 16  # of one table that DuckDB reads itself, in at most _FETCHED_BYTES
 _OPENING_BYTES = 128 << 20  # of sealed bytes that are opened at a time, besides those of one piece
 _TOGETHER = 4  # blocks of each column that one thread opens at a time
 MARKS = SealedColumn(name=MARK, id="0" * 32, type="BOOLEAN", width=1, nullable=False)
@@ -104,33 +100,8 @@ class _Fetch:
     plain: Future[Sequence[PlainBlock]] | None
 
 
-class _OtherFileError(Exception):
-    """A Parquet file that is not as DuckDB writes flat columns today."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    content: bytes
-    footer: Footer
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Columns of a segment that are written to a file, in row groups of so many `rows`."""
-
-    segment: Segment
-    assembly: Assembly
-    rows: list[int]
-    plain: Future[list[list[Chunk]]]
-    sealed: list[Future[list[Chunk]]]
-
-
 class Reading:
-    """The rows of `runs`, of the columns of `schema`.
-
-    `ordered`: DuckDB reads them in their order, and often not to their end. `once`: it may scan them once only, as
-    `finish` counts on.
-    """
+    """The rows of `runs`, of the columns of `schema`. `once`: DuckDB may scan them once only, as `finish` counts on."""
 
     def __init__(
         self,
@@ -142,7 +113,6 @@ class Reading:
         progress: Progress | None,
         deadline: Deadline,
         *,
-        ordered: bool = False,
         once: bool = False,
     ) -> None:
         self.schema = schema
@@ -154,7 +124,6 @@ class Reading:
         self._runs = runs
         self.progress = progress
         self.deadline = deadline
-        self.ordered = ordered
         self.once = once
         self._plain = [plain_column(each) for each in needed.plain]
         self._threads = _READERS if tables.is_elsewhere else len(os.sched_getaffinity(0))
@@ -167,20 +136,17 @@ class Reading:
     def rows(self) -> int:
         return sum(each.rows for each in self._runs)
 
-    def expose(self, table: Table, *, now: bool = False, room: int = 0) -> None:
+    def expose(self, table: Table, *, now: bool = False) -> None:
         """Make the relation of `table`: a view that reads the rows when it is read; if ordered, or to be read `now` and
-        scanned again, a table of them. A view of a file may be scanned again.
-
-        `room`: bytes that a file with opened rows may take.
+        scanned again, a table of them. A view of files may be scanned again.
         """
         table.rows = self.rows
         if not table.schema.columns:
             table.connection.execute(f"CREATE TABLE {table.relation} AS SELECT NULL FROM range({self.rows})")
             return
-        room = room if self._needed.sealed else _FETCHED_BYTES
-        if 0 < self.file_bytes <= room and (files := self._assembled(table.engine)) is not None:
-            for each in files:
-                table.at_end(each.close)
+        if (files := self._files(table.engine)) is not None:
+            for file in files.values():
+                table.at_end(file.close)
             table.expose(self._view_of(files))
             return
         opened = self._stream(table)
@@ -209,141 +175,48 @@ class Reading:
         columns = [*self._plain, *contributor, *self._sealed()]
         return Batches(columns, table.connection, partial(self._batches, table))
 
-    @property
-    def file_bytes(self) -> int:
-        """About how many bytes a file of the rows takes: what the store knows says that, no value. 0: there is none.
-
-        Many sealed texts that outweigh all else are streamed: DuckDB reads them in Arrow without a copy.
+    def _files(self, engine: Engine) -> dict[str, HeldFile] | None:
+        """The plain columns' files by segment, all of which are fetched. None if other columns are read, or more files
+        than DuckDB may read now. Raises CheckFailed, StoreError.
         """
-        needed, segments = self._needed, self._segments
-        opened = needed.sealed and not (self.once and not self.ordered and self._is_whole)
-        if not segments or opened or needed.contributor or needed.ordered:
-            return 0
-        sealed = [(column_of(self._manifest, number), number) for number in needed.sealed]
-        texts = [number for column, number in sealed if not column.width]
-        size = sum(stored_of(each, number).object.bytes for each in segments for number in texts)
-        rest = sum(each.rows for each in segments) * sum(file_width(column) for column, _ in sealed)
-        rest += sum(plain_of(each).bytes for each in segments) if self._plain else 0
-        return 0 if size > max(rest, _STREAMED_BYTES) else size + rest
-
-    @property
-    def _is_whole(self) -> bool:
-        """Check whether all rows of the segments are read."""
-        return self.rows == sum(each.rows for each in self._segments)
-
-    @property
-    def _segments(self) -> list[Segment]:
-        return list({run.segment.id: run.segment for run in self._runs}.values())
-
-    def _assembled(self, engine: Engine) -> list[HeldFile] | None:
-        """Files of the rows, one after the other, of which DuckDB reads what it needs. None if there can be none.
-
-        Raises CheckFailed, StoreError.
-        """
-        files = list[HeldFile]()
-        try:
-            content = MemoryFile.empty()
-            files.append(HeldFile(engine, content))  # before the requests, which are made once
-            self._assemble(engine, files, content)
-        except BaseException as error:
-            for each in files:
-                each.close()
-            if isinstance(error, _OtherFileError) or (isinstance(error, OSError) and error.errno == errno.EMFILE):
-                return None
-            raise
-        return files
-
-    def _assemble(self, engine: Engine, files: list[HeldFile], content: MemoryFile) -> None:
-        """Fetch, open and write a few segments at a time: to `content`, which the last of `files` is, or to further
-        files where plain columns are stored in another way from there on.
-        """
-        advance = self.progress.stage("fetch and open", self.rows, "rows") if self.progress else lambda _: None
-        sealed = self._sealed() if self._is_whole else [MARKS]
-        left, size = deque(self._segments), 0
-        plain, coming = deque[tuple[Segment, Future[_Plain]]](), deque[_Parts]()
-        done = list[Assembly]()
+        segments = {run.segment.id: run.segment for run in self._runs}
+        size = sum(plain_of(each).bytes for each in segments.values()) if self._needed.plain else 0
+        others = self._needed.sealed or self._needed.contributor
+        if others or not 0 < len(segments) <= _MOST_FILES or size > _FETCHED_BYTES:
+            return None
+        try:  # before the requests, which are made once
+            files = {id_: HeldFile(engine) for id_ in segments}
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return None
+        advance = self.progress.stage("fetch", self.rows, "rows") if self.progress else lambda _: None
         pool = ThreadPoolExecutor(self._threads, "rows")
         try:
-            while left or plain or coming:
-                while left and (size < _FETCHED_BYTES or not (plain or coming)):
-                    segment = left.popleft()
-                    plain.append((segment, self._submit(pool, segment.id, partial(self._plain_file, segment))))
-                    size += self._stored_bytes(segment)
-                if plain:
-                    segment, fetched = plain.popleft()
-                    found = self.deadline.result(fetched)
-                    if done and not done[-1].fits(found.footer):
-                        content = MemoryFile.empty()
-                        files.append(HeldFile(engine, content))
-                    if len(done) < len(files):
-                        done.append(Assembly(content, found.footer, sealed))
-                    coming.append(self._begin_parts(pool, done[-1], segment, found))
-                    continue
-                each = coming.popleft()
-                copied = self.deadline.result(each.plain)
-                opened = [self.deadline.result(part) for part in each.sealed]
-                each.assembly.join(each.rows, copied, opened)
-                size -= self._stored_bytes(each.segment)
+            contents = {
+                id_: self._submit(pool, id_, partial(self._tables.read, plain_of(each), plain=True))
+                for id_, each in segments.items()
+            }
+            for id_, file in files.items():
+                file.write(self.deadline.result(contents.pop(id_)))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        for assembly in done:
-            assembly.finish()
         advance(self.rows)
+        return files
 
-    def _plain_file(self, segment: Segment) -> _Plain:
-        """The plain file of a segment, if it is read. Runs in one of the threads."""
-        if not self._plain:
-            return _Plain(b"", Footer({}, [RowGroup(rows, {}) for rows in group_rows(segment)]))
-        content = self._tables.read(plain_of(segment), plain=True)
-        try:
-            footer = read_footer(content, [each.name for each in self._plain])
-        except ValueError:
-            raise _OtherFileError from None
-        if sum(each.rows for each in footer.groups) != segment.rows:
-            raise unequal()
-        return _Plain(content, footer)
-
-    def _stored_bytes(self, segment: Segment) -> int:
-        size = plain_of(segment).bytes if self._plain else 0
-        ranges = [
-            each
-            for number in self._needed.sealed
-            for each in ranges_of(self._manifest, segment, number, [_every_block(segment)])
-        ]
-        return size + sum(each.bytes for each in ranges)
-
-    def _begin_parts(self, pool: ThreadPoolExecutor, assembly: Assembly, segment: Segment, plain: _Plain) -> _Parts:
-        """Write the plain columns of a segment; fetch, open and write the sealed ones."""
-        rows = [each.rows for each in plain.footer.groups]
-        (first, stop) = blocks = _every_block(segment)
-
-        def opened(place: int, number: int) -> list[Chunk]:
-            found = [_marked(segment, each) for each in range(first, stop)]  # the marks of a segment that has none
-            for each in ranges_of(self._manifest, segment, number, [blocks]):
-                found = self._blocks(segment, each, self._fetched(segment, each), blocks)
-            return assembly.add(place, found, rows)
-
-        def selected() -> list[Chunk]:
-            """Which rows of plain columns are read."""
-            read = {block for run in self._runs if run.segment.id == segment.id for block in range(*run.blocks)}
-            return assembly.add(0, [_marked(segment, each, every=each in read) for each in range(first, stop)], rows)
-
-        copied = pool.submit(assembly.copy, plain.footer, plain.content)
-        sealed = [
-            self._submit(pool, (segment.id, number, blocks), partial(opened, place, number))
-            for place, number in enumerate(self._needed.sealed)
-        ]
-        if not self._is_whole:
-            sealed.append(pool.submit(selected))
-        return _Parts(segment, assembly, rows, copied, sealed)
-
-    def _view_of(self, files: Sequence[HeldFile]) -> View:
-        typed = [(identifier(each.name), each.type) for each in self.schema.columns]
+    def _view_of(self, files: Mapping[str, HeldFile]) -> View:
+        typed = [(identifier(each.name), each.type) for each in self._needed.plain]
         columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
-        sql = f"SELECT {columns} FROM {read_parquet(files)}"
-        if not self._is_whole:
-            sql += f" WHERE {identifier(MARK)}"
-        return View({}, sql, sql)
+        if all(run.rows == run.segment.rows for run in self._runs):
+            sql = f"SELECT {columns} FROM {read_parquet(list(files.values()))}"
+            return View({}, sql, sql)
+        parts = [
+            f"SELECT {columns} FROM {read_parquet([files[run.segment.id]])} "
+            f"WHERE file_row_number >= {BLOCK_ROWS * run.blocks[0]} AND file_row_number < {BLOCK_ROWS * run.blocks[1]}"
+            for run in self._runs
+        ]
+        sql = " UNION ALL ".join(parts)
+        return View({}, sql, f"SELECT * FROM ({sql}) QUALIFY row_number() OVER () > 0")  # one part after the other
 
     def skip(self) -> None:
         """Make no requests: the rows are in memory already."""
@@ -504,7 +377,7 @@ class Reading:
                 wanted, sealed = fetched[number]
                 columns.append(self._blocks(run.segment, wanted, sealed.result(), blocks))
             else:  # the marks of a segment that has none
-                columns.append([_marked(run.segment, each) for each in range(first, stop)])
+                columns.append([_unmarked(run.segment, each) for each in range(first, stop)])
         if self._needed.ordered:
             columns[-1] = [_numbered(each, run.before) for each in columns[-1]]
         opened = [[column[place] for column in columns] for place in range(stop - first)]
@@ -585,10 +458,6 @@ def plain_of(segment: Segment) -> Object:
     return segment.plain
 
 
-def _every_block(segment: Segment) -> Blocks:
-    return 0, -(-segment.rows // BLOCK_ROWS)
-
-
 def unequal() -> CheckFailed:
     return CheckFailed("stored", "a segment's parts do not have the same rows")
 
@@ -602,10 +471,9 @@ def _repeated(text: str, rows: int) -> ColumnBlock:
     return ColumnBlock(rows, None, memoryview(content * rows), np.full(rows, len(content), np.uint32))
 
 
-def _marked(segment: Segment, block: int, *, every: bool = False) -> ColumnBlock:
-    """Marks of all rows of a block, or of none."""
+def _unmarked(segment: Segment, block: int) -> ColumnBlock:
     rows = min(BLOCK_ROWS, segment.rows - block * BLOCK_ROWS)
-    return ColumnBlock(rows, None, memoryview(bytes([every]) * rows), None)
+    return ColumnBlock(rows, None, memoryview(bytes(rows)), None)
 
 
 def _numbered(block: ColumnBlock, before: int) -> ColumnBlock:

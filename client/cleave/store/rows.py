@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +89,6 @@ class ResidentTables:
         """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
         self.memory = memory
         self._most = most
-        self._lent = 0
         self._tables: dict[Rows, Resident] = {}
 
     def get(self, rows: Rows) -> Resident | None:
@@ -101,19 +99,10 @@ class ResidentTables:
         """Bytes of the rows that stay."""
         return sum(each.bytes for each in self._tables.values())
 
-    @property
-    def free(self) -> int:
-        """Bytes of memory that no rows take."""
-        return self._most - self.bytes - self._lent
-
-    def lend(self, size: int) -> None:
-        """Take `size` bytes for a query that is under way, or give back (below 0) as many."""
-        self._lent += size
-
     def room(self, rows: Rows) -> int:
         """Bytes of `rows` that may stay, in place of those that do."""
         resident = self._tables.get(rows)
-        return self.free + (resident.bytes if resident else 0)
+        return self._most - self.bytes + (resident.bytes if resident else 0)
 
     def keep(self, rows: Rows, resident: Resident) -> Resident:
         """Keep `resident` of `rows`, of which nothing is kept."""
@@ -201,7 +190,7 @@ class Rows:
         schema = self._whole_schema.only(names)
         if MARK in names:
             schema = with_mark(schema)
-        return Reading(self._tables, self._version, schema, needed, runs, progress, limit, ordered=ordered, once=once)
+        return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
     def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, now: bool = False) -> Table:
         """The rows of `reading`, in a DuckDB of the session's memory or in a database of their own; or called `name` in
@@ -220,7 +209,7 @@ class Rows:
             table = self.new_table(reading.schema)
         try:
             if resident is None or not self._selected(table, resident):
-                reading.expose(table, now=now, room=self._lent(table, reading))
+                reading.expose(table, now=now)
             else:
                 reading.skip()
         except BaseException:
@@ -228,15 +217,6 @@ class Rows:
                 table.__exit__(None, None, None)
             raise
         return table
-
-    def _lent(self, table: Table, reading: Reading) -> int:
-        """Memory for a file of the rows of `reading` until `table` is closed: all that it takes, or none."""
-        size, session = reading.file_bytes, self._session
-        if session is None or size > session.free:
-            return 0
-        session.lend(size)
-        table.at_end(partial(session.lend, -size))
-        return size
 
     def _selected(self, table: Table, resident: Resident) -> bool:
         """Make `table` one of the rows that stay, unless too many files are held."""

@@ -9,11 +9,10 @@ import os
 import shutil
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import duckdb
 
@@ -33,7 +32,6 @@ _CHANGED = (
 _DATABASES = "SELECT count(*) FROM duckdb_databases() WHERE NOT internal"
 # File descriptors that hold Parquet for an engine. An engine may read these and two others only
 _FIRST_HELD, _MOST_HELD = 512, 64
-_MOST_BUFFERS = 1024  # that one call writes (IOV_MAX)
 _SECONDS = 0.02  # between two checks of the size of a growing file
 _MOST_IDLE = 3  # pooled engines (one change uses 3): opening and closing one takes 17 ms
 _idle: dict[int, list[Engine]] = {}  # by process id: a forked process opens its own
@@ -66,41 +64,32 @@ class MemoryFile:
         self.bytes = os.fstat(number).st_size
         self.close = weakref.finalize(self, os.close, number)
 
-    @classmethod
-    def empty(cls) -> MemoryFile:
-        """A new file. Raises OSError (EMFILE) where its number would be one that engines may read."""
-        file = cls(os.memfd_create("parquet"))
-        if file.number >= _FIRST_HELD:
-            file.close()
-            raise _too_many_files()
-        return file
-
-    def write_at(self, place: int, buffers: Sequence[Any]) -> None:
-        """Write `buffers` one after the other, from byte `place` on."""
-        left = deque(memoryview(each).cast("B") for each in buffers if len(each))
-        while left:
-            written = os.pwritev(self.number, list(itertools.islice(left, _MOST_BUFFERS)), place)
-            place += written
-            while left and written >= len(left[0]):
-                written -= len(left.popleft())
-            if written:
-                left[0] = left[0][written:]
-
 
 class HeldFile:
     """A Parquet file in memory that one engine may read until it is closed. No one else can change it."""
 
-    def __init__(self, engine: Engine, content: MemoryFile) -> None:
-        """Raises OSError (EMFILE) if the engine holds too many files, or the process has too many open."""
+    def __init__(self, engine: Engine, content: MemoryFile | None = None) -> None:
+        """`content`: the file; None makes a new, empty one.
+
+        Raises OSError (EMFILE) if the engine holds too many files, or the process has too many open.
+        """
+        number = os.memfd_create("parquet") if content is None else content.number
         try:
-            self._number = fcntl.fcntl(content.number, fcntl.F_DUPFD_CLOEXEC, engine.held.start)
+            self._number = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, engine.held.start)
         except OSError:  # EINVAL: the process's limit is lower
             raise _too_many_files() from None
+        finally:
+            if content is None:
+                os.close(number)
         self._close = weakref.finalize(self, os.close, self._number)
         if self._number not in engine.held[:_MOST_HELD]:
             self.close()
             raise _too_many_files()
         self.path = _path(self._number)
+
+    def write(self, content: bytes) -> None:
+        with open(self._number, "wb", closefd=False) as file:
+            file.write(content)
 
     def close(self) -> None:
         self._close()
