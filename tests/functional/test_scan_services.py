@@ -210,7 +210,7 @@ def test_rows_are_added_up_by_group(store: Store, rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        ({"chunks": [0, 2, 1]}, "rise"),
+        ({"chunks": [0, 2, 1]}, "rising order"),
         ({"chunks": [0, 1, 3]}, "no object has chunk 3"),
         ({"chunks": [0, 1]}, "numbers"),
         ({"numbers": b""}, "numbers"),

@@ -421,7 +421,7 @@ def test_a_job_is_stopped(cloud: Cloud) -> None:
 def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
     with pytest.raises(OutOfTime):
         cloud.run(0.001)
-    with pytest.raises(InputError, match="other groups"):
+    with pytest.raises(InputError, match="different groups"):
         cloud.job().run(cloud.calls, [6] * GROUPS, WINDOW, ("p", "k"), Deadline(HANGS), lambda _, __: None)
 
 

@@ -172,7 +172,7 @@ def test_values_that_the_table_was_not_made_for(table: Table) -> None:
     Summing(table, ["cell"], [measure])
     for value, said in (
         (1e6, "outside the"),
-        (math.nan, "not a number"),
+        (math.nan, "NaN"),
         (math.inf, "infinite"),
         (1e300, "outside the"),
     ):

@@ -102,6 +102,16 @@ def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
     return versions
 
 
+def _warn_of_lost(tables: Tables, manifest: Manifest, warn: Say) -> None:
+    try:
+        lost = lost_parts(tables, manifest)
+    except (CheckFailed, StoreError) as error:  # another's entry must not keep rows from being collected
+        warn(f"parts that cannot be collected were not looked for: {error.message}")
+        return
+    if lost:
+        warn(lost_text(manifest, lost))
+
+
 _RESTORE = "an old state of the store was restored, or it was deleted: restore the newest one"
 
 
@@ -114,8 +124,7 @@ def collect(
     refused, the others are collected first. Then CheckFailed or InputError is raised with its name.
     """
     opened = tables.open(table)
-    if lost := lost_parts(tables, opened.manifest):
-        warn(lost_text(opened.manifest, lost))
+    _warn_of_lost(tables, opened.manifest, warn)
     chosen = [contributor_of(opened.manifest, name) for name in names] or list(opened.manifest.contributors)
     done: list[News] = []
     failures: list[CheckFailed | InputError] = []
