@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
@@ -36,7 +37,7 @@ from cleave.store.reading import place_of as place_in
 from cleave.store.rows import Rows
 from cleave.store.sealed import ColumnPlace, cut, open_blocks, seal_column, values_of
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.vault import Purpose, Vault, key_of_object, open_record
+from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal, seal_record
 from cleave.store.views import View, open_view, view_in
 from cleave.table.progress import Silent
 from cleave.table.stream import open_table
@@ -495,6 +496,16 @@ def test_another_bundle_or_view_is_refused(world: Place) -> None:
         open_view(key, opened.head, which, store.read(which.name))
     which = view_in(json.dumps(listed).encode(), ids["dan"])
     assert which is not None
+    one = key_of_object(key, which.name)
+    record = open_record(one, which.name, store.read(which.name))
+    shown = json.loads(record)
+    shown["keys"] = dict.fromkeys(shown["keys"], "A" * 42 + "B=")  # bits that belong to no byte
+    sealed = seal_record(one, which.name, json.dumps(shown).encode(), 0)
+    with pytest.raises(CheckFailed, match="view of a table is damaged"):
+        assert open_view(key, opened.head, which, sealed).vault
+    packed = zstandard.ZstdCompressor().compress(record)
+    with pytest.raises(CheckFailed, match="damaged or another's"):  # its size is not known before it is opened
+        open_view(key, opened.head, which, seal(b"CLS2", one, packed, b"CLS2" + which.name.encode()))
     with pytest.raises(CheckFailed, match="of another version"):
         open_view(key, opened.head.model_copy(update={"version": 9}), which, store.read(which.name))
     with pytest.raises(CheckFailed, match="list of a table's views is damaged"):

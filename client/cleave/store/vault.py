@@ -61,9 +61,12 @@ def seal_record(key: bytes, name: str, content: bytes, digits: int | None) -> by
     return seal(_MAGIC, key, b"".join([_SIZE.pack(len(content)), content, padding]), _MAGIC + name.encode())
 
 
-def open_record(key: bytes, name: str, sealed: bytes) -> bytes:
-    """Return what `seal_record` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
-    magic = _COMPRESSED if sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
+def open_record(key: bytes, name: str, sealed: bytes, *, compressed: bool = True) -> bytes:
+    """Return what `seal_record` was given. Raises CheckFailed for anything that this key did not seal as `name`.
+
+    `compressed`: also open records of Cleave 1.0. Their size is not limited, so they must be the caller's own.
+    """
+    magic = _COMPRESSED if compressed and sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
     try:
         packed = unseal(magic, key, sealed, magic + name.encode())
     except InvalidTag:

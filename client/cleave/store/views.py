@@ -46,7 +46,7 @@ class View(StoredModel):
 
     format: Literal[1] = 1
     manifest: Manifest
-    keys: dict[Hex, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=$")]]
+    keys: dict[Hex, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$")]]
     others: tuple[str, ...] = ()
 
     @property
@@ -163,7 +163,8 @@ def open_view(key: bytes, head: TableHead, which: Object, content: bytes) -> Vie
     """Open the view `which`, sealed under `key`, of the version that `head` names. Raises CheckFailed."""
     failed = CheckFailed("stored", "a reader's view of a table is damaged, or of another version", hint=DAMAGED)
     try:
-        view = View.model_validate_json(open_record(key_of_object(key, which.name), which.name, content))
+        record = open_record(key_of_object(key, which.name), which.name, content, compressed=False)
+        view = View.model_validate_json(record)
     except ValidationError:
         raise failed from None
     manifest = view.manifest
