@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,8 @@ from cleave.ask.ways.noisy import Noised, mean_of, spread_of
 from cleave.disclosure.noise import Clamp, Statistic, half_width, statistics, variance
 from cleave.share import drawing
 from cleave.share.drawing import noisy
+from cleave_shared.errors import InputError
+from cleave_shared.installed import install_command
 
 CHANCE = 1e-9  # that a test of the law fails though the law is right
 SCALES = [0.7, 12.0, 4e6]
@@ -66,6 +69,17 @@ def test_opendp_states_no_more_epsilon_than_is_spent() -> None:
             scale, _ = noisy(statistic, [0])
             assert Fraction(drawing._laplace(scale).map(sensitivity)) <= epsilon
             assert scale <= statistic.scale * (1 + 2**-50)
+
+
+def test_the_scale_is_not_larger_than_needed() -> None:
+    assert noisy(Statistic("rows", "rows", None, 3, Fraction(1, 2)), [0])[0] == 6.0
+
+
+def test_without_opendp_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(InputError, match=r"^noisy releases need the package opendp") as raised:
+        drawing.require_sampler()
+    assert raised.value.hint == install_command("noise", "opendp")
 
 
 def test_a_scale_that_spends_more_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
