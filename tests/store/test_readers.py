@@ -133,7 +133,7 @@ def test_names_of_columns_change_with_the_table(world: Place) -> None:
     assert world.ask_as("dan", "SELECT * FROM trial").result.types == ["VARCHAR", "VARCHAR"]
     with pytest.raises(InputError, match="reader 'dan' has no other column"):
         alter(world.tables()[0], "trial", Alteration(drop=["name", "ward"], by=["sex"]), Silent())
-    with pytest.raises(InputError, match="reader 'dan' has column 'ward', which the new rows have not"):
+    with pytest.raises(InputError, match="reader 'dan' has column 'ward', which is missing in the new rows"):
         _replaced_without(world, "ward")
 
 

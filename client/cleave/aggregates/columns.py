@@ -152,7 +152,7 @@ def multiply(one: Words, other: Words, limit: int, other_limit: int) -> Words:
 
 
 def _halves(words: Words, limit: int) -> list[NDArray[np.uint64]]:
-    """Split into parts of 32 bits, as many as `limit` has."""
+    """Split into parts of 32 bits. Returns as many parts as a value up to `limit` needs."""
     halves = [part for word in words for part in (word & _LOW_HALF, word >> _HALF)]
     return halves[: max(1, -(-limit.bit_length() // 32))]
 

@@ -28,9 +28,9 @@ from cleave.text.quantities import sized
 from cleave_shared.errors import QueryRefused
 
 WAYS: Sequence[type[StoredWay]] = (Totals, Plain, Rows, Scan)  # what reveals least comes first
-FETCH_LIMIT = 1_000_000_000  # bytes of rows that are fetched for one question, where nothing else is said
+FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one question
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
-_NOT_BY_JOBS = 2  # rank of plans that fetch rows, where a job scans
+_NOT_BY_JOBS = 2  # rank of plans that fetch rows, if a job can scan instead
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from cleave_shared.errors import CleaveWarning, InputError, KeyFileError
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """`fingerprint`: of the owner; None: that which was seen before, or any where none was. `floor`: the number of the
-    oldest head that is accepted.
+    """The owner that a reader or analyst expects.
+
+    `fingerprint`: the owner's; None accepts the one that was seen before, or any if none was. `floor`: the number of
+    the oldest head that is accepted.
     """
 
     fingerprint: str | None = None

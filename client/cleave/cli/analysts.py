@@ -51,12 +51,12 @@ def new_analyst(
 def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     """Release totals of a stored table to analysts.
 
-    Each row is released once, together with at least N people of its cell (rows, where the schema names no entity);
-    until then it waits. Earlier analysts stay. With a new analyst in --to nothing more is released: the new one gets
-    what was.
+    Each row is released once, when its cell has new rows of at least N people (rows, if the schema names no entity);
+    until then it waits. Earlier analysts stay. With a new analyst in --to no more rows are released: the new analyst
+    gets what was released before.
 
-    With --epsilon the totals are noisy: one person changes what analysts can conclude by at most that factor, whatever
-    they know. Numbers are drawn once; all questions about them are free. docs/noise.md explains the choices.
+    With --epsilon E the totals are noisy: one person changes what analysts can conclude by at most a factor of e^E,
+    whatever they know. Numbers are drawn once; questions about them cost nothing. docs/noise.md explains the choices.
 
     Examples:
       cleave release new visits --to carol.pub=SHA256:gwzC...,dave.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix

@@ -9,9 +9,9 @@ from cleave_shared.errors import QueryRefused
 
 
 def counting_of(cut: QueryPlan, schema: Schema, party: str = "") -> Counting | None:
-    """None where the numbers of rows of the groups are enough. `party`: the column that says whose a row is.
+    """What a threshold counts; None if the groups' numbers of rows are enough. `party`: the column of contributors.
 
-    Raises QueryRefused where nothing but the contributor names a person, and all rows are the owner's.
+    Raises QueryRefused if only the contributor identifies a person, and the table has no contributors.
     """
     named = schema.privacy.entity
     entity = tuple(name for name in named if schema.find(name) or party)

@@ -62,8 +62,10 @@ def parts_of(
     dominated: Mapping[int, Collection[int]],
     least: int,
 ) -> dict[int, Part]:
-    """The parts by cell. `bits`: of each measure in the patterns, None where it has a value in all rows. `squared`:
-    measures that have squares. `dominated`: by measure, the cells in which it is withheld for dominance.
+    """The parts by cell.
+
+    `bits`: the bit of each measure in the patterns; None if it is never NULL. `squared`: whether each measure has
+    squares. `dominated`: measure -> cells that withhold it because one person dominates its sum.
     """
     whole = sizes.of({each: each[0] for each in classes})
     large = {cell for cell, size in whole.items() if size.is_large(least)}

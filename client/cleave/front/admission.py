@@ -50,7 +50,7 @@ class Admission:
             longest.close()
 
     def take(self, admitted: Admitted, user: str) -> bool:
-        """Give a connection to `user`. False if that user has as many as are free."""
+        """Give a connection to `user`. False if that user already has as many connections as are free."""
         mine = 0 if user == ANYONE else self._users[user]
         if mine >= self._most - self._users.total():
             return False

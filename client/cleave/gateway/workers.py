@@ -130,7 +130,7 @@ class Workers:
             self._queries.add(at_work.reads, name, count, hidden)
 
     def _hold(self, name: str, reply: Reply) -> None:
-        """Count an answer's bytes until it is freed. Raises Refused: a user may have as many bytes as are free."""
+        """Count an answer's bytes until it is freed. Raises Refused if its user would have more than stay free."""
         size = sum(len(content) for _, content in reply.frames)
         if self._held[name] + size > _MOST_HELD - self._held.total():
             raise Refused("too many answers wait to be taken; take or close some of yours", code="53200")

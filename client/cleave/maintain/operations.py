@@ -221,9 +221,9 @@ def derive(task: Task, name: str, expression: str, alias: str, **_: Unpack[Place
 def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
 
-    `where`: an expression over the row, of columns of any kind. `dry_run`: change nothing. `yes`: required where the
-    plain place learns which rows went, by a condition that reads other than plain columns. `record`: a new file for
-    the signed record. `old_version_days`: how long the bucket keeps old versions; else its lifecycle is read.
+    `where`: an expression over the row, with columns of any kind. `dry_run`: change nothing. `yes`: required if `where`
+    reads columns that are not plain and the plain place learns which rows were deleted. `record`: a new file for the
+    signed record. `old_version_days`: how long the bucket keeps old versions; by default its lifecycle is read.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
@@ -352,10 +352,10 @@ def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
 
 @operation(Place, seconds=LONGEST_TIMEOUT)
 def accept(task: Task, name: str, version: int, **_: Unpack[Place]) -> Accepted:
-    """Go on with the version of a stored table that the store has, though a newer one was seen here, or it was dropped.
+    """Accept the version of a table that the store has, although this machine saw a newer one or the table was dropped.
 
-    `version` must be the one that is there. The table's log records it, where this machine refused the table; nothing
-    else changes. Other machines refuse the table until they accept it too.
+    `version` must be the one in the store. If this machine refused the table, the table's log records it; nothing else
+    changes. Other machines refuse the table until they accept it too.
     """
     from cleave.store.accepting import accept as go_on  # noqa: PLC0415 - as above
 

@@ -184,10 +184,10 @@ def _read_page(path: Path) -> str:
 
 @operation(Place)
 def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | NoisyReleaseFacts | None:
-    """Seal what was released again, under a new key, for all analysts of a table but `analyst`, a name or a
-    fingerprint.
+    """Seal what was released again, under a new key, for all analysts of a table except one.
 
-    None where that was done before. Releases that the analyst has copied stay readable to them.
+    `analyst` is a name or a fingerprint. Returns None if that was done before. Copies of releases that the analyst made
+    stay readable.
     """
     from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
 
@@ -237,7 +237,7 @@ def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts
 
 @operation(Place, after=CONTINUES)
 def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
-    """Put the columns of a reader, by its name or fingerprint, under new keys, as `cleave reader revoke` does."""
+    """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
     from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above
 
     done, gone, before = take_away(task.tables, name, reader, task.progress)

@@ -1,9 +1,9 @@
 """Make and revoke the releases of a table, as its owner.
 
-A release publishes parts: all rows of a cell that no release has published, where they are of enough people. The head
-of the table is its one commit point: with it come the ledger of all numbers, and the marks of published rows. The
-analysts' heads follow, and each is replaced only by a newer one. A command that was stopped in between is finished by
-the next. Until an analyst's head names the new totals, the old ones stay.
+A release publishes parts. A part has all unpublished rows of a cell, if these belong to enough people. Writing the head
+of the table commits the ledger of all numbers and the marks of published rows. Then the analysts' heads are written,
+each only over an older one. The next command finishes one that was stopped in between. Old totals stay until each
+analyst's head names the new ones.
 """
 
 from __future__ import annotations

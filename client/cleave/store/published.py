@@ -132,9 +132,9 @@ def leaving(
     gone: Mapping[str, Callable[[Table], str]],
     reads: Collection[str] = (),
 ) -> Release | None:
-    """The release of a table once rows leave it: with their digests, or ended where there are none.
+    """The release of a table after rows are removed: with their digests, or ended if no column identifies rows.
 
-    `gone`: by segment, SQL of the rows that leave; `reads`: the columns it reads. Raises CheckFailed, StoreError.
+    `gone`: segment id -> SQL of the removed rows. `reads`: the columns that this reads. Raises CheckFailed, StoreError.
     """
     manifest, release = opened.manifest, opened.manifest.release
     if release is None or not release.is_live or not gone:

@@ -374,13 +374,13 @@ def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
 
 
 def _readers(old: Manifest, schema: Schema) -> tuple[Reader, ...]:
-    """The readers of a table that is replaced, who read the new rows. Raises InputError where a column is missing, or
-    thresholds are new.
+    """The readers of a replaced table: they may read the new rows. Raises InputError if a column of theirs is missing,
+    or if the new schema adds thresholds.
     """
     for each in old.readers:
         if lost := [name for name in each.columns if name not in schema.names]:
             raise InputError(
-                f"reader {each.name!r} has column {lost[0]!r}, which the new rows have not",
+                f"reader {each.name!r} has column {lost[0]!r}, which is missing in the new rows",
                 hint=f"name it as before, or first: cleave reader revoke {old.table} {each.name}",
             )
     before, after = load_stored_schema(old).privacy, schema.privacy

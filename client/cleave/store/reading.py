@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from cleave.store.columns import PlainBlock
 
 _READERS = 8  # requests at once to a store elsewhere; what they read is opened by the same threads
-_FETCHED_BYTES = 128 << 20  # of sealed bytes on their way, or waiting to be opened, besides those of one segment
+_FETCHED_BYTES = 128 << 20  # most sealed bytes requested or not yet opened; one segment may exceed this
 _MOST_FILES = 16  # of one table that DuckDB reads itself, in at most _FETCHED_BYTES
-_OPENING_BYTES = 128 << 20  # of sealed bytes that are opened at a time, besides those of one piece
+_OPENING_BYTES = 128 << 20  # most sealed bytes opened at a time; one piece may exceed this
 _TOGETHER = 4  # blocks of each column that one thread opens at a time
 MARKS = SealedColumn(name=MARK, id="0" * 32, type="BOOLEAN", width=1, nullable=False)
 
@@ -407,7 +407,7 @@ def _sealed_bytes(coming: _Fetch, blocks: Blocks) -> int:
 
 @contextmanager
 def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
-    """Finish `readings` after the block, also where it fails: whether it does may depend on values."""
+    """Finish `readings` after the block, even if it fails, because a failure may depend on values."""
     try:
         yield
     except (ServiceError, CheckFailed):  # the time is over, or the store failed
@@ -452,7 +452,7 @@ def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequenc
 
 
 def plain_of(segment: Segment) -> Object:
-    """The plain half of a segment whose table has plain columns. Raises CheckFailed where there is none."""
+    """The plain half of a segment, for a table with plain columns. Raises CheckFailed if it is missing."""
     if segment.plain is None:
         raise unequal()
     return segment.plain

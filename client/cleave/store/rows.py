@@ -86,7 +86,7 @@ class ResidentTables:
     """
 
     def __init__(self, memory: int, most: int) -> None:
-        """`memory`: bytes that a query may take; `most`: bytes of rows that stay besides."""
+        """`memory`: most bytes for a query. `most`: in addition, most bytes of rows that stay in memory."""
         self.memory = memory
         self._most = most
         self._tables: dict[Rows, Resident] = {}
@@ -100,12 +100,12 @@ class ResidentTables:
         return sum(each.bytes for each in self._tables.values())
 
     def room(self, rows: Rows) -> int:
-        """Bytes of `rows` that may stay, in place of those that do."""
+        """Most bytes that `rows` may take in memory. Those that they take now count as free."""
         resident = self._tables.get(rows)
         return self._most - self.bytes + (resident.bytes if resident else 0)
 
     def keep(self, rows: Rows, resident: Resident) -> Resident:
-        """Keep `resident` of `rows`, of which nothing is kept."""
+        """Keep `resident` of `rows` in memory. Nothing of `rows` may be kept yet."""
         self._tables[rows] = resident
         return resident
 

@@ -47,7 +47,7 @@ class SeenTables:
         self.remember(self._grave(table_id), table_id, count)
 
     def spent(self, tag: str, least: int) -> int:
-        """Epsilon that noisy releases of tables of this tag spent as far as it was noted here, `least` at least."""
+        """Millionths of epsilon that noisy releases of tables with this tag spent, as noted here; at least `least`."""
         noted = self._versions.newest(self._key.tag(f"spent {self._name(tag)}"))
         return max(least, noted[1] if noted else 0)
 

@@ -55,7 +55,7 @@ def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = 
         return _of_lines(open_file, shown, read) if array is None else array
 
     def measured() -> Iterator[dict[str, Any]]:
-        """The objects, as long as a table of them is not far larger than they are."""
+        """The objects. Raises InputError if a table of them would be far larger than the objects."""
         rows = members = 0
         seen: set[str] = set()
         for each in objects():

@@ -196,7 +196,7 @@ class Way(ABC, Generic[Place]):
     name: ClassVar[str]
     stage: ClassVar[str] = "ask"  # of a question's time; "rows" go first
     check: ClassVar[str] = "plain groups"  # fails if its groups differ from those of another way
-    rank: ClassVar[int] = 0  # a plan by it is taken only where there is none of a lower rank
+    rank: ClassVar[int] = 0  # a plan is chosen only if there is none of a lower rank
     worth: ClassVar[int] = 1  # divides the bytes of a plan when plans are compared
     scanned: ClassVar[bool] = False  # its sums show faults, but no service that lies
 
