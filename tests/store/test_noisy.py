@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -433,6 +434,7 @@ def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: 
     assert "- epsilon: 0.9, spent when the release is made (spent before: 0; budget 3)" in page
     assert "| bill.sum | bill within 0.00..200.00 | 600.00 | 0.1 | ± 17,974.40 |" in page
     assert "- ward: A, B, NULL" in page
+    assert "Rows with other values count nowhere" in page
     assert "may be NULL, by the schema: ward, age, smoker." in page
     assert is_of(page + " signed", world.draft("carol", epsilon=0.9, squares=True))
     assert not is_of(page, world.draft("carol", epsilon=0.8, squares=True))
@@ -441,3 +443,14 @@ def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: 
     assert not is_of(long, world.draft("carol", values={"ward": [*wards, "B"]})), "of values that it does not list"
     assert [float(each.epsilon) for each in draft.statistics] == [float(Fraction(1, 10))] * 9
     assert list(CLAMPS) == [each.name for each in draft.reading.clamps]
+
+
+def test_without_declared_values_all_rows_are_one_cell(tmp_path: Path, key_file: Path) -> None:
+    class Whole(NoisyReleases):
+        schema_text = re.sub("values = .*\n", "", NoisyReleases.schema_text)
+
+    world = Whole(tmp_path / "whole", key_file)
+    world.put(made())
+    page = noisy_page_of(world.draft("carol"))
+    assert "1 cell of all rows: no column has declared values" in page
+    assert "count nowhere" not in page

@@ -59,7 +59,7 @@ def new(ctx: typer.Context, name: Name, options: Releasing) -> None:
     whatever they know. Numbers are drawn once; questions about them cost nothing. docs/noise.md explains the choices.
 
     Examples:
-      cleave release new visits --to carol.pub=SHA256:gwzC...,dave.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix
+      cleave release new visits --to carol.pem.pub=SHA256:gwzC...,dave.pem.pub=SHA256:9fUt... --min-cell 10 --store s3://bucket/prefix
       cleave release new visits --store tables
       cleave release new visits --dry-run --page visits.md --store tables
       cleave release new visits --page visits.md --store tables
@@ -164,7 +164,9 @@ def _say_noise(ctx: typer.Context, done: NoisyReleaseFacts) -> None:
 
 def _say_exact(ctx: typer.Context, done: ReleaseFacts) -> None:
     if done.begins:
-        ctx.obj.say("a new lineage: numbers of releases before it, if there are any, can be subtracted from its own")
+        ctx.obj.say(
+            "a new lineage: if rows of it were released before, differences of both releases can show few people"
+        )
     if done.publishes and done.made:
         ctx.obj.say(f"published: {counted(done.parts, 'part')} of at least {done.min_cell} {done.counted}")
     elif done.made:

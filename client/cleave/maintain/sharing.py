@@ -116,7 +116,7 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     """Release totals of a stored table to its analysts, as `cleave release new` does.
 
     Rows that no release has are published where a cell has enough of them. `to`: files that `cleave analyst new`
-    wrote, as "carol.pub=SHA256:...". The fingerprint is what the analyst gave over another channel. It is required
+    wrote, as "carol.pem.pub=SHA256:...". The fingerprint is what the analyst gave over another channel. It is required
     unless the key was used here before or the table has this analyst. New analysts get what was published before,
     and nothing is published then. `min_cell`: people, or rows where the schema names no entity, of each part; it
     never falls. `dry_run`: release nothing, and return the page that says what would be released, or write it to

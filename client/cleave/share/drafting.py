@@ -99,7 +99,7 @@ def drafted(
     schema = load_stored_schema(manifest)
     analysts = joined(table, newest.analysts if newest else (), to)
     if not analysts:
-        raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
+        raise InputError("no analyst is named", hint="--to carol.pem.pub: what `cleave analyst new` wrote")
     keys = {each.box for each in analysts}
     revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
     past = ledger_of(tables, opened)

@@ -117,7 +117,7 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
     schema = load_stored_schema(manifest)
     analysts = joined(table, newest.analysts if newest else (), to)
     if not analysts:
-        raise InputError("no analyst is named", hint="--to carol.pub: what `cleave analyst new` wrote")
+        raise InputError("no analyst is named", hint="--to carol.pem.pub: what `cleave analyst new` wrote")
     if not schema.privacy.entity:
         raise InputError(
             f"table {table!r} names no entity: noise hides what one person adds to the totals",

@@ -48,7 +48,10 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield ""
     yield "## Cells"
     yield ""
-    yield f"{counted(draft.cells, 'cell')}, all released, also empty ones. Rows with other values count nowhere."
+    if reading.by:
+        yield f"{counted(draft.cells, 'cell')}, all released, also empty ones. Rows with other values count nowhere."
+    else:
+        yield "1 cell of all rows: no column has declared values."
     yield ""
     for name, values in zip(reading.by, reading.values, strict=True):
         texts = ["NULL" if each is None else each for each in values]
