@@ -111,6 +111,25 @@ def test_no_person_has_more_rows_than_that(world: NoisyReleases) -> None:
         assert 0 < sum(rows) <= most_rows * len(people)
 
 
+@pytest.mark.parametrize(
+    ("entity", "count"), [('["patient"]', 3), ('["contributor", "patient"]', 6), ('["contributor"]', 6)]
+)
+def test_rows_of_a_person_are_limited_over_all_segments(
+    tmp_path: Path, key_file: Path, entity: str, count: int
+) -> None:
+    class Contributed(NoisyReleases):
+        schema_text = NoisyReleases.schema_text.replace('["patient"]', entity)
+
+    world, row = Contributed(tmp_path / "world", key_file), "p1,A,f,1.00,30,true,1.5\n"
+    world.put(row * 5)
+    world.register("north")
+    world.contribute("north", row * 4)
+    world.collect()
+    draft = world.draft("carol", most_rows=3)
+    rows, *_ = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
+    assert sum(rows) == count
+
+
 # what is drawn
 
 
