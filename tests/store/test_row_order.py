@@ -162,6 +162,15 @@ def test_statements_that_depend_on_the_order_of_rows(sql: str, *, follows: bool)
     [
         ("SELECT * FROM t", True),
         ("SELECT * FROM (SELECT * FROM t ORDER BY k)", True),
+        ("SELECT k, (SELECT MAX(k) FROM t) FROM t", True),
+        ("SELECT MAX(k) OVER () FROM t", True),
+        ("SELECT list_transform([k], x -> x + 1) FROM t", True),
+        ("SELECT g, SUM(k) FROM t GROUP BY g", True),
+        ("SELECT SUM(k) FROM t GROUP BY GROUPING SETS ((g), (s))", True),
+        ("SELECT SUM(k) FROM t GROUP BY ALL", True),
+        ("SELECT SUM(k) FROM t UNION ALL SELECT k FROM t", True),
+        ("SELECT 100 * SUM(k) FILTER (x > 3) / COUNT(*) FROM t", False),
+        ("SELECT CASE WHEN MAX(x) > 3 THEN (SELECT g FROM t LIMIT 1) END FROM t HAVING SUM(k) > 1", False),
         ("SELECT k FROM t ORDER BY tie LIMIT 3", False),
         ("SELECT * FROM t ORDER BY ALL", False),
         ("WITH a AS (SELECT k FROM t) SELECT * FROM a UNION ALL SELECT tie FROM t ORDER BY k", False),
@@ -175,12 +184,13 @@ def test_rows_without_an_order_are_shown_as_they_are_read(sql: str, *, shows: bo
 def test_what_order_by_sorts_is_not_sorted_before(
     oracle: duckdb.DuckDBPyConnection, tmp_path: Path, key: OwnerKey, key_file: Path, what: str
 ) -> None:
-    """No table of all rows is made for the few that are shown, and no row numbers are read. Without ORDER BY rows are
-    shown in the file's order.
+    """No table of all rows is made for the few that are shown, or for an aggregate of all, and no row numbers are read.
+    Without ORDER BY rows are shown in the file's order.
     """
     with asking(what, oracle, tmp_path, key, key_file) as session:
         for sql, fill in (
             ("SELECT k, g, x FROM t ORDER BY x DESC, k LIMIT 5", None),
+            ("SELECT MAX(k) - MIN(k) FROM t WHERE k > (SELECT AVG(tie) FROM t)", None),
             ("SELECT k, g FROM t WHERE k % 10007 = 3", Table.fill),
         ):
             with pytest.MonkeyPatch.context() as patch:

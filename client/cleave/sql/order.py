@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleave.sql.functions import APPROXIMATE, ARBITRARY, FOLLOWS_ROW_ORDER
+from cleave.sql.functions import AGGREGATE_NAMES, APPROXIMATE, ARBITRARY, FOLLOWS_ROW_ORDER
 from cleave.table.duck import parts_of
 from cleave_shared.plain_functions import called
 
@@ -24,9 +24,31 @@ def follows_order(tree: Mapping[str, Any]) -> bool:
 
 
 def shows_order(tree: Mapping[str, Any]) -> bool:
-    """True if rows may be shown in the order in which they are read: the statement has no ORDER BY."""
+    """True if rows may be shown in the order in which they are read: the statement has no ORDER BY, and is no aggregate
+    of all rows.
+    """
     (statement,) = tree["statements"]
-    return all(each["type"] != "ORDER_MODIFIER" for each in statement["node"].get("modifiers") or ())
+    node = statement["node"]
+    is_sorted = any(each["type"] == "ORDER_MODIFIER" for each in node.get("modifiers") or ())
+    return not (is_sorted or _is_one_row(node))
+
+
+def _is_one_row(node: Mapping[str, Any]) -> bool:
+    """True if a SELECT without GROUP BY surely aggregates: its own expressions, not their subqueries, call an
+    aggregate.
+    """
+    if node["type"] != "SELECT_NODE" or node["aggregate_handling"] != "STANDARD_HANDLING" or node["group_sets"]:
+        return False  # another handling: GROUP BY ALL
+    waiting: list[Any] = list(node["select_list"])
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, Mapping) and part.get("class") not in ("SUBQUERY", "WINDOW", "LAMBDA"):
+            if part.get("class") == "FUNCTION" and str(part["function_name"]).lower() in AGGREGATE_NAMES:
+                return True
+            waiting += part.values()
+    return False
 
 
 def _depends(part: Mapping[str, Any]) -> bool:
