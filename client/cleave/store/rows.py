@@ -1,8 +1,7 @@
-"""Read a stored table's rows, or just the columns of them that a question reads, into DuckDB in this process.
+"""Reads columns of a stored table's rows into DuckDB in this process (cleave.store.reading does the work).
 
-Ranges of blocks are fetched in parallel, opened by threads, and handed to DuckDB as Arrow arrays while it reads them
-(cleave.store.reading): nothing of them stays after a scan. Sealed columns and the plain half have the same order, so
-row meets row without a join.
+Sealed columns and the plain half have the same order of rows, so no join is needed to put them together. Columns that
+a session reads completely a second time stay in memory.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Engine, MemoryFile, Table, no_table
 from cleave_shared.errors import QueryRefused
 
-_UNPACKED = 4  # bytes of plain columns for each that is stored, at most, as a rule
-PULL_SECONDS = 7 * 24 * 3600.0  # for all of a table, where the caller gives no time
+_UNPACKED = 4  # assumed bytes in memory for each stored byte of plain columns
+PULL_SECONDS = 7 * 24 * 3600.0  # to read a whole table, if the caller sets no deadline
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedCells:
-    """`flags`: by number of the cell, and the same for all cells of equal plain by columns. Where `contributors` have
-    cells of their own: of one after the other.
+    """`flags`: by cell number, equal for all cells with the same plain by columns. If `contributors` have cells of
+    their own, the flags of each contributor's cells follow those of the one before.
     """
 
     flags: NDArray[np.bool_]
@@ -52,14 +51,14 @@ class SelectedCells:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Request for `bytes` of an object, all or a part."""
+    """A request for `bytes` of an object: all of it, or a part."""
 
     object: Object
     bytes: int
 
 
 def with_mark(schema: Schema) -> Schema:
-    """`schema` with the column that says which rows are published."""
+    """`schema` with the marks of published rows as a further column."""
     return replace(schema, columns=(*schema.columns, Column(MARK, Kind.SEALED, "BOOLEAN", nullable=False)))
 
 
@@ -74,15 +73,15 @@ class Resident:
 
     names: frozenset[str]
     file: MemoryFile
-    bytes: int  # what it was reckoned to take, which its values do not change, unless it takes more
+    bytes: int  # the estimate, which does not depend on values, or the size of the file if that is larger
 
 
 class ResidentTables:
-    """Rows that stay in memory from one query of a session to the next, once for all queries. Close it after them.
+    """Decrypted rows that stay in memory between the queries of a session. Close it after the last query.
 
-    They are files that no DuckDB may read but that of a query which names their table, and which has no other tables:
-    whatever a query may be able to ask DuckDB, it finds nothing of another query or user. A file tells DuckDB how many
-    rows a table has, and so in which order to join; of a stream it knows nothing.
+    Each table's rows are a file that only the DuckDB of a query over that table may read. So whatever a query can make
+    DuckDB do, it does not find rows of another table, query or user. From a file DuckDB knows the number of rows, and
+    orders joins by it; of a stream it does not know it.
     """
 
     def __init__(self, memory: int, most: int) -> None:
@@ -96,7 +95,7 @@ class ResidentTables:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the rows that stay."""
+        """Bytes of the rows in memory."""
         return sum(each.bytes for each in self._tables.values())
 
     def room(self, rows: Rows) -> int:
@@ -110,7 +109,7 @@ class ResidentTables:
         return resident
 
     def drop(self, rows: Rows) -> None:
-        """Give up what is kept of `rows`."""
+        """Remove what is here of `rows`, if anything, and free its memory."""
         resident = self._tables.pop(rows, None)
         if resident is not None:
             resident.file.close()
@@ -121,10 +120,10 @@ class ResidentTables:
 
 
 class Rows:
-    """Reads rows of one version of a table. `cells` below: the rows of the selected cells at least; None: all."""
+    """Reads rows of one version of a table. `cells` in methods: read at least the rows of these cells; None: all."""
 
     def __init__(self, tables: Objects, opened: Opened, session: ResidentTables | None = None) -> None:
-        """`session`: where rows are opened, and may stay; None: DuckDB decides what memory it takes, and none stay."""
+        """`session`: limits memory, and keeps rows; None: DuckDB's own limit applies, and no rows stay."""
         self._tables = tables
         self._version = opened
         self._vault = opened.vault
@@ -132,19 +131,19 @@ class Rows:
         self.schema = load_stored_schema(opened.manifest)
         self._whole_schema = with_contributor(opened.manifest, self.schema)
         self._indexes: dict[str, Index] = {}
-        self._engine: Engine | None = None  # of its own
+        self._engine: Engine | None = None  # for tables without a session
         self._session = session
-        self._read_before: set[str] = set()  # columns whose rows were all read
-        self._may_stay = True  # unless that failed once
+        self._read_before: set[str] = set()  # columns that were read completely
+        self._may_stay = True  # False once it failed
 
     @property
     def has_marks(self) -> bool:
-        """Check whether segments of the table may have marks of published rows."""
+        """True if segments of the table may have marks of published rows."""
         release = self._manifest.release
         return release is not None and release.lineage is not None
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
-        """`names`: with MARK, marks of published rows are read too."""
+        """What must be read for columns `names`. MARK among them: the marks of published rows too."""
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         contributor = self._whole_schema is not self.schema and CONTRIBUTOR in names
         wanted = [each for each in self.schema.columns if each.name in names]
@@ -158,7 +157,7 @@ class Rows:
         )
 
     def reads(self, needed: Needed, cells: SelectedCells | None = None) -> list[Read]:
-        """List the requests of `table`. Reads the segments' indexes where `cells` are given."""
+        """List the requests for `needed`. Reads the segments' indexes if `cells` are given."""
         requests = []
         for segment in self._manifest.segments:
             if cells is not None:
@@ -193,12 +192,14 @@ class Rows:
         return Reading(self._tables, self._version, schema, needed, runs, progress, limit, once=once)
 
     def open(self, reading: Reading, name: str = "", beside: Table | None = None, *, now: bool = False) -> Table:
-        """The rows of `reading`, in a DuckDB of the session's memory or in a database of their own; or called `name` in
-        that of `beside`, which closes them.
+        """Return a table of the rows of `reading`: as further table `name` in the database of `beside`, which closes
+        it; else in an engine with the session's memory limit, or in a database of its own.
 
-        They are read when DuckDB reads the relation, at once if they are ordered or wanted `now`, which lets DuckDB
-        scan them again; what is wrong with them is raised when the table is closed. Raises CheckFailed, StoreError;
-        QueryRefused where they do not fit in memory; InputError for too little memory.
+        Rows are read when DuckDB scans the relation. They are read at once if they must be sorted, or `now`, so that
+        DuckDB can scan them again. Errors of a scan are raised when the table is closed.
+
+        Raises CheckFailed, StoreError; QueryRefused for rows that do not fit in memory; InputError for a memory limit
+        that is too small.
         """
         resident = self._resident_for(reading)
         if beside is not None:
@@ -219,7 +220,7 @@ class Rows:
         return table
 
     def _selected(self, table: Table, resident: Resident) -> bool:
-        """Make `table` one of the rows that stay, unless too many files are held."""
+        """Make `table` a view of `resident`. False if too many files are open."""
         try:
             table.select(resident.file)
         except OSError as error:
@@ -230,9 +231,8 @@ class Rows:
         return True
 
     def _resident_for(self, reading: Reading) -> Resident | None:
-        """Return all rows of the columns of `reading`, if they stay in memory from here on, or did before.
-
-        That follows from earlier queries and from sizes. Raises as `open` does.
+        """Return the columns of `reading` with all rows in memory, or None. They are read now if earlier queries read
+        them too, and there is room; neither depends on values. Raises like `open`.
         """
         names = {each.name for each in reading.schema.columns}
         if self._session is None or not reading.once or not names:
@@ -254,8 +254,8 @@ class Rows:
         return None
 
     def _keep(self, reading: Reading, names: Collection[str], size: int, session: ResidentTables) -> Resident | None:
-        """Read all rows of columns, about `size` bytes, in the time of `reading`, and keep them. None if they take more
-        than there is room for, or too many files are open.
+        """Read columns with all rows, about `size` bytes, before the deadline of `reading`, and keep them. None if
+        there is not enough room, or too many files are open.
         """
         schema, most = self._whole_schema.only(names), session.room(self)
         whole = self.reading(names, ordered=True, progress=reading.progress, deadline=reading.deadline, once=True)
@@ -270,7 +270,7 @@ class Rows:
         return session.keep(self, Resident(frozenset(names), file, max(size, file.bytes)))
 
     def _opened_bytes(self, names: Collection[str]) -> int:
-        """About how many bytes all rows of columns take: what the store knows says that, no value."""
+        """Estimate the bytes of columns with all rows, from what the store knows: it does not depend on values."""
         columns = [each for each in self._whole_schema.columns if each.name in names]
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         sealed = [places[each.name] for each in columns if each.name in places and is_text(each.type)]
@@ -291,16 +291,16 @@ class Rows:
         progress: Progress | None = None,
         segments: Sequence[Segment] | None = None,
     ) -> Table:
-        """A table of its own of one reading, as `reading` and `open` say."""
+        """A table of its own from one reading; see `reading` and `open`."""
         return self.open(self.reading(names, ordered=ordered, progress=progress, segments=segments))
 
     def new_table(self, schema: Schema) -> Table:
-        """A table beside those that are read, whose relation is still to be made."""
+        """A table for other rows. Its relation does not exist yet."""
         self._engine = self._engine or Engine.idle()
         return self._engine.table(self._manifest.table, schema)
 
     def close(self) -> None:
-        """Close the databases of tables, and give up what stays in memory."""
+        """Close the engine, and free the rows that stay in memory."""
         if self._session is not None:
             self._session.drop(self)
         if self._engine is not None:
@@ -313,7 +313,7 @@ class Rows:
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[ColumnBlock]:
-        """Read the whole object of a sealed column, compare its digest, and open every block.
+        """Open every block of a sealed column. Its object is read completely, and its digest is compared.
 
         Raises CheckFailed, StoreError.
         """
@@ -331,7 +331,7 @@ class Rows:
             before += segment.rows
 
     def _blocks(self, segment: Segment, cells: SelectedCells | None) -> list[Blocks]:
-        """The blocks that are read of a segment."""
+        """The ranges of blocks to read from a segment."""
         if cells is not None:
             return self.index(segment).blocks_of(cells.in_segment(segment))
         return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []
