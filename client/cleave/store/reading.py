@@ -1,11 +1,11 @@
-"""One reading of a stored table's rows into DuckDB, whose requests follow from the schema and from counts alone.
+"""Reads rows of a stored table into DuckDB. Its requests depend on the schema and on counts only.
 
 Plain columns alone are read by DuckDB itself, from the segments' Parquet files, all of which are fetched and checked
 before. Beside sealed columns DuckDB decodes one segment's file at a time, and hands its Arrow arrays back as they are.
 
-DuckDB takes rows as it needs them, which depends on their values: with LIMIT, EXISTS, a join whose other side is empty,
-or an expression that fails, it stops early or does not begin. `finish` then makes the requests that are left, so that
-the store sees each of them once; what they return is not opened.
+How many rows DuckDB scans depends on values. With LIMIT, EXISTS, a join whose other side is empty, or an expression
+that fails, it stops early or does not begin. Then `finish` sends the other requests, so that the store sees each one
+once. Their results are not decrypted.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Objects that have to be read for some columns."""
+    """What must be read for some columns."""
 
-    sealed: tuple[int, ...]  # numbers among the manifest's sealed columns; one more: the marks
+    sealed: tuple[int, ...]  # indexes in the manifest's sealed columns; the one after the last: the marks
     plain: tuple[Column, ...]
-    contributor: bool  # whether that column is among them: its values follow from the segments
-    ordered: bool  # whether rows must come as they were put, and are stored otherwise
+    contributor: bool  # True if the contributor's name is read, which the manifest has for each segment
+    ordered: bool  # True if rows must be sorted back into the file's order
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRange:
-    """Blocks of one sealed column of a segment, from byte `start` of its object."""
+    """Consecutive blocks of a sealed column of a segment, starting at byte `start` of its object."""
 
     column: int
     blocks: Blocks
@@ -78,7 +78,7 @@ class BlockRange:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive blocks of a segment, before which the table has `before` rows in segments of the same reading."""
+    """Consecutive blocks of a segment. `before`: rows of the earlier segments of the same reading."""
 
     segment: Segment
     before: int
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """A run under way: its sealed bytes by column, and the values of the segment's plain columns."""
+    """A run whose requests were sent: its sealed bytes by column, and the blocks of the segment's plain columns."""
 
     run: Run
     ranges: list[BlockRange]
@@ -101,7 +101,7 @@ class _Fetch:
 
 
 class Reading:
-    """The rows of `runs`, of the columns of `schema`. `once`: DuckDB may scan them once only, as `finish` counts on."""
+    """The rows of `runs`, with the columns of `schema`. `once`: a second scan is an error; `finish` counts on that."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Reading:
         self._threads = _READERS if tables.is_elsewhere else len(os.sched_getaffinity(0))
         self._lock = threading.Lock()
         self._under_way: dict[Hashable, Future[object]] = {}
-        self._requested: set[Hashable] = set()  # requests
+        self._requested: set[Hashable] = set()  # requests that ended
         self._scanned = self._finished = False
 
     @property
@@ -137,8 +137,8 @@ class Reading:
         return sum(each.rows for each in self._runs)
 
     def expose(self, table: Table, *, now: bool = False) -> None:
-        """Make the relation of `table`: a view that reads the rows when it is read; if ordered, or to be read `now` and
-        scanned again, a table of them. A view of files may be scanned again.
+        """Create the relation of `table`. It is a view that reads rows when DuckDB scans it. If rows must be sorted, or
+        `now`, it is a table, which can be scanned again, like a view of files.
         """
         table.rows = self.rows
         if not table.schema.columns:
@@ -162,9 +162,9 @@ class Reading:
             table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
 
     def write(self, table: Table, most: int) -> MemoryFile:
-        """Return a file of the rows, by the DuckDB of `table`, of at most `most` bytes; intervals as their text.
+        """Return a file of the rows, of at most `most` bytes, written by the DuckDB of `table`. Intervals are text.
 
-        Raises CheckFailed, StoreError when `table` is closed, and what writing raises.
+        Raises CheckFailed and StoreError when `table` is closed, and the errors of `Table.write`.
         """
         order = f" ORDER BY {identifier(ROW)}" if self._needed.ordered else ""
         selected = ", ".join(identifier(each.name) for each in table.schema.columns)
@@ -176,8 +176,8 @@ class Reading:
         return Batches(columns, table.connection, partial(self._batches, table))
 
     def _files(self, engine: Engine) -> dict[str, HeldFile] | None:
-        """The plain columns' files by segment, all of which are fetched. None if other columns are read, or more files
-        than DuckDB may read now. Raises CheckFailed, StoreError.
+        """Fetch the plain columns' files; return them by segment. None if other columns are read too, or if there are
+        more files than DuckDB may read now. Raises CheckFailed, StoreError.
         """
         segments = {run.segment.id: run.segment for run in self._runs}
         size = sum(plain_of(each).bytes for each in segments.values()) if self._needed.plain else 0
@@ -248,7 +248,7 @@ class Reading:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _sealed(self) -> list[SealedColumn]:
-        """The sealed columns that are opened, row numbers of the whole table last."""
+        """The sealed columns to decrypt; row numbers of the whole table are last."""
         sealed = [column_of(self._manifest, number) for number in self._needed.sealed]
         if self._needed.ordered:
             sealed[-1] = sealed[-1].model_copy(update={"type": "BIGINT", "width": 8})
@@ -263,7 +263,7 @@ class Reading:
             yield segment.id, partial(self._tables.read, plain_of(segment), plain=True)
 
     def _submit(self, pool: ThreadPoolExecutor, key: Hashable, work: Callable[[], T]) -> Future[T]:
-        """Make a request in one of the threads. What it returns is not stored here."""
+        """Send a request in a thread. Its result is only in the returned future."""
         future = pool.submit(work)
         with self._lock:
             self._under_way[key] = future  # type: ignore[assignment] # of anything
@@ -277,9 +277,9 @@ class Reading:
                 self._requested.add(key)
 
     def _batches(self, table: Table, stream: Batches) -> Generator[CArray, None, None]:
-        """The rows of the runs, in order, a batch for each block. One scan of DuckDB's takes them as it reads."""
+        """The rows of the runs, in order, in a batch for each block. One scan of DuckDB consumes them."""
         if self.once and self._scanned:
-            raise TypeError("rows that are read once, and are read again")
+            raise TypeError("a second scan of rows that can be scanned once")
         self._scanned = True
         progress = self.progress
         advance = progress.stage("fetch and open", self.rows, "rows") if progress else lambda _: None
@@ -296,7 +296,7 @@ class Reading:
                 ):
                     opening.append(pool.submit(self._opened, *piece, stream))
                     sizes.append(_sealed_bytes(*piece))
-                    piece = None  # else its sealed bytes stay in memory until the next one
+                    piece = None  # frees its sealed bytes before the next piece
                 if not opening:
                     return
                 for batch in self.deadline.result(opening.popleft()):
@@ -304,10 +304,10 @@ class Reading:
                     advance(batch.length)
                 sizes.popleft()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # a wait for the store ends by itself
+            pool.shutdown(wait=False, cancel_futures=True)  # requests to the store have time limits
 
     def _pieces(self, pool: ThreadPoolExecutor, table: Table) -> Iterator[tuple[_Fetch, Blocks]]:
-        """A few blocks at a time, of runs that are fetched from here on, while those after them are."""
+        """Fetch the runs, and yield a few blocks at a time while later runs are fetched."""
         left, coming, size = deque(self._runs), deque[tuple[_Fetch, int]](), 0
         most = _FETCHED_BYTES if self._tables.is_elsewhere else 0
         values: dict[str, Future[Sequence[PlainBlock]]] = {}
@@ -326,7 +326,7 @@ class Reading:
     def _begin(
         self, pool: ThreadPoolExecutor, table: Table, run: Run, values: dict[str, Future[Sequence[PlainBlock]]]
     ) -> _Fetch:
-        """Fetch a run. `values`: of the plain columns of the segment of the run before, which may be the same."""
+        """Fetch a run. `values`: plain columns by segment, of the previous run, whose segment may be the same."""
         segment, needed = run.segment, self._needed.sealed
         if self._plain and segment.id not in values:
             values.clear()
@@ -341,7 +341,7 @@ class Reading:
         return _Fetch(run, ranges, sealed, values.get(segment.id))
 
     def _plain_blocks(self, table: Table, segment: Segment, content: Future[bytes]) -> Sequence[PlainBlock]:
-        """The blocks of the plain columns of a segment. Runs in one of the threads."""
+        """The blocks of a segment's plain columns. Runs in a thread of the pool."""
         rows = [min(BLOCK_ROWS, segment.rows - first) for first in range(0, segment.rows, BLOCK_ROWS)]
         parquet = content.result()
         with table.engine.taking, closing(table.connection.cursor()) as cursor:
@@ -365,7 +365,7 @@ class Reading:
         return self._fetched(segment, wanted, again=True)
 
     def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
-        """Open some blocks of every column. Runs in one of the threads."""
+        """Decrypt some blocks of every column. Runs in a thread of the pool."""
         run, (first, stop) = coming.run, blocks
         columns = []
         if self._needed.contributor:
@@ -387,7 +387,7 @@ class Reading:
         return [batch for beside, each in zip(plain, opened, strict=True) for batch in stream.make_beside(beside, each)]
 
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
-        """Open some blocks of a range. Where one is damaged they are read once more: a bit may have flipped."""
+        """Decrypt some blocks of a range. Damaged ones are read once more, as a bit may have flipped."""
         place = place_of(self._manifest, segment, wanted.column)
         key, (first, stop) = self._vault.key_of_sealed(place.column, stored_of(segment, wanted.column)), blocks
         before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
@@ -400,7 +400,7 @@ class Reading:
 
 
 def _sealed_bytes(coming: _Fetch, blocks: Blocks) -> int:
-    """Bytes of some blocks of every sealed column, as they are stored."""
+    """Stored bytes of some blocks of every sealed column."""
     first, stop = blocks
     return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in coming.ranges)
 
@@ -410,7 +410,7 @@ def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
     """Finish `readings` after the block, even if it fails, because a failure may depend on values."""
     try:
         yield
-    except (ServiceError, CheckFailed):  # the time is over, or the store failed
+    except (ServiceError, CheckFailed):  # the deadline passed, or the store failed
         raise
     except Exception:
         with suppress(CleaveError):
@@ -422,12 +422,12 @@ def read_whole(readings: Sequence[Reading]) -> Iterator[None]:
 
 
 def column_of(manifest: Manifest, number: int) -> SealedColumn:
-    """A sealed column by its number; the number after the last: the marks."""
+    """A sealed column by its index; the index after the last: the marks."""
     return manifest.sealed[number] if number < len(manifest.sealed) else MARKS
 
 
 def stored_of(segment: Segment, number: int) -> Sealed:
-    """The object of a sealed column. Raises CheckFailed for the marks of a segment that has none."""
+    """The object of a sealed column. Raises CheckFailed if the segment has no marks and they are asked for."""
     stored = segment.columns[number] if number < len(segment.columns) else segment.marks
     if stored is None:
         raise unequal()
@@ -440,7 +440,7 @@ def place_of(manifest: Manifest, segment: Segment, column: int) -> ColumnPlace:
 
 
 def ranges_of(manifest: Manifest, segment: Segment, column: int, blocks: Sequence[Blocks]) -> list[BlockRange]:
-    """Return the ranges of `blocks` in a sealed column, none for marks that the segment lacks. Raises CheckFailed."""
+    """The ranges of `blocks` in a sealed column; none for the marks of a segment without marks. Raises CheckFailed."""
     if column == len(manifest.sealed) and segment.marks is None:
         return []
     stored = stored_of(segment, column)
@@ -477,6 +477,6 @@ def _unmarked(segment: Segment, block: int) -> ColumnBlock:
 
 
 def _numbered(block: ColumnBlock, before: int) -> ColumnBlock:
-    """Row numbers of a segment that go on from those of the segments before."""
+    """Row numbers of the whole table, from those of a segment. `before`: rows of earlier segments."""
     numbers = np.frombuffer(block.data, np.int32).astype(np.int64) + before
     return ColumnBlock(block.rows, None, memoryview(numbers.tobytes()), None)
