@@ -28,7 +28,7 @@ from contextlib import contextmanager
 
 DISTRUST = "do not use this answer: run the query again; if it happens again, do not use this service"
 DAMAGED = "restore the store from a backup or an older version; `cleave verify` lists what else is damaged"
-_HINTS = {"stored": DAMAGED}  # by check, if no service failed
+_HINTS = {"stored": DAMAGED}  # name of a check -> hint; other checks test a service
 
 
 class CleaveWarning(UserWarning):

@@ -131,7 +131,7 @@ def schema(
     >>> [(column.name, str(column.kind)) for column in proposal.columns][2:5]
     [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
     """
-    from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - what a question does without
+    from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - a question does not need it
     from cleave.table.inputs import check_reading  # noqa: PLC0415
     from cleave.table.lazy import is_frame  # noqa: PLC0415
 
@@ -157,7 +157,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
     Raises InputError for data or a schema that cannot be read.
     """
-    from cleave.propose.further import further  # noqa: PLC0415 - what a question without further tables does without
+    from cleave.propose.further import further  # noqa: PLC0415 - a question without further tables does not need it
     from cleave.table.lazy import of_local_frame  # noqa: PLC0415
 
     table = read_data(data, asking)

@@ -124,7 +124,7 @@ def environment() -> dict[str, str]:
     State and cache folders are given as whole paths, and the file's settings as variables, so that a later change of
     the file has no effect. No passphrase is included. Raises InputError.
     """
-    from cleave.objects.cache import cache_folder  # noqa: PLC0415 - what --help does without
+    from cleave.objects.cache import cache_folder  # noqa: PLC0415 - --help does not need it
     from cleave.store.seen_versions import state_folder  # noqa: PLC0415 - as above
 
     passed = {name: value for name, value in os.environ.items() if not _PASSPHRASES.fullmatch(name)}

@@ -61,7 +61,7 @@ def read_data(data: Data | None, asking: Asking) -> LazyTable | str | None:
     if asking["entity"] is not None:
         raise InputError(
             "--entity is an option of files: a stored table has an entity of its own",
-            hint="`cleave show NAME` names it; `cleave alter NAME --entity COLUMN` sets it where there is none",
+            hint="`cleave show NAME` names it; `cleave alter NAME --entity COLUMN` sets it if there is none",
         )
     if (
         len(words or ()) > 1
@@ -174,7 +174,7 @@ def open_session(
     `machine` is the ARN of the state machine that runs scans. Raises InputError if there is no such table,
     KeyFileError, StoreError or CheckFailed.
     """
-    from cleave.ask.session import Session  # noqa: PLC0415 - what --help does without
+    from cleave.ask.session import Session  # noqa: PLC0415 - --help does not need it
 
     access = access_of(asking)
     given: dict[str, Any] = {**asking, "machine": machine}
@@ -191,14 +191,14 @@ def open_session(
         for name, default in _NOT_OF_RELEASES.items():
             if given[name] and given[name] != default:
                 raise InputError(f"{name} cannot be combined with an analyst's identity: releases hold only totals")
-        from cleave.ask.released import ReleaseSource  # noqa: PLC0415 - what the owner's questions do without
+        from cleave.ask.released import ReleaseSource  # noqa: PLC0415 - the owner's questions do not need it
         from cleave.store.identity import read_identity  # noqa: PLC0415
 
         analyst = read_identity(identity)  # a missing one is reported before a store is asked
         return Session(
             ReleaseSource(table, open_place(asking), analyst, asking["fingerprint"], seconds=asking["timeout"]), bars
         )
-    from cleave.ask.stored import StoredSource  # noqa: PLC0415 - what a question over a file does without
+    from cleave.ask.stored import StoredSource  # noqa: PLC0415 - a question over a file does not need it
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     fetch_limit = _size("--fetch-limit", asking["fetch_limit"])
@@ -247,7 +247,7 @@ def analyst_file(asking: Asking) -> Path | None:
 
 def access_of(place: Place | Asking) -> Access:
     """Return the key and the place of the services. The key file is not read yet."""
-    from cleave.transport.connect import Target  # noqa: PLC0415 - what --help does without
+    from cleave.transport.connect import Target  # noqa: PLC0415 - --help does not need it
 
     said: dict[str, Any] = {"endpoint": None, "functions": None, "sign": False, "insecure_http": False, **place}
     reader = said.get("reader")
@@ -268,7 +268,7 @@ def key_file(given: str | Path | None) -> Path:
 
 def kms_of(profile: str | None) -> Kms:
     """Return AWS KMS under a profile; it is called only if a KMS key wraps the key file."""
-    from cleave.transport.kms import Kms  # noqa: PLC0415 - what --help does without
+    from cleave.transport.kms import Kms  # noqa: PLC0415 - --help does not need it
 
     def session() -> AwsSession:
         from cleave.transport.aws import open_session  # noqa: PLC0415 - boto3
@@ -306,7 +306,7 @@ def _aws(place: Place) -> AwsSession:
 
 def open_place(place: Place) -> Stores:
     """Open the stores of a place. Raises InputError if it names no store, ServiceError if there are no credentials."""
-    from cleave.objects.locate import open_stores  # noqa: PLC0415 - what a question over a file does without
+    from cleave.objects.locate import open_stores  # noqa: PLC0415 - a question over a file does not need it
 
     store = place["store"] or usual("store")
     if store is None:
@@ -320,7 +320,7 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
 
     All calls to the store end `seconds` from now, unless the place sets its own timeout.
     """
-    from cleave.ask.tables import open_tables  # noqa: PLC0415 - what a question over a file does without
+    from cleave.ask.tables import open_tables  # noqa: PLC0415 - a question over a file does not need it
     from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     access = access_of(place)

@@ -27,7 +27,7 @@ def open_newest(stores: Stores, access: Access, memory: SeenVersions | None = No
 
 def open_reader(stores: Stores, access: Access, memory: SeenVersions | None = None) -> ReaderTables:
     """The tables of a reader, whose key may be asked its passphrase. Raises KeyFileError."""
-    from cleave.ask.reader import ReaderTables  # noqa: PLC0415 - what an owner does without
+    from cleave.ask.reader import ReaderTables  # noqa: PLC0415 - an owner does not need it
 
     owner = Owner.parse(access.fingerprint)
     key = open_key(access.key, access.passphrase, access.kms)

@@ -153,7 +153,7 @@ def carried(values: Words | Doubles, exponent: int = 0) -> NDArray[np.int64]:
     than one unit. Fractions are carried in units of 2^-36; for up to 2^26 rows that adds less than 2^-10.
     """
     out = np.empty(len(values), np.int64)
-    fractions, carried_before = 0, 0  # of all earlier values: sum of fractions, and its whole units
+    fractions, carried_before = 0, 0  # sum of the fractions of all earlier values, and the whole units in that sum
     for start in range(0, len(values), _TOGETHER):
         scaled = np.ldexp(values[start : start + _TOGETHER], exponent)
         below = np.floor(scaled)

@@ -40,7 +40,7 @@ def new_analyst(
       cleave analyst new
       cleave analyst new -o carol.pem
     """
-    from cleave.ckks.public_key import public_side  # noqa: PLC0415 - what --help does without
+    from cleave.ckks.public_key import public_side  # noqa: PLC0415 - --help does not need it
     from cleave.store.identity import create_identity  # noqa: PLC0415
 
     identity, public = create_identity(expanded(output or config_folder() / "analyst.pem"), analyst=True)
@@ -83,7 +83,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave release ls visits --store tables --json
     """
     from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
-    from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - DuckDB, which --help does without
+    from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - DuckDB; --help does not need it
 
     with opened(place) as tables:
         table = tables.open(name)

@@ -41,7 +41,7 @@ def add(
       cleave contributor add stays west --contributor-key west.pub=SHA256:gwzC... --store s3://bucket
       cleave contributor add stays "clinic north" --contributor-key north.pub=SHA256:9fUt... --store tables
     """
-    from cleave.maintain.sharing import add_contributor  # noqa: PLC0415 - what --help does without
+    from cleave.maintain.sharing import add_contributor  # noqa: PLC0415 - --help does not need it
 
     folder = add_contributor(name, contributor, contributor_key, **place)
     ctx.obj.say(f"{contributor} may contribute to {name}: it writes to {folder}/ alone")

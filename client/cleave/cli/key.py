@@ -262,7 +262,7 @@ def _create(
     path: Path, passphrase_fd: int | None, no_passphrase: bool, kms: str | None, profile: str | None
 ) -> KeyInfo:
     """Create the key file that the options describe."""
-    from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+    from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does not need it
 
     if kms is None:
         return create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))

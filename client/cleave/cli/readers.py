@@ -78,7 +78,7 @@ def add(
       cleave reader add stays --to carol.json.pub=SHA256:gwzC... --columns ward,sex,bill --store s3://bucket/prefix
       cleave reader add stays --to job.json.pub=SHA256:9fUt... --columns ward,bill --schema --store tables
     """
-    from cleave.maintain.sharing import add_reader  # noqa: PLC0415 - what --help does without
+    from cleave.maintain.sharing import add_reader  # noqa: PLC0415 - --help does not need it
 
     done = add_reader(name, **options)
     ctx.obj.say(f"{printable(done.name)} reads {', '.join(done.columns)} of {name}")

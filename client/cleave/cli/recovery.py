@@ -32,7 +32,7 @@ def split(
       cleave key split key.json --shares 5 --need 3 -o shares
       cleave key split study.json --shares 3 --need 2 -o /mnt/stick
     """
-    from cleave.ckks.recovery import split_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does without
+    from cleave.ckks.recovery import split_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does not need it
 
     written = split_key(
         *(key_file(key), expanded(folder), shares, need), passphrase.current(passphrase_fd), kms_of(profile)

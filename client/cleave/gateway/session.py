@@ -212,7 +212,7 @@ def _copy(_: Settings, read: re.Match[str]) -> Done:
         raise Refused("COPY FROM cannot be executed: nothing can be changed here", code="25006")
     words = re.sub(r"\bWITH\b|\bAS\b|[\s(),=']", " ", read["options"], flags=re.IGNORECASE).lower().split()
     if set(words) - {"format", "text", "csv", "binary", "header", "true", "on", "encoding", "utf8", "utf-8"}:
-        raise Refused("this option of COPY is not answered here", "FORMAT text, csv or binary; HEADER", "0A000")
+        raise Refused("this option of COPY is not supported", "FORMAT text, csv or binary; HEADER", "0A000")
     forms = [each for each in words if each in ("csv", "binary")] or ["text"]
     columns = ", ".join(map(_quoted, re.findall(_NAME, read["columns"] or ""))) or "*"
     sql = read["sql"] or f"SELECT {columns} FROM {_quoted(read['table'])}"

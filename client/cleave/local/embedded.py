@@ -41,7 +41,7 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
     """Both services. `stores`: URLs, ending with a slash, of the folders and buckets from which stored tables may be
     read.
     """
-    from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - what --help does without
+    from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - --help does not need it
     from cleave.transport.responses import Response  # noqa: PLC0415 - as above
     from cleave_services.plain.service import service as plain  # noqa: PLC0415
     from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415

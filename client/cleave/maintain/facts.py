@@ -170,7 +170,7 @@ def planned_text(table: StoredTable) -> str:
 def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     """Everything about a stored table except its rows. Reads its schema and its cells."""
     from cleave.store.contributors import with_contributor  # noqa: PLC0415 - as below
-    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - what a question over a file does without
+    from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - a question over a file does not need it
     from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - as above
 
     manifest = opened.manifest

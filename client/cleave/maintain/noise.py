@@ -29,7 +29,7 @@ _SPLIT = "write --split NUMBER=SHARE,..., as in rows=1,bill.sum=3"
 
 def noise_of(options: Releasing) -> Noise | None:
     """The noisy release that options describe; None: an exact one. Raises UsageError for options of the other kind."""
-    from cleave.disclosure.noise import micros  # noqa: PLC0415 - what other commands do without
+    from cleave.disclosure.noise import micros  # noqa: PLC0415 - other commands do not need it
     from cleave.share.noisy_draft import Noise  # noqa: PLC0415 - as above
 
     given: Mapping[str, Any] = options

@@ -64,7 +64,7 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     >>> cleave.query("trial", "SELECT COUNT(*), SUM(bill) FROM trial", store="tables").rows
     [(600, Decimal('1534139.46'))]
     """
-    from cleave.store import put as putting  # noqa: PLC0415 - what a question over a file does without
+    from cleave.store import put as putting  # noqa: PLC0415 - a question over a file does not need it
     from cleave.store.published import ENDS  # noqa: PLC0415
 
     tables, by = task.tables, column_names(options["by"])

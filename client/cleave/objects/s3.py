@@ -331,7 +331,10 @@ class Bucket:
 
 
 def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
-    """Raises StoreError for a list, a page or nothing: botocore would read each as "no versions"."""
+    """Raise StoreError if the answer does not state the bucket's versioning.
+
+    Botocore would read any other answer, for instance a list of objects or a web page, as "no versions".
+    """
     if response_dict["status_code"] < _REDIRECT and not _VERSIONS.search(response_dict["body"]):
         raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 

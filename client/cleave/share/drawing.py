@@ -40,6 +40,6 @@ def _laplace(scale: float) -> Any:
 
 def _opendp() -> Any:
     with extra("noise", "noisy releases"):
-        import opendp.prelude as dp  # noqa: PLC0415 - a second, which other commands do without
+        import opendp.prelude as dp  # noqa: PLC0415 - takes a second; other commands do not need it
     dp.enable_features("contrib")  # OpenDP's name for what contributors proved, and its auditors did not; all samplers
     return dp

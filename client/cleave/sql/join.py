@@ -105,9 +105,7 @@ def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
 
 
 def joined(statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> Join | None:
-    """The join of a statement; None if it is no supported join. `schemas`: by lower-case name. `outputs`: names of the
-    outputs.
-    """
+    """The join of a statement; None for any other statement. `schemas`: by lower-case name. `outputs`: column names."""
     try:
         return _Reader(statement, schemas, outputs).read()
     except QueryRefused:

@@ -131,7 +131,7 @@ class Objects:
         return Vault(self.key, table_id)
 
     def cells(self, opened: Opened) -> Cells:
-        from cleave.store.cells import load_cells  # noqa: PLC0415 - DuckDB, numpy: what a list of tables does without
+        from cleave.store.cells import load_cells  # noqa: PLC0415 - DuckDB, numpy: a list of tables does not need it
 
         return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
 

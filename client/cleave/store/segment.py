@@ -272,7 +272,7 @@ class SegmentWriter:
         numbers: Sequence[int],
         cells: int,
     ) -> TotalsObjects:
-        """Write the totals of `measures`, which have numbers from `first` in the table.
+        """Write the totals of `measures`. `first`: index in the table of the first of them.
 
         `sums`: for every column of totals, the totals of the cells `numbers`.
         """

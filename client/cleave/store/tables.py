@@ -108,7 +108,7 @@ class Tables(Newest):
     def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
         if not manifest.readers:
             return None, []
-        from cleave.store.views import write_views  # noqa: PLC0415 - DuckDB: what a list of tables does without
+        from cleave.store.views import write_views  # noqa: PLC0415 - DuckDB: a list of tables does not need it
 
         return write_views(self, self.folder(manifest.table), manifest, vault)
 

@@ -89,7 +89,7 @@ def places_of(header: str, names: Sequence[str], schema: Schema) -> list[int]:
     if declared_names.isdisjoint(places):
         raise InputError(
             f"{header}: names none of the schema's columns",
-            hint="is the line with the names missing? else check delimiter under [csv], and whose schema it is",
+            hint="is the line with the names missing? else check delimiter under [csv], and that this is its schema",
         )
     if unknown := [name for name in names if name.lower() not in declared_names]:
         raise InputError(

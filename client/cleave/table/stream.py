@@ -168,7 +168,7 @@ class Stream:
         """The rows in order, with intervals as text. Raises InputError, also if the file changed since the
         first pass.
         """
-        from cleave.table.batches import batches  # noqa: PLC0415 - what a query over a file does without
+        from cleave.table.batches import batches  # noqa: PLC0415 - a query over a file does not need it
 
         selected = ", ".join(portable(each) for each in columns)
         for reading in self._readings:

@@ -52,7 +52,7 @@ def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transpo
 
 def _http(target: Target, endpoint: str) -> Transport:
     from cleave.transport.endpoint import execute_api_region, read_endpoints  # noqa: PLC0415 - pydantic takes 50 ms
-    from cleave.transport.http import connect_http  # noqa: PLC0415 - httpx takes 90 ms; embedded services do without
+    from cleave.transport.http import connect_http  # noqa: PLC0415 - httpx: 90 ms; embedded services need none
 
     urls = read_endpoints(endpoint, insecure_http=target.insecure_http)
     signs_all = target.sign or target.profile is not None or target.region is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import GroupSums, Question
 
-if TYPE_CHECKING:  # the rooms of stored tables, which a query over files does without
+if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need them
     from cleave.store.manifest import Measure, Object
     from cleave.store.rows import Read
     from cleave.sums.job import Job

@@ -44,7 +44,7 @@ def shell(ctx: typer.Context, asking: Asking, files: TableWords = None, no_histo
     """
     if "-" in (files or ()):
         raise typer.BadParameter("standard input cannot hold both the table and the queries")
-    from cleave.cli.shell.shell import ClearedBars  # noqa: PLC0415 - what --help does without
+    from cleave.cli.shell.shell import ClearedBars  # noqa: PLC0415 - --help does not need it
 
     settings: Settings = ctx.obj
     bars = ClearedBars(settings.bars)

@@ -247,7 +247,7 @@ def history_path(environment: Mapping[str, str]) -> Path:
         # the specification says to ignore relative paths
         folder = Path(state) if os.path.isabs(state) else Path("~/.local/state").expanduser()
     except RuntimeError:
-        raise InputError("history: this account has no home directory", hint="--no-history does without") from None
+        raise InputError("history: this account has no home directory", hint="use --no-history") from None
     return folder / "cleave" / "history"
 
 
@@ -263,7 +263,5 @@ def open_history(path: Path | None) -> History:
         with _opened(path):
             pass
     except OSError as error:
-        raise InputError(
-            f"history {path}: cannot be written ({error.strerror})", hint="--no-history does without"
-        ) from None
+        raise InputError(f"history {path}: cannot be written ({error.strerror})", hint="use --no-history") from None
     return _HistoryFile(str(path))
