@@ -284,7 +284,7 @@ def test_simple_names_and_texts_are_never_sql() -> None:
         ({"data": {"x": 1}, "operation": "sum"}, "data.x: must be a list of values"),
         ({"data": {"x": [1]}, "operation": "median"}, "operation: "),
         ({"data": {"x": [1]}, "operation": "sum", "sql": CANARY}, "sql: Extra inputs"),
-        ({"data": {"x": [1], "y": [1, 2]}, "operation": "sum"}, "body: data: columns have from 1 to 2 rows"),
+        ({"data": {"x": [1], "y": [1, 2]}, "operation": "sum"}, "body: data: columns have 1 to 2 rows"),
         (
             {"data": {"x": [1, None, CANARY]}, "operation": "sum"},
             "data.x: row 3 is a string, an earlier row is a number",

@@ -193,7 +193,7 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--min-cell N",
-            "Least people (rows without an entity) of what is released together; never falls. Default: 5.",
+            "Minimum people (rows, without an entity) in a part; never falls. Default: 5.",
             int,
         ),
     ]
