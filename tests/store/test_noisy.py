@@ -88,7 +88,8 @@ def test_each_person_keeps_rows_by_fresh_random_bits(world: NoisyReleases, monke
     with closing(Rows(draft.tables, draft.opened)) as rows, rows.table(["bill"], segments=[segment]) as table:
         stored = [str(each) for (each,) in table.connection.execute(f"SELECT bill FROM {table.relation}").fetchall()]
     bits = random.Random(4).sample(range(1 << 60), 240)
-    monkeypatch.setattr(secrets, "token_bytes", lambda _: b"".join(each.to_bytes(8, "little") for each in bits))
+    known = b"".join(each.to_bytes(8, "little") for each in bits)
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: known[:count])
     totals = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
     order = [bills.index(stored[place]) for place in sorted(range(240), key=bits.__getitem__)]
     sums = (
@@ -101,6 +102,13 @@ def test_each_person_keeps_rows_by_fresh_random_bits(world: NoisyReleases, monke
         (expected,) = truth(f"SELECT {sums} FROM trial WHERE {where}", 2, order)
         assert [each[place] for each in totals] == [int(each) for each in expected]
     assert sum(totals[0]) < 120, "rows beyond the limit do not count"
+
+
+def test_no_row_counts_without_random_bits(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, random_bytes = world.draft("carol"), secrets.token_bytes
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: random_bytes(count - 8))
+    with pytest.raises(duckdb.ConstraintException):
+        kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
 
 
 def test_no_person_has_more_rows_than_that(world: NoisyReleases) -> None:

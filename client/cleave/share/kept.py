@@ -68,7 +68,7 @@ class _Gathering:
         self._reading = reading
         people = [f"p{place} {self._type(name)}" for place, name in enumerate(reading.entity)]
         values = [f"v{place} BIGINT" for place, _ in enumerate(reading.clamps)]
-        columns = ", ".join([*people, "cell INTEGER", "draw UBIGINT", *values])
+        columns = ", ".join([*people, "cell INTEGER", "draw UBIGINT NOT NULL", *values])
         gathered.connection.execute(f"CREATE TABLE {_ROWS} ({columns})")
 
     def _type(self, name: str) -> str:
