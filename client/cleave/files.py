@@ -17,11 +17,22 @@ from cleave_shared.errors import CleaveError, InputError
 
 PRIVATE, PUBLIC = 0o600, 0o644
 _LONGEST_NAME = 255  # bytes, on every Linux file system
+FORCE = "name another file, or replace this one with --force"
 
 
 def names_file(word: str | Path) -> bool:
     """True if a file or folder has this name. A text that cannot be a name, such as a long query, is no error."""
     return os.path.exists(word)
+
+
+def require_absent(
+    path: str | Path,
+    error: type[CleaveError] = InputError,
+    hint: str = "name another file, or move this one away first",
+) -> None:
+    """Raise `error` if a file or folder has this name."""
+    if names_file(path):
+        raise error(f"{path}: already exists", hint=hint)
 
 
 def expanded(path: str | Path, error: type[CleaveError] = InputError, hint: str = "name the whole path") -> Path:

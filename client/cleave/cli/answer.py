@@ -21,7 +21,7 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import flag
-from cleave.files import names_file, write_atomically
+from cleave.files import FORCE, require_absent, write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError, extra
@@ -74,8 +74,8 @@ def chosen_format(
     if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
         raise typer.BadParameter("-o and --report name the same file")
     for path in (output, report):
-        if path is not None and names_file(path) and not force:
-            raise InputError(f"{path}: already exists", hint="name another file, or replace this one with --force")
+        if path is not None and not force:
+            require_absent(path, hint=FORCE)
     if report is not None:
         import cleave.report.page  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
     if as_json:

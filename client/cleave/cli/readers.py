@@ -14,7 +14,7 @@ from cleave.ask.options import Opening, Place
 from cleave.cli import console, passphrase
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, require_kms_alone
 from cleave.cli.options import Json, Name, argument, flag
-from cleave.files import expanded, names_file
+from cleave.files import expanded, require_absent
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
@@ -48,8 +48,7 @@ def new(
     path = expanded(file)
     public = path.with_name(path.name + ".pub")
     for each in (path, public):  # reported before a prompt for a passphrase
-        if names_file(each):
-            raise KeyFileError(f"{each}: already exists", hint="name another file, or move this one away first")
+        require_absent(each, KeyFileError)
     chosen = None
     if kms is None:
         chosen = None if no_passphrase else passphrase.chosen(passphrase_fd)

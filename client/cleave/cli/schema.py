@@ -19,7 +19,7 @@ from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.options import Files, Json, flag, flag_of
 from cleave.cli.schema_text import entity_text, listed, people_text, proposal_text, schema_json, schema_text, unsure_of
-from cleave.files import names_file, write_atomically
+from cleave.files import FORCE, names_file, require_absent, write_atomically
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
@@ -163,6 +163,29 @@ class _Wishes:
     def settle(self) -> bool:
         return bool(self.kinds or self.accept or self.table or self.entity is not None)
 
+    def propose(
+        self,
+        files: list[str],
+        progress: Progress,
+        examined: dict[str, Examined] | None,
+        *,
+        choosing: bool = False,
+    ) -> Schema:
+        """Propose a schema for `files`, as the user decided. `examined`, `choosing`: see `propose`."""
+        from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
+
+        return self.about(
+            propose(
+                *(files, self.kinds),
+                accept=self.accept,
+                reading=self.reading,
+                table=self.table,
+                progress=progress,
+                examined=examined,
+                choosing=choosing,
+            )
+        )
+
     def about(self, schema: Schema) -> Schema:
         """Return `schema` with the entity that the user chose or accepted."""
         if self.entity is not None:
@@ -185,20 +208,10 @@ class _Outcome:
 def _proposed(
     files: list[str], wishes: _Wishes, target: Path, progress: Progress, *, terminal: bool, values: bool, force: bool
 ) -> _Outcome:
-    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
-    from cleave.table.schema import write_schema  # noqa: PLC0415
+    from cleave.table.schema import write_schema  # noqa: PLC0415 - see cleave.cli.app
 
     examined: dict[str, Examined] = {}
-    schema = propose(
-        files,
-        wishes.kinds,
-        accept=wishes.accept,
-        reading=wishes.reading,
-        table=wishes.table,
-        progress=progress,
-        examined=examined if terminal else None,
-    )
-    schema = wishes.about(schema)
+    schema = wishes.propose(files, progress, examined if terminal else None)
     changed = {name: each.changed for name, each in examined.items() if each.changed}
     cells = {name: each.values for name, each in examined.items()} if values else None
     write = partial(write_schema, schema, target, overwrite=force)
@@ -212,8 +225,8 @@ def _tried(
     from cleave.propose.trial import tried  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import load_schema, write_schema  # noqa: PLC0415
 
-    if names_file(target) and not force:
-        raise InputError(f"{target}: already exists", hint="--force replaces it, -o names another file")
+    if not force:
+        require_absent(target, hint="--force replaces it, -o names another file")
     if not names_file(reviewed):
         raise InputError(
             f"{printable(str(reviewed))}: there is no such file",
@@ -247,25 +260,14 @@ def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress)
 
 def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, force: bool, quiet: bool) -> None:
     """Write an HTML page to review the proposal."""
-    from cleave.propose.propose import propose  # noqa: PLC0415 - see cleave.cli.app
     from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
     from cleave.table.inputs import table_name  # noqa: PLC0415
 
-    if names_file(page) and not force:
-        raise InputError(f"{page}: already exists", hint="name another file, or replace this one with --force")
+    if not force:
+        require_absent(page, hint=FORCE)
     examined: dict[str, Examined] = {}
     with console.progress(quiet=quiet) as progress:
-        schema = propose(
-            files,
-            wishes.kinds,
-            accept=wishes.accept,
-            reading=wishes.reading,
-            table=wishes.table,
-            progress=progress,
-            examined=examined,
-            choosing=True,
-        )
-    schema = wishes.about(schema)
+        schema = wishes.propose(files, progress, examined, choosing=True)
     download = f"{page.stem}.toml"
     named = [f"./{file}" if file.startswith("-") and file != "-" else file for file in files]  # no options
     target = ["-o", f"{page.stem}.schema.toml"] if files == ["-"] else []  # a schema beside stdin has no name

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
-from cleave.store.cells import Cells
 from cleave.store.change import apply
-from cleave.store.manifest import Manifest, Segment
-from cleave.store.pieces import ChangeStep, Piece
+from cleave.store.manifest import Manifest
+from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import arguments_of, load_stored_schema
@@ -70,30 +69,7 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
 
 
 @dataclass(frozen=True, slots=True)
-class _Addition(Piece):
-    """Objects to add to a segment. `source` reads its rows."""
-
-    segment: Segment
-    source: Rows
-
-    @property
-    def replaces(self) -> tuple[str, ...]:
-        return (self.segment.id,)
-
-    @property
-    def rows(self) -> int:
-        return self.segment.rows
-
-    @property
-    def same_cells(self) -> bool:
-        return True
-
-    def take_out(self, cells: Cells) -> None:
-        cells.count(self.source.index(self.segment), -1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Totals(_Addition):
+class _Totals(Addition):
     """Totals of the last measure of `manifest`, which reads `columns` besides the by columns."""
 
     manifest: Manifest
@@ -115,7 +91,7 @@ class _Totals(_Addition):
 
 
 @dataclass(frozen=True, slots=True)
-class _ScanRows(_Addition):
+class _ScanRows(Addition):
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
         with self.source.table(self.source.schema.names, segments=[self.segment]) as table:
             partial = writer.for_scans(table, self.segment)

@@ -27,7 +27,7 @@ from cleave.ask.options import (
     Rotating,
     Updating,
 )
-from cleave.files import names_file, write_atomically
+from cleave.files import require_absent, write_atomically
 from cleave.maintain.facts import Changed, Pulled, StoredTable, TableFacts, facts_of, planned_table, stored_table
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave_shared.errors import CleaveWarning, InputError, UsageError
@@ -234,8 +234,8 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     from cleave.store.published import ENDS  # noqa: PLC0415
 
     path = None if options["record"] is None or options["dry_run"] else Path(options["record"])
-    if path is not None and names_file(path):
-        raise InputError(f"{path}: already exists", hint="name another file, or move this one away first")
+    if path is not None:
+        require_absent(path)
     days = options["old_version_days"]
     if days is not None and not 0 <= days <= _MOST_DAYS:
         raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")

@@ -10,11 +10,10 @@ from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.cells import Cells
 from cleave.store.change import apply, last_change
 from cleave.store.contributors import min_group_of
-from cleave.store.manifest import Manifest, Reader, Sealed, Segment, new_id, now
-from cleave.store.pieces import ChangeStep, Piece
+from cleave.store.manifest import Manifest, Reader, Sealed, new_id, now
+from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -28,32 +27,15 @@ from cleave_shared.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Resealed(Piece):
+class Resealed(Addition):
     """Sealed columns of `segment`, given by their numbers, under the keys of the next version."""
 
-    segment: Segment
-    source: Rows
     tables: Tables
     columns: Sequence[int]
 
     @property
-    def replaces(self) -> tuple[str, ...]:
-        return (self.segment.id,)
-
-    @property
-    def rows(self) -> int:
-        return self.segment.rows
-
-    @property
     def most_rows(self) -> int:
         return 0
-
-    @property
-    def same_cells(self) -> bool:
-        return True
-
-    def take_out(self, cells: Cells) -> None:
-        cells.count(self.source.index(self.segment), -1)
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
         manifest, stored = writer.manifest, list(self.segment.columns)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import column_names, lazy, open_place
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Opening, Place, Releasing
-from cleave.files import names_file, read_at_most, write_atomically
+from cleave.files import read_at_most, require_absent, write_atomically
 from cleave.maintain.facts import Contribution
 from cleave.maintain.noise import noise_of, users_of
 from cleave.maintain.task import CONTINUES, Task, change, operation
@@ -144,8 +144,8 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     noise = noise_of(options)
     page = None if options["page"] is None else Path(options["page"])
     approved = _read_page(page) if page is not None and not options["dry_run"] else None
-    if options["dry_run"] and page is not None and names_file(page):
-        raise InputError(f"{page}: already exists", hint="name another file, or move this one away first")
+    if options["dry_run"] and page is not None:
+        require_absent(page)
     if noise is not None:
         done = _noisy(task.tables, name, analysts, noise, options, approved)
         if users := users_of(name):

@@ -1,8 +1,8 @@
 """Pieces of a change: each writes new segments for the table's next version.
 
-Here are rows of a stream, and rows of segments selected by SQL. Rows of a contribution are in cleave.share.collect,
-additions to segments in cleave.maintain.derive. A new segment and all its objects have random ids, except a plain half
-that did not change.
+Here are rows of a stream, rows of segments selected by SQL, and what additions to a segment share. Rows of a
+contribution are in cleave.share.collect. A new segment and all its objects have random ids, except a plain half that
+did not change.
 """
 
 from __future__ import annotations
@@ -73,6 +73,29 @@ class Piece(ABC):
         return ChangeStep(
             id=segment.id, rows=segment.rows, digest=digest, segment=segment, keys=keys, replaces=self.replaces
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Addition(Piece):
+    """Objects to add to a segment, or to write again, while its rows stay. `source` reads them."""
+
+    segment: Segment
+    source: Rows
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return (self.segment.id,)
+
+    @property
+    def rows(self) -> int:
+        return self.segment.rows
+
+    @property
+    def same_cells(self) -> bool:
+        return True
+
+    def take_out(self, cells: Cells) -> None:
+        cells.count(self.source.index(self.segment), -1)
 
 
 @dataclass(frozen=True, slots=True)
