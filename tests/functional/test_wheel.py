@@ -130,7 +130,7 @@ def test_what_a_report_is_made_of_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as built:
         names = [name for name in built.namelist() if name.startswith("cleave/report/") and not name.endswith(".py")]
         assert {name.rpartition("/")[2] for name in names} == {
-            *("page.html", "style.css", "draw.js", "review.html", "review.js"),
+            *("head.html", "page.html", "style.css", "draw.js", "review.html", "review.js"),
             *("plot.js", "licences.txt", "vendor.toml"),
         }
         for name in names:
