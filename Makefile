@@ -92,7 +92,7 @@ check: setup
 # Names, versions and hashes only: no index address ends up in a lock file.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
-EXTRAS := --extra aws --extra excel --extra gateway --extra noise --extra recovery --extra report --extra serve --extra sqlalchemy
+EXTRAS := --extra aws --extra excel --extra gateway --extra models --extra noise --extra recovery --extra report --extra serve --extra sqlalchemy
 lock:
 	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o locks/dev.lock
 	$(LOCK) pyproject.toml --constraints locks/dev.lock -o locks/client.lock
