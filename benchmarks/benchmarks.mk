@@ -7,7 +7,7 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-load scale
+.PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-threshold bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -79,6 +79,10 @@ bench-planner: setup
 # Ring packing of results beside HERMES, and what it would save a scan of 255 sums; a minute, on one core.
 bench-ring: setup
 	$(BIN)/python -m benchmarks.ring
+
+# Sums that 2 to 50 parties decrypt together, beside additive secret sharing of the same: seconds.
+bench-threshold: setup
+	$(BIN)/python -m benchmarks.threshold.main
 
 # 50 users at once of both services, mixed over a file and a stored table that grows, also across restarts: 3.5 minutes.
 bench-load: setup
