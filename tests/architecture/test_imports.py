@@ -40,16 +40,17 @@ ROOMS = {
     "disclosure": {"aggregates", "sql", "store", "table", "text"},
     "share": {"ckks", "disclosure", "files", "objects", "sql", "store", "sums", "table", "text"},
     "maintain": {"ask", "ckks", "disclosure", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
+    "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
     "report": {"ask", "finish", "propose", "sql", "table", "text"},
     "cli": {
-        *("ask", "ckks", "files", "finish", "maintain", "objects", "processes", "propose", "report", "share"),
+        *("ask", "ckks", "files", "finish", "maintain", "models", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),
     },
     "front": {"files", "transport"},
     "gateway": {"ask", "disclosure", "finish", "front", "propose", "share", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
     "api": {
-        *("ask", "cli", "finish", "local", "maintain", "objects", "propose", "share", "sql", "store", "sums"),
+        *("ask", "cli", "finish", "local", "maintain", "models", "objects", "propose", "share", "sql", "store", "sums"),
         *("table", "text", "transport"),
     },
 }

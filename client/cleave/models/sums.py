@@ -1,0 +1,198 @@
+"""Ask for the sums of a model, as ordinary statements of a session.
+
+    with session.snapshot():
+        sums = Sums(session, asking)
+        groups = sums.ask(['"ward"'], [(0,), ()], ['SUM("age")', 'SUM("age" * "age")'])
+
+So a file, a stored table and a release answer a model as they answer a query, with the same checks and thresholds.
+Numbers are read from the unpublished answer, which has all digits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from flint import arb
+
+from cleave.aggregates.balls import Number, half_unit, precision, rational
+from cleave.ask.options import question_options
+from cleave.table.duck import identifier
+from cleave_shared import limits
+from cleave_shared.errors import QueryRefused, Undecided
+
+if TYPE_CHECKING:
+    from cleave.ask.describe import Description
+    from cleave.ask.options import Asking
+    from cleave.ask.question import Result, Usage
+    from cleave.ask.session import Session
+    from cleave.finish import ResultTable
+    from cleave.table.schema import Schema
+
+_MOST_FIGURES = 40  # of one statement: those of a file are encrypted side by side
+_ROOM = 500  # characters besides keys and figures
+
+NOISY = "the numbers of a noisy release are not exact sums, and a model needs those"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A figure of a group.
+
+    `value` is None for NULL and for a hidden figure. `hidden`: too few people have a value there, or have none.
+    `loose`: DuckDB added doubles in an unknown order. `value` is then its result, without a bound of its error.
+    """
+
+    value: Number | None
+    hidden: bool = False
+    loose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of the set number `set` of keys. `keys` has the values of that set's keys, in their order; `rows` is its
+    number of rows.
+    """
+
+    set: int
+    keys: tuple[Any, ...]
+    rows: int
+    totals: tuple[Total, ...]
+
+
+class Sums:
+    """Sums of one table for one model. `answers` and `seen` have the answers and descriptions of all statements so far.
+
+    `min_group` is the threshold in force, or 0. `left_out` counts groups that it left out.
+    """
+
+    def __init__(self, session: Session, asking: Asking, table: str = "") -> None:
+        self._session = session
+        self._asking = asking
+        self._options = question_options(asking)
+        self.table = table or session.name
+        self.answers: list[Result] = []
+        self.seen: list[Description] = []
+        self.seconds = 0.0
+
+    @property
+    def schema(self) -> Schema:
+        return self._session.schemas[self.table]
+
+    @property
+    def min_group(self) -> int:
+        return max((each.usage.min_group or 0 for each in self.answers), default=0)
+
+    @property
+    def left_out(self) -> int:
+        return sum((each.usage.suppressed_groups or 0) + (each.usage.withheld_groups or 0) for each in self.answers)
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """The checks of all answers: passed if one of them needed it."""
+        checks: dict[str, str] = {}
+        for answer in self.answers:
+            for name, state in answer.checks.items():
+                checks[name] = state if checks.get(name) != "passed" else "passed"
+        return checks
+
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        return tuple(each.usage for each in self.answers)
+
+    def ask(
+        self, keys: Sequence[str], sets: Sequence[Sequence[int]], figures: Sequence[str], where: str = ""
+    ) -> list[Group]:
+        """Return the groups of each set of keys that the answers show, with one total per figure.
+
+        `keys` and `figures` are SQL, and so is `where`; `sets` has indices of `keys`. Many figures are asked for in
+        several statements. Raises QueryRefused over a noisy release and for a figure without a bound, and every error
+        of a query.
+        """
+        groups: dict[tuple[int, tuple[Any, ...]], list[Total]] = {}
+        rows: dict[tuple[int, tuple[Any, ...]], int] = {}
+        counted = len(keys) + 1 if keys else 0  # the column of COUNT(*)
+        for part in self._parts(keys, figures):
+            answered = self._answer(self._statement(keys, sets, part, where))
+            found = {}
+            for place, row in enumerate(answered.rows):
+                key = _key(row, len(keys), sets)
+                found[key] = [_total(answered, place, counted + 1 + number) for number in range(len(part))]
+                rows[key] = int(row[counted])
+            if groups and found.keys() != groups.keys():
+                raise QueryRefused("two statements of one model show different groups", hint="try again")
+            for key, totals in found.items():
+                groups.setdefault(key, []).extend(totals)
+        return [Group(*key, rows[key], tuple(totals)) for key, totals in groups.items()]
+
+    def count(self, figure: str) -> int | None:
+        """Return a whole number of the whole table, such as COUNT(DISTINCT patient); None if it is hidden."""
+        answered = self._answer(f"SELECT {figure} FROM {identifier(self.table)}")
+        value = answered.rows[0][0] if answered.rows else None
+        return None if value is None else int(value)
+
+    def _parts(self, keys: Sequence[str], figures: Sequence[str]) -> Iterator[list[str]]:
+        left = limits.MAX_SQL_CHARS - _ROOM - 8 * sum(len(key) + 4 for key in keys)
+        part: list[str] = []
+        size = 0
+        for figure in figures:
+            if part and (size + len(figure) > left or len(part) == _MOST_FIGURES):
+                yield part
+                part, size = [], 0
+            part.append(figure)
+            size += len(figure) + 2
+        yield part
+
+    def _statement(self, keys: Sequence[str], sets: Sequence[Sequence[int]], figures: Sequence[str], where: str) -> str:
+        grouping = f"GROUPING({', '.join(keys)})" if keys else "0"
+        selected = ", ".join([*keys, grouping, "COUNT(*)", *figures]) if keys else ", ".join(["COUNT(*)", *figures])
+        clause = f" WHERE {where}" if where else ""
+        listed = ", ".join(f"({', '.join(keys[each] for each in one)})" for one in sets)
+        grouped = f" GROUP BY GROUPING SETS ({listed})" if keys else ""
+        return f"SELECT {selected} FROM {identifier(self.table)}{clause}{grouped}"
+
+    def _answer(self, sql: str) -> ResultTable:
+        started = time.perf_counter()
+        asking = self._asking
+        planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
+        if any(each.source == "noisy" for each in planned.outputs):
+            raise QueryRefused(NOISY, hint="ask the owner for an exact release: cleave release new without --epsilon")
+        self.seen.append(self._session.describe(planned, self._options))
+        answer = self._session.ask(planned, self._options, asking["timeout"], strict=asking["strict"])
+        self.answers.append(answer)
+        self.seconds += time.perf_counter() - started
+        if not answer.result.is_decided:
+            raise Undecided("; ".join(answer.result.warnings), hint="a model needs sums that the error bounds decide")
+        return answer.result
+
+
+def _key(row: Sequence[Any], keys: int, sets: Sequence[Sequence[int]]) -> tuple[int, tuple[Any, ...]]:
+    """The set of a row, and its keys. GROUPING has a bit for each key that is not in the row's set."""
+    if not keys:
+        return 0, ()
+    inside = {each for each in range(keys) if not int(row[keys]) >> (keys - 1 - each) & 1}
+    number = next(number for number, each in enumerate(sets) if set(each) == inside)
+    return number, tuple(row[each] for each in sets[number])
+
+
+def _total(answered: ResultTable, row: int, column: int) -> Total:
+    """The number in a cell, with its bound. Raises QueryRefused if there is no bound, or the value is not finite."""
+    if answered.is_hidden(row, column):
+        return Total(None, hidden=True)
+    value, bound, exact = (each[row][column] for each in (answered.rows, answered.bounds, answered.exact))
+    if value is None:
+        return Total(None)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise QueryRefused("a sum is not finite", hint="look for infinite values, NaN, or values near 1e308")
+    if exact:
+        return Total(rational(value) if isinstance(value, int | Decimal) else arb(value, half_unit(value)))
+    if exact is None:
+        return Total(rational(value), loose=isinstance(value, float))
+    if bound is None:
+        raise QueryRefused("a sum has no error bound", hint="declare `lower` and `upper` of the columns in the schema")
+    with precision():
+        return Total(arb(arb(rational(value)), arb(rational(bound))))
