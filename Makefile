@@ -103,12 +103,23 @@ lock:
 charts:
 	cd web && npm ci --no-audit --no-fund && node build.js
 
-# Wheel, source archive and checksums in dist/; the version is that of shared/cleave_shared/version.py. The wheel is made
-# from the source archive, and is the same, byte by byte, whenever it is made of one commit.
+# Wheel, source archive and checksums in dist/; the version is that of shared/cleave_shared/version.py. Both are the same,
+# byte by byte, whenever and wherever they are made of one commit: only files that git tracks are copied and packed, and
+# none of their times, owners and modes. The wheel is made from the source archive.
+RELEASED := build/release
+UV_BUILD = $(BIN)/uv build --quiet --offline --no-build-isolation --python $(BIN)/python --out-dir dist
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 release: setup
-	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --offline --no-build-isolation --python $(BIN)/python --out-dir dist
-	cd dist && rm -f .gitignore && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
+	rm -rf dist $(RELEASED) && mkdir -p $(RELEASED)
+	git ls-files -z client functions shared pyproject.toml README.md LICENSE NOTICE | xargs -0 cp --parents --target-directory $(RELEASED)
+	chmod -R u=rwX,go=rX $(RELEASED)
+	umask 022 && $(UV_BUILD) --sdist $(RELEASED)
+	rm -rf $(RELEASED)/* && tar -xzf dist/*.tar.gz -C $(RELEASED)
+	tar --sort=name --format=ustar --mtime="@$$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+		-C $(RELEASED) -c $$(ls $(RELEASED)) | gzip -n9 > "$$(ls dist/*.tar.gz).new" && mv dist/*.tar.gz.new dist/*.tar.gz
+	umask 022 && $(UV_BUILD) --wheel dist/*.tar.gz
+	rm -rf $(RELEASED) dist/.gitignore
+	cd dist && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 # Everything that is made here and that git ignores, except keys and the answers in samconfig.toml. Docker keeps its images.
 clean:

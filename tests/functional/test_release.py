@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -134,3 +135,53 @@ def test_the_wheel_works_in_an_environment_of_its_own(tmp_path: Path) -> None:
     run(cleave, "key", "new", "--no-passphrase", "--key", "key.json")
     assert "241860.45" in run(cleave, "query", "patients.csv", DEMO, "--key", "key.json", "--report", "page.html")
     assert "241860.45" in (tmp_path / "page.html").read_text()
+
+
+def copied(folder: Path) -> None:
+    """What `make release` reads, as it is in the checkout."""
+    for name in ("client", "functions", "shared"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in (
+        "Makefile",
+        "aws/aws.mk",
+        "benchmarks/benchmarks.mk",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "NOTICE",
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+
+
+def released(folder: Path, umask: int, zone: str) -> dict[str, bytes]:
+    """The files that `make release` writes there, by name."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "TZ": zone}
+    command = ["make", "--no-print-directory", "-C", folder, "--old-file=setup", f"VENV={sys.prefix}", "release"]
+    done = subprocess.run(command, env=environment, umask=umask, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in (folder / "dist").iterdir()}
+
+
+@pytest.mark.slow  # three releases of 2 s
+def test_a_release_of_one_commit_is_the_same_everywhere(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    copied(first)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@cleave.example", "-c", "commit.gpgsign=false", "-C", first]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "A release", "--date=2001-01-01T00:00:00Z"]):
+        subprocess.run([*git, *words], env=os.environ | {"GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}, check=True)
+    subprocess.run(["git", "clone", "-q", first, second], umask=0o077, check=True)
+    for number, path in enumerate(sorted(second.rglob("*.py"))):
+        os.utime(path, (10**9 + number, 10**9 + number))
+    (first / "client" / "cleave" / "left.py").write_text("left by somebody, and in no commit\n")
+    made = released(first, 0o022, "UTC")
+    assert sorted(name.rpartition(".")[2] for name in made) == ["SHA256SUMS", "gz", "whl"]
+    assert released(second, 0o077, "Asia/Tokyo") == made
+    with tarfile.open(next((first / "dist").glob("*.tar.gz"))) as archive:
+        members = archive.getmembers()
+    assert {each.mtime for each in members} == {978307200}
+    assert {(each.uid, each.gid, each.uname, each.gname) for each in members} == {(0, 0, "", "")}
+    assert not [each.name for each in members if each.name.endswith("left.py")]
+    with zipfile.ZipFile(next((first / "dist").glob("*.whl"))) as wheel:
+        assert {each.date_time for each in wheel.infolist()} == {(2001, 1, 1, 0, 0, 0)}
+    assert released(first, 0o022, "UTC") == made, "what an earlier release left there changes nothing"
