@@ -55,9 +55,10 @@ test-slow: setup
 
 test-all: test test-slow
 
-# The gateway, asked by PostgreSQL's clients, which come from Debian's, Maven's, npm's, Go's and Python's registries.
+# The gateway, asked by PostgreSQL's clients, and the recipes of docs with their tools. These come from Debian's, Maven's,
+# npm's, Go's and Python's registries.
 test-clients: setup
-	$(BIN)/python -m pytest -m clients tests/gateway/clients
+	$(BIN)/python -m pytest -m clients -n 2 --dist loadfile tests/gateway/clients
 
 LASTING := -o faulthandler_timeout=86400  # of one test
 # Campaigns at FACTOR times their size: all of them, or TESTS=tests/property/test_oracle.py.
@@ -93,11 +94,14 @@ check: setup
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate
 EXTRAS := --extra aws --extra excel --extra gateway --extra models --extra noise --extra recovery --extra report --extra serve --extra sqlalchemy
+CLIENTS := tests/gateway/clients
 lock:
 	$(LOCK) pyproject.toml $(EXTRAS) --extra dev -o locks/dev.lock
 	$(LOCK) pyproject.toml --constraints locks/dev.lock -o locks/client.lock
 	printf 'setuptools\nuv\n' | $(LOCK) - --constraints locks/dev.lock -o locks/build.lock
 	$(LOCK) pyproject.toml $(EXTRAS) --constraints locks/dev.lock -o locks/full.lock
+	$(LOCK) pyproject.toml $(CLIENTS)/recipes.in --constraints locks/client.lock -o $(CLIENTS)/recipes.txt
+	$(LOCK) $(CLIENTS)/dbt.in -o $(CLIENTS)/dbt.txt
 
 # What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.
 charts:
