@@ -25,6 +25,7 @@ from cleave.api.errors import (
     TimestampFromTicks,
 )
 from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
+from cleave.api.models import survival
 from cleave.api.result import Result
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
@@ -138,6 +139,7 @@ __all__ = [
     "rotate",
     "schema",
     "show",
+    "survival",
     "threadsafety",
     "update",
     "verify",

@@ -38,6 +38,7 @@ _COMMANDS: Final = (
     "cleave.cli.schema:schema",
     "cleave.cli.questions:plan",
     "cleave.cli.questions:query",
+    "cleave.cli.models:survival",
     "cleave.cli.shell.command:shell",
     *(
         f"cleave.cli.stored:{name}"

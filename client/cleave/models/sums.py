@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,23 @@ class Sums:
         return max((each.usage.min_group or 0 for each in self.answers), default=0)
 
     @property
+    def released(self) -> bool:
+        """True over a release, which has only the parts of a table with enough people."""
+        return not self._session.source.has_rows
+
+    @property
+    def people(self) -> str:
+        """What the threshold counts: "people" or "rows"."""
+        return next((each.usage.counted for each in self.answers if each.usage.counted), self.schema.privacy.counted)
+
+    def is_key(self, column: str) -> bool:
+        """True if groups of this column's values cost no more than a sum: over a file, and for columns that the totals
+        of a stored table are grouped by.
+        """
+        asked = self._session.asked_by(self.table)
+        return asked is None or column in asked.by
+
+    @property
     def left_out(self) -> int:
         return sum((each.usage.suppressed_groups or 0) + (each.usage.withheld_groups or 0) for each in self.answers)
 
@@ -105,19 +122,26 @@ class Sums:
         return tuple(each.usage for each in self.answers)
 
     def ask(
-        self, keys: Sequence[str], sets: Sequence[Sequence[int]], figures: Sequence[str], where: str = ""
+        self,
+        keys: Sequence[str],
+        sets: Sequence[Sequence[int]],
+        figures: Sequence[str],
+        where: str = "",
+        *,
+        unseen: bool = False,
     ) -> list[Group]:
         """Return the groups of each set of keys that the answers show, with one total per figure.
 
         `keys` and `figures` are SQL, and so is `where`; `sets` has indices of `keys`. Many figures are asked for in
-        several statements. Raises QueryRefused over a noisy release and for a figure without a bound, and every error
+        several statements. `unseen` leaves out no small group: the caller chooses larger ones by their sizes, and shows
+        nothing of them. Raises QueryRefused over a noisy release and for a figure without a bound, and every error
         of a query.
         """
         groups: dict[tuple[int, tuple[Any, ...]], list[Total]] = {}
         rows: dict[tuple[int, tuple[Any, ...]], int] = {}
         counted = len(keys) + 1 if keys else 0  # the column of COUNT(*)
         for part in self._parts(keys, figures):
-            answered = self._answer(self._statement(keys, sets, part, where))
+            answered = self._answer(self._statement(keys, sets, part, where), unseen=unseen)
             found = {}
             for place, row in enumerate(answered.rows):
                 key = _key(row, len(keys), sets)
@@ -155,15 +179,17 @@ class Sums:
         grouped = f" GROUP BY GROUPING SETS ({listed})" if keys else ""
         return f"SELECT {selected} FROM {identifier(self.table)}{clause}{grouped}"
 
-    def _answer(self, sql: str) -> ResultTable:
+    def _answer(self, sql: str, *, unseen: bool = False) -> ResultTable:
         started = time.perf_counter()
         asking = self._asking
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         if any(each.source == "noisy" for each in planned.outputs):
             raise QueryRefused(NOISY, hint="ask the owner for an exact release: cleave release new without --epsilon")
-        self.seen.append(self._session.describe(planned, self._options))
-        answer = self._session.ask(planned, self._options, asking["timeout"], strict=asking["strict"])
-        self.answers.append(answer)
+        options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
+        self.seen.append(self._session.describe(planned, options))
+        answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"])
+        usage = replace(answer.usage, rows=None, selected_rows=None, groups=None) if unseen else answer.usage
+        self.answers.append(replace(answer, usage=usage))
         self.seconds += time.perf_counter() - started
         if not answer.result.is_decided:
             raise Undecided("; ".join(answer.result.warnings), hint="a model needs sums that the error bounds decide")

@@ -1,0 +1,55 @@
+"""Models that follow from sums and counts: `survival` for curves of the time until an event.
+
+The sums are asked as ordinary queries, so every argument of `query` means the same here.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Unpack
+
+from cleave.api.ask import session_over
+from cleave.ask.options import Asking, complete, stated
+from cleave_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Data
+    from cleave.models.survival import Survival
+
+
+@stated(Asking)
+def survival(
+    data: Data,
+    time: str,
+    event: str,
+    by: str | None = None,
+    width: float | Decimal | str | None = None,
+    until: float | Decimal | str | None = None,
+    level: float = 0.95,
+    **asking: Unpack[Asking],
+) -> Survival:
+    """Estimate Kaplan-Meier curves of a frame, files, or a stored or released table, from counts per time step.
+
+    `time` is a column of numbers, counted from each one's start. `event` says whether the event happened then (true or
+    1), or the person left without it (false or 0). `by` compares groups. `width` is that of the steps; without it each
+    time is a step, of at most 60. `until` is the end of the restricted mean, by default the last step that all groups
+    have. `level` is that of the confidence intervals. Rows with a missing value are left out.
+
+    >>> import cleave, pandas as pd
+    >>> trial = pd.DataFrame({"days": [12, 35, 40, 70, 71, 95], "died": [True, False, True, True, False, False]})
+    >>> curves = cleave.survival(trial, "days", "died", width=30, schema={"days": "encrypted", "died": "encrypted"})
+    >>> [(step.time, step.at_risk, step.events, step.survival.value) for step in curves.curves[0].steps[:2]]
+    [(30, 6, 1, 0.8333333333333334), (60, 5, 1, 0.6666666666666666)]
+    >>> curves.curves[0].median
+    90
+
+    Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
+    """
+    from cleave.models.sums import Sums  # noqa: PLC0415 - DuckDB, numpy and flint
+    from cleave.models.survival import survive  # noqa: PLC0415 - as above
+
+    if data is None:
+        raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
+    given = complete(Asking, asking)
+    with session_over(data, given) as session, session.snapshot():
+        return survive(Sums(session, given), time, event, by, width, until, level)

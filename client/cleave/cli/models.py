@@ -1,0 +1,63 @@
+"""`cleave survival`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cleave.ask.options import Asking
+from cleave.cli import console
+from cleave.cli.options import Json, argument, flag, session_over
+from cleave.text.quantities import counted, sized
+
+if TYPE_CHECKING:
+    from cleave.cli.group import Settings
+    from cleave.models.survival import Survival
+
+TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
+
+
+def survival(
+    ctx: typer.Context,
+    asking: Asking,
+    words: TableWords,
+    time: Annotated[str, flag("--time COLUMN", "Column of times, from each one's start.")],
+    event: Annotated[str, flag("--event COLUMN", "Column that is true or 1 if the event happened at that time.")],
+    by: Annotated[str | None, flag("--by COLUMN", "Compare the groups of this column.")] = None,
+    width: Annotated[str | None, flag("--width W", "Width of the time steps. Default: each time, at most 60.")] = None,
+    until: Annotated[str | None, flag("--until TIME", "End of the mean. Default: last step of all groups.")] = None,
+    level: Annotated[float, flag("--level P", "Level of confidence intervals. Default: 0.95.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Estimate survival curves by Kaplan and Meier.
+
+    People are counted per time step and group, as a query counts them. Prints the curves, their medians and means, and
+    the log-rank test. Who leaves within a step is at risk through the whole of it. Where a threshold is in force, steps
+    are merged until none shows few people.
+
+    Examples:
+      cleave survival trial.csv --time days --event died --by arm --width 30
+      cleave survival trial --time days --event died --width 30 --store s3://bucket/prefix --json
+    """
+    from cleave.models.sums import Sums  # noqa: PLC0415 - --help does not need it
+    from cleave.models.survival import survive  # noqa: PLC0415 - as above
+
+    settings: Settings = ctx.obj
+    with session_over(words, asking, settings) as session, session.snapshot():
+        found = survive(Sums(session, asking), time, event, by, width, until, level)
+    console.out(found.json() if as_json else found.summary())
+    if not as_json:
+        settings.say(footer_of(found))
+
+
+def footer_of(model: Survival) -> str:
+    """Say which checks the statements of a model passed, and what they cost."""
+    passed = [name for name, outcome in model.checks.items() if outcome == "passed"]
+    checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
+    usages = model.usage
+    requests, up, down = (
+        sum(getattr(each, name) for each in usages) for name in ("requests", "bytes_sent", "bytes_received")
+    )
+    traffic = f"{counted(requests, 'request')}, {sized(up)} up, {sized(down)} down"
+    return f"{checked}. {counted(len(usages), 'statement')}, {traffic}, {model.seconds:.2f} s."

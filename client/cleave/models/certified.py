@@ -1,0 +1,58 @@
+"""Numbers of models, each with its certified bound."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from cleave.aggregates.balls import Number, figure_of
+from cleave.text import figures
+
+_DIGITS = 6  # that a summary shows at most
+_NAN = float("nan")
+
+
+class Certified(NamedTuple):
+    """A number and its bound: the exact value of the statistic is at most `bound` away.
+
+    The value has no digits beyond its bound. A bound of 0 means that the value is the exact fraction, correctly rounded
+    to a double. Both are NaN if the statistic does not exist.
+    """
+
+    value: float
+    bound: float
+
+    @property
+    def exists(self) -> bool:
+        return not math.isnan(self.value)
+
+    @property
+    def short(self) -> str:
+        """The number with at most six digits, and none beyond its bound."""
+        value, bound = self
+        if math.isnan(value):
+            return ""
+        if not math.isfinite(value) or not math.isfinite(bound):
+            return "unknown"
+        if bound >= abs(value) > 0:
+            return figures.encrypted(value, bound, exact=False)
+        digits = _DIGITS
+        if bound and value:
+            digits = min(digits, max(1, math.floor(math.log10(abs(value))) - math.floor(math.log10(bound))))
+        return f"{value:.{digits}g}"
+
+    @property
+    def pair(self) -> list[float | None]:
+        """The value and the bound for JSON, which has neither NaN nor infinity."""
+        return [each if math.isfinite(each) else None for each in self]
+
+
+NONE = Certified(_NAN, _NAN)
+
+
+def certified(value: Number | None) -> Certified:
+    if value is None:
+        return NONE
+    figure = figure_of(value)
+    shown, bound = figures.published(figure.value, figure.bound, figure.exact)
+    return Certified(float(shown), float(math.inf if bound is None else bound))

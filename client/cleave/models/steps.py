@@ -1,0 +1,296 @@
+"""Counts of people who leave in each time step, asked as ordinary statements.
+
+Where a threshold is in force, an answer leaves out small counts. Then steps are merged with those that follow, alike in
+all groups, and counted again under the same threshold, until it leaves nothing out. To choose the steps, counts of any
+size are read on this machine; only counts that an answer under the threshold shows go further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from flint import arb, fmpq
+
+from cleave.aggregates.balls import Number, rational
+from cleave.models.curves import Leaving
+from cleave.models.sums import Group, Sums
+from cleave.table.duck import identifier
+from cleave.table.schema import Column
+from cleave.table.types import FLOATS, decimals_of, is_integer, is_number
+from cleave_shared.errors import InputError, QueryRefused, UsageError
+
+MOST_VALUES = 60  # distinct times without a width: a curve by the day identifies people
+MOST_STEPS = 200
+MOST_GROUPS = 50
+_DOUBLINGS = 6  # of the rows that a merged step needs, as one person may have many
+_NEGATIVE = "-1"
+
+Width = int | float | Decimal | Fraction | str
+Counts = Mapping[tuple[Any, int], int]  # rows by group and event, of one step
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """People who leave, by group and in the order of time. `left_out`: rows without a time, event or group; None where
+    a threshold forbids counting them. `merged`: steps were merged for the threshold.
+    """
+
+    groups: Mapping[Any, Sequence[Leaving]]
+    left_out: int | None
+    merged: bool
+
+
+def counted(sums: Sums, time: Column, event: Column, by: Column | None, width: Width | None) -> Counted:
+    """Raises InputError for columns or a width that do not fit, QueryRefused where a group is too small."""
+    return _Steps(sums, time, event, by, _width(width, time)).counted()
+
+
+def _width(width: Width | None, time: Column) -> Fraction | None:
+    if not is_number(time.type):
+        raise InputError(
+            f"the times {time.name!r} are {time.type}, not numbers",
+            hint="use a number of days, months or years since each person's start",
+        )
+    if width is None:
+        if time.type in FLOATS:
+            raise InputError(
+                f"the times {time.name!r} are doubles, and need a width of the steps", hint="such as --width 30"
+            )
+        return None
+    try:
+        found = Fraction(str(width))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError("the width of the steps is a number above 0") from None
+    if found <= 0:
+        raise UsageError("the width of the steps is a number above 0")
+    digits = decimals_of(time.type) or 0
+    if found * 10**digits % 1:
+        raise UsageError(
+            f"the width of the steps has more decimals than the times {time.name!r} ({time.type})",
+            hint="use a width with as many decimals, or a whole number",
+        )
+    return found
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows by group, start of a step, and event. `left_out`: rows without one of them."""
+
+    rows: dict[tuple[Any, fmpq, int], int]
+    left_out: int
+
+
+class _Steps:
+    def __init__(self, sums: Sums, time: Column, event: Column, by: Column | None, width: Fraction | None) -> None:
+        if event.type != "BOOLEAN" and not is_integer(event.type):
+            raise InputError(
+                f"the events {event.name!r} are {event.type}, not BOOLEAN or whole numbers 0 and 1",
+                hint="add a column that is true where the event happened",
+            )
+        self._sums, self._time, self._event, self._by, self._width = sums, time, event, by, width
+        nullable = {
+            each.name: identifier(each.name) for each in (time, event, by) if each is not None and each.nullable
+        }
+        self._present = " AND ".join(f"{each} IS NOT NULL" for each in nullable.values())
+        self._missing = " OR ".join(f"{each} IS NULL" for each in nullable.values())
+
+    def counted(self) -> Counted:
+        sums, step = self._sums, self._step()
+        found = self._first(step)
+        left_out: int | None = found.left_out
+        merged = False
+        ends = {start: self._end(start) for _, start, _ in found.rows}
+        if sums.min_group:  # count events as groups, so that a small count of them is left out
+            before = sums.left_out
+            found = self._ask(step, is_key=True, where=self._present)
+            ends = {start: self._end(start) for _, start, _ in found.rows}
+            merged = sums.left_out > before
+            if merged:
+                found, ends = self._merged(step)
+            left_out = self._left_out()
+        groups = {group for group, _, _ in found.rows}
+        if len(groups) > MOST_GROUPS:
+            raise QueryRefused(f"there are more than {MOST_GROUPS} groups", hint="use a coarser column")
+        leaving: dict[Any, list[Leaving]] = {}
+        for group, start in sorted({(group, start) for group, start, _ in found.rows}, key=lambda each: each[1]):
+            events, censored = (found.rows.get((group, start, event), 0) for event in (1, 0))
+            leaving.setdefault(group, []).append(Leaving(ends[start], events, censored))
+        if not leaving:
+            raise QueryRefused("no row has a time and an event", hint="look for NULLs in the columns")
+        ordered = sorted(leaving, key=lambda group: (type(group).__name__, group))
+        return Counted({group: leaving[group] for group in ordered}, left_out, merged)
+
+    def _first(self, step: str) -> _Rows:
+        """Ask for events in the cheaper of two forms: as groups, or as a sum. A release may have only one of them."""
+        try:
+            return self._ask(step, is_key=self._sums.is_key(self._event.name))
+        except QueryRefused:
+            if not self._sums.released:
+                raise
+        return self._ask(step, is_key=False)
+
+    def _step(self) -> str:
+        """SQL of the start of a row's step, or of its time if each time is a step; negative if the time is."""
+        time = identifier(self._time.name)
+        step = time if self._width is None else f"{time} - {time} % {_literal(self._width)}"
+        if self._time.lower is not None and self._time.lower >= 0:
+            return step
+        return f"CASE WHEN {time} < 0 THEN {_NEGATIVE} ELSE {step} END"
+
+    def _end(self, start: fmpq) -> fmpq:
+        return start + rational(self._width) if self._width is not None else start
+
+    def _ask(self, step: str, *, is_key: bool, where: str = "", unseen: bool = False) -> _Rows:
+        by = [identifier(self._by.name)] if self._by else []
+        event = identifier(self._event.name)
+        keys = [*by, step, *([event] if is_key else [])]
+        figures = [] if is_key else self._figures(event)
+        found = _Rows({}, 0)
+        for each in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
+            if None in each.keys:
+                found.left_out += each.rows
+                continue
+            group = each.keys[0] if by else None
+            start = _start(each.keys[len(by)], self._time)
+            counts = self._keyed(each) if is_key else self._summed(each)
+            found.left_out += each.rows - sum(counts.values())
+            found.rows |= {(group, start, number): rows for number, rows in counts.items() if rows}
+        self._require_few({start for _, start, _ in found.rows})
+        return found
+
+    def _figures(self, event: str) -> list[str]:
+        """SQL of the numbers of events, and of rows that have one or not. Raises InputError if values other than 0 and
+        1 are allowed.
+        """
+        column = self._event
+        if column.type != "BOOLEAN" and (column.lower is None or column.lower < 0 or (column.upper or 2) > 1):
+            raise InputError(
+                f"the events {column.name!r} may be other than 0 and 1 by their declared bounds",
+                hint="set lower = 0 and upper = 1 in the schema, or store the column as BOOLEAN",
+            )
+        return [f"SUM({event})", *([f"COUNT({event})"] if column.nullable else [])]
+
+    def _keyed(self, group: Group) -> dict[int, int]:
+        """The rows of a group, by its event."""
+        event = group.keys[-1]
+        if event not in (0, 1):
+            raise InputError(
+                f"the events {self._event.name!r} have values other than 0 and 1",
+                hint="1 or true: the event happened; 0 or false: the person left without it",
+            )
+        return {int(event): group.rows}
+
+    def _summed(self, group: Group) -> dict[int, int]:
+        """The rows of a group without and with the event."""
+        if any(total.hidden for total in group.totals):
+            raise QueryRefused(f"the number of events {self._event.name!r} is withheld in some step")
+        events, present = (_whole(total.value) for total in (group.totals[0], group.totals[-1]))
+        if not self._event.nullable:
+            present = group.rows
+        return {0: present - events, 1: events}
+
+    def _require_few(self, starts: Collection[fmpq]) -> None:
+        if any(start < 0 for start in starts):
+            raise InputError(f"the times {self._time.name!r} have negative values", hint="count from each one's start")
+        if self._width is None and len(starts) > MOST_VALUES:
+            raise QueryRefused(
+                f"the times {self._time.name!r} have more than {MOST_VALUES} values: a curve with so many steps tells "
+                "about single people",
+                hint="give a width of the steps, such as --width 30",
+            )
+        if len(starts) > MOST_STEPS:
+            raise QueryRefused(f"a curve has at most {MOST_STEPS} steps", hint="give a larger width")
+
+    def _merged(self, step: str) -> tuple[_Rows, dict[fmpq, fmpq]]:
+        """Rows of merged steps, by their numbers, and the end of each."""
+        sums = self._sums
+        fine: dict[fmpq, dict[tuple[Any, int], int]] = {}
+        unseen = self._ask(step, is_key=True, where=self._present, unseen=True)
+        for (group, start, event), rows in unseen.rows.items():
+            fine.setdefault(start, {})[group, event] = rows
+        starts = sorted(fine)
+        for power in range(_DOUBLINGS + 1):
+            lasts = merge([fine[start] for start in starts], sums.min_group << power)
+            if lasts is None:
+                break
+            ends = [self._end(starts[last]) for last in lasts]
+            before = sums.left_out
+            found = self._ask(self._case(ends), is_key=True, where=self._present)
+            if sums.left_out == before:
+                return found, {fmpq(place): end for place, end in enumerate(ends)}
+        where = f"in a group of {self._by.name!r} " if self._by else ""
+        raise QueryRefused(
+            f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it",
+            hint="use coarser groups, or none" if self._by else "a curve needs more people",
+        )
+
+    def _case(self, ends: Sequence[fmpq]) -> str:
+        """SQL of the number of a row's merged step."""
+        time, sign = identifier(self._time.name), "<=" if self._width is None else "<"
+        if len(ends) == 1:
+            return f"CASE WHEN {time} < 0 THEN {_NEGATIVE} ELSE 0 END"
+        cases = " ".join(
+            f"WHEN {time} {sign} {_literal(Fraction(int(end.p), int(end.q)))} THEN {place}"
+            for place, end in enumerate(ends[:-1])
+        )
+        return f"CASE {cases} ELSE {len(ends) - 1} END"
+
+    def _left_out(self) -> int | None:
+        """The rows that lack a value, if the threshold shows how many."""
+        if not self._missing:
+            return 0
+        groups = self._sums.ask([], [()], [], self._missing)
+        return groups[0].rows if groups else None
+
+
+def merge(steps: Sequence[Counts], least: int) -> list[int] | None:
+    """The last index of each merged step: every count of rows in it is none, or at least `least`.
+
+    A step is merged with those that follow; what is left at the end goes to the step before. None if even all steps
+    together have a smaller count.
+    """
+    lasts: list[int] = []
+    merged: list[dict[tuple[Any, int], int]] = []
+    current: dict[tuple[Any, int], int] = {}
+    for place, step in enumerate(steps):
+        _add(current, step)
+        if min(current.values(), default=0) >= least:
+            lasts.append(place)
+            merged.append(current)
+            current = {}
+    while current and min(current.values()) < least:
+        if not merged:
+            return None
+        _add(current, merged.pop())
+        lasts.pop()
+    return [*lasts, len(steps) - 1] if current else lasts
+
+
+def _add(counts: dict[tuple[Any, int], int], more: Counts) -> None:
+    for key, rows in more.items():
+        counts[key] = counts.get(key, 0) + rows
+
+
+def _start(key: Any, time: Column) -> fmpq:
+    if isinstance(key, float) and not math.isfinite(key):
+        raise InputError(f"the times {time.name!r} have values that are not finite", hint="look for infinity and NaN")
+    return rational(key)
+
+
+def _literal(value: Fraction) -> str:
+    return f"{Decimal(value.numerator) / Decimal(value.denominator):f}"
+
+
+def _whole(value: Number | None) -> int:
+    """A number of rows; SQL's sum of no rows is NULL. Raises QueryRefused if the bound leaves it open."""
+    if value is None:
+        return 0
+    whole = value.unique_fmpz() if isinstance(value, arb) else value.p
+    if whole is None:
+        raise QueryRefused("the number of events is not exact", hint="use a boolean or whole column of events")
+    return int(whole)

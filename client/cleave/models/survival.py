@@ -1,0 +1,299 @@
+"""Survival of the groups of a table: Kaplan-Meier curves on time steps, restricted means and the log-rank test."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from flint import fmpq
+
+from cleave.aggregates.balls import rational
+from cleave.finish import ResultTable
+from cleave.models.certified import Certified
+from cleave.models.curves import Curve, LogRank, curve, log_rank, number
+from cleave.models.steps import Width, counted
+from cleave.models.sums import Sums
+from cleave.sql.plan import Output
+from cleave.text import figures, quantities
+from cleave.text.printable import printable
+from cleave.text.tabular import Heading, table
+from cleave_shared.errors import UsageError, extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cleave.ask.describe import Description
+    from cleave.ask.question import Usage
+
+_COUNTS = ("at_risk", "events", "censored")
+_FIGURES = ("survival", "error", "low", "high")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Survival:
+    """Kaplan-Meier curves, one per group. Every figure is a value with its bound, and counts are exact.
+
+    Times are ends of steps: who leaves within a step is at risk through the whole of it, and events come first.
+    `level` is that of the confidence intervals, `until` the end of the restricted mean. `test` is the log-rank test,
+    None without groups to compare. `left_out` counts rows that lack a time, event or group; None where a threshold
+    forbids counting them. `merged`: steps were merged until each has `min_group` people with the event, or none, and
+    as many without it, or none; so in each group. `released`: only released parts of the table are counted. `seen`
+    says what each party saw, as `cleave.plan` does, statement by statement; `usage` counts the work of each.
+    """
+
+    time: str
+    event: str
+    by: str | None
+    width: float | None
+    level: float
+    until: int | float
+    n: int
+    events: int
+    left_out: int | None
+    curves: tuple[Curve, ...]
+    test: LogRank | None
+    merged: bool
+    min_group: int
+    counted: str
+    released: bool
+    checks: Mapping[str, str]
+    seen: tuple[Description, ...]
+    usage: tuple[Usage, ...]
+    seconds: float
+    scanned: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how the curves were made, in sentences."""
+        event, end = self.event, figures.plain(self.until)
+        notes = [f"Each time is the end of a step; {event} comes before leaving without it in the same step."]
+        if self.merged:
+            notes.append(
+                f"Steps are merged so that in each, and in each group, at least {self.min_group} {self.counted} have "
+                f"{event}, or none, and at least {self.min_group} leave without it, or none."
+            )
+        if self.left_out is None:
+            notes.append(f"Rows without a time, event or group are left out: fewer than {self.min_group}, or none.")
+        elif self.left_out:
+            rows = quantities.counted(self.left_out, "row")
+            notes.append(f"{rows} without a time, event or group left out.")
+        if self.released:
+            notes.append("Only released parts of the table are counted; smaller ones may exist.")
+        notes.append(f"Intervals of {100 * self.level:g}% follow Greenwood, on the logarithm. Means go up to {end}.")
+        if self.scanned:
+            notes.append("Added up by a scan, which is checked against faults, not against a service that lies.")
+        return tuple(notes)
+
+    def table(self) -> ResultTable:
+        """Return the steps of all curves as the answer of a query, with bounds."""
+        names = [*([self.by] if self.by else []), "time", *_COUNTS, *_FIGURES]
+        keys = 2 if self.by else 1
+        rows, bounds, exact = [], [], []
+        for each in self.curves:
+            for step in each.steps:
+                found = [getattr(step, name) for name in _FIGURES]
+                counts = [getattr(step, name) for name in _COUNTS]
+                rows.append([*([each.group] if self.by else []), step.time, *counts, *map(_value, found)])
+                bounds.append([*[None] * keys, *[0.0] * 3, *(one.bound if one.exists else None for one in found)])
+                exact.append([*[None] * keys, *[True] * 3, *(one.bound == 0 if one.exists else None for one in found)])
+        group = ["VARCHAR"] if self.by else []
+        columns = [Output(name, "key" if place < keys else "encrypted") for place, name in enumerate(names)]
+        return ResultTable(columns, [*group, "DOUBLE", *["BIGINT"] * 3, *["DOUBLE"] * 4], rows, bounds, exact)
+
+    def df(self) -> pd.DataFrame:
+        """Return the steps of all curves as a pandas DataFrame. Raises InputError if pandas is not installed."""
+        with extra("pandas", "data frames"):
+            import pandas as pd  # noqa: PLC0415
+        steps = self.table()
+        return pd.DataFrame(steps.rows, columns=[column.name for column in steps.columns])
+
+    def summary(self) -> str:
+        """Return the curves and the test as text. Figures have at most six digits, and none beyond their bounds."""
+        groups = table(*self._groups())
+        steps = table(*self._steps())
+        return "\n".join([printable(self._title()), "", groups, "", *self._test(), steps, "", *self._printed()])
+
+    def _title(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        return f"time without {self.event}, from {self.time}{by}"
+
+    def _groups(self) -> tuple[list[Heading], list[list[str]]]:
+        names = ["n", "events", *(["expected"] if self.test else []), "median", "mean", "std error"]
+        headings = [*([Heading(self.by)] if self.by else []), *(Heading(name, justify="right") for name in names)]
+        rows = []
+        for place, each in enumerate(self.curves):
+            expected = [self.test.expected[place].short] if self.test else []
+            median = "not reached" if each.median is None else figures.plain(each.median)
+            rows.append(
+                [
+                    *([figures.plain(each.group)] if self.by else []),
+                    *(f"{each.n:,}", f"{each.events:,}", *expected, median, each.mean.short, each.mean_error.short),
+                ]
+            )
+        return headings, rows
+
+    def _steps(self) -> tuple[list[Heading], list[list[str]]]:
+        names = ["time", "at risk", "events", "left", "survival", "std error", f"{100 * self.level:g}% low", "high"]
+        headings = [*([Heading(self.by)] if self.by else []), *(Heading(name, justify="right") for name in names)]
+        rows = [
+            [
+                *([figures.plain(each.group)] if self.by else []),
+                figures.plain(step.time),
+                *(f"{getattr(step, name):,}" for name in _COUNTS),
+                *(getattr(step, name).short for name in _FIGURES),
+            ]
+            for each in self.curves
+            for step in each.steps
+        ]
+        return headings, rows
+
+    def _test(self) -> list[str]:
+        if self.test is None:
+            return []
+        degrees = "1 degree" if self.test.df == 1 else f"{self.test.df} degrees"
+        return [f"log-rank: chi-square {self.test.chi_square.short} on {degrees} of freedom, p {self.test.p.short}", ""]
+
+    def _printed(self) -> list[str]:
+        return [printable(note) for note in self.notes]
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        shown = [_html(*self._groups()), *(f"<p>{html.escape(line)}</p>" for line in self._test() if line)]
+        notes = "<br>".join(map(html.escape, self._printed()))
+        title = html.escape(printable(self._title()))
+        return f"<p>{title}</p>{''.join(shown)}{_html(*self._steps())}<p><small>{notes}</small></p>"
+
+    def json(self) -> str:
+        """Return all figures with their bounds, and what each party saw, as JSON. A figure that does not exist is
+        null.
+        """
+        names = ("time", "event", "by", "width", "level", "until", "n", "events", "left_out", "merged", "min_group")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        facts["curves"] = [
+            {
+                "group": each.group
+                if each.group is None or isinstance(each.group, bool | int | str)
+                else str(each.group),
+                **{name: getattr(each, name) for name in ("n", "events", "median")},
+                "mean": each.mean.pair,
+                "mean_error": each.mean_error.pair,
+                "steps": [
+                    {
+                        "time": step.time,
+                        **{name: getattr(step, name) for name in _COUNTS},
+                        **{name: getattr(step, name).pair for name in _FIGURES},
+                    }
+                    for step in each.steps
+                ],
+            }
+            for each in self.curves
+        ]
+        facts["log_rank"] = self.test and {
+            "chi_square": self.test.chi_square.pair,
+            "df": self.test.df,
+            "p": self.test.p.pair,
+            "expected": [each.pair for each in self.test.expected],
+        }
+        facts["notes"] = self.notes
+        facts["checks"] = dict(self.checks)
+        facts["scanned"] = self.scanned
+        facts["seen"] = [asdict(each.leakage) for each in self.seen]
+        facts["usage"] = [asdict(each) for each in self.usage]
+        return json.dumps(facts, indent=2)
+
+
+def survive(
+    sums: Sums,
+    time: str,
+    event: str,
+    by: str | None = None,
+    width: Width | None = None,
+    until: Width | None = None,
+    level: float = 0.95,
+) -> Survival:
+    """Estimate the survival curves of the table of `sums`.
+
+    Raises InputError, UsageError for columns or options that do not fit, QueryRefused where too few people leave.
+    """
+    schema = sums.schema
+    columns = [schema.column(name) for name in (time, event, *([by] if by else []))]
+    if len({each.name for each in columns}) < len(columns):
+        raise UsageError("time, event and group are different columns")
+    chosen, end = _level(level), None if until is None else _until(until)
+    found = counted(sums, columns[0], columns[1], columns[2] if by else None, width)
+    last = min(leaving[-1].end for leaving in found.groups.values())
+    end = last if end is None else end
+    curves = tuple(curve(group, leaving, chosen, end) for group, leaving in found.groups.items())
+    _require_known(curves, end, by)
+    return Survival(
+        time=columns[0].name,
+        event=columns[1].name,
+        by=columns[2].name if by else None,
+        width=None if width is None else float(Fraction(str(width))),
+        level=float(level),
+        until=number(end),
+        n=sum(each.n for each in curves),
+        events=sum(each.events for each in curves),
+        left_out=found.left_out,
+        curves=curves,
+        test=log_rank(list(found.groups.values())) if by else None,
+        merged=found.merged,
+        min_group=sums.min_group,
+        counted=sums.people,
+        released=sums.released,
+        checks=sums.checks,
+        seen=tuple(sums.seen),
+        usage=sums.usages,
+        seconds=sums.seconds,
+        scanned=any(each.result.scanned for each in sums.answers),
+    )
+
+
+def _require_known(curves: Sequence[Curve], until: fmpq, by: str | None) -> None:
+    """Raises UsageError if a curve is unknown before `until`."""
+    if any(until > rational(each.steps[-1].time) and each.steps[-1].survival.value for each in curves):
+        raise UsageError(
+            f"--until is after the last step of {f'a group of {by!r}' if by else 'the curve'}",
+            hint="leave it out: the mean then goes up to the last step that all groups have",
+        )
+
+
+def _level(level: float) -> fmpq:
+    try:
+        found = Fraction(str(level))
+    except (ValueError, ZeroDivisionError):
+        found = Fraction(0)
+    if not 0 < found < 1:
+        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
+    return rational(found)
+
+
+def _until(until: Width) -> fmpq:
+    try:
+        found = Fraction(str(until))
+    except (ValueError, ZeroDivisionError):
+        found = Fraction(0)
+    if found <= 0:
+        raise UsageError("the end of the mean is a number above 0")
+    return rational(found)
+
+
+def _value(number: Certified) -> float | None:
+    return number.value if number.exists else None
+
+
+def _html(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
+    def row(tag: str, cells: Sequence[str]) -> str:
+        return "".join(
+            f'<{tag} style="text-align: {heading.justify}">{html.escape(printable(cell))}</{tag}>'
+            for heading, cell in zip(headings, cells, strict=True)
+        )
+
+    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in rows)
+    return f"<table><thead><tr>{row('th', [each.name for each in headings])}</tr></thead><tbody>{body}</tbody></table>"
