@@ -41,7 +41,7 @@ ROOMS = {
     "share": {"ckks", "disclosure", "files", "objects", "sql", "store", "sums", "table", "text"},
     "maintain": {"ask", "ckks", "disclosure", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
-    "report": {"ask", "finish", "propose", "sql", "table", "text"},
+    "report": {"ask", "finish", "models", "propose", "sql", "table", "text"},
     "cli": {
         *("ask", "ckks", "files", "finish", "maintain", "models", "objects", "processes", "propose", "report", "share"),
         *("sql", "store", "sums", "table", "text", "transport"),

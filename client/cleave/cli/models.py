@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cleave.ask.options import Asking
 from cleave.cli import console
+from cleave.cli.answer import Force, ReportOption
 from cleave.cli.options import Json, argument, flag, session_over
+from cleave.files import FORCE, require_absent, write_atomically
 from cleave.text.quantities import counted, sized
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cleave.cli.group import Settings
     from cleave.models.survival import Survival
 
@@ -29,6 +35,8 @@ def survival(
     until: Annotated[str | None, flag("--until TIME", "End of the mean. Default: last step of all groups.")] = None,
     level: Annotated[float, flag("--level P", "Level of confidence intervals. Default: 0.95.")] = 0.95,
     as_json: Json = False,
+    report: ReportOption = None,
+    force: Force = False,
 ) -> None:
     """Estimate survival curves by Kaplan and Meier.
 
@@ -43,12 +51,32 @@ def survival(
     from cleave.models.sums import Sums  # noqa: PLC0415 - --help does not need it
     from cleave.models.survival import survive  # noqa: PLC0415 - as above
 
+    if report is not None:
+        import cleave.report.curve  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
+
+        if not force:
+            require_absent(report, hint=FORCE)
     settings: Settings = ctx.obj
     with session_over(words, asking, settings) as session, session.snapshot():
-        found = survive(Sums(session, asking), time, event, by, width, until, level)
+        sums = Sums(session, asking)
+        found = survive(sums, time, event, by, width, until, level)
+    if report is not None:
+        _write_page(report, found, sums.table, force=force)
     console.out(found.json() if as_json else found.summary())
     if not as_json:
         settings.say(footer_of(found))
+    if report is not None:
+        settings.say(f"wrote {report}")
+
+
+def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None:
+    from cleave.report.curve import survival_page  # noqa: PLC0415 - templates
+    from cleave.report.page import PageFacts  # noqa: PLC0415 - as above
+
+    options = {"time": found.time, "event": found.event, "by": found.by, "width": found.width}
+    words = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+    facts = PageFacts(f"cleave survival {table} {words}", table, datetime.now(UTC), found.seconds)
+    write_atomically(path, survival_page(found, facts).encode(), error=InputError, overwrite=force)
 
 
 def footer_of(model: Survival) -> str:

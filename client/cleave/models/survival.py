@@ -48,7 +48,7 @@ class Survival:
     time: str
     event: str
     by: str | None
-    width: float | None
+    width: int | float | None
     level: float
     until: int | float
     n: int
@@ -101,7 +101,7 @@ class Survival:
                 bounds.append([*[None] * keys, *[0.0] * 3, *(one.bound if one.exists else None for one in found)])
                 exact.append([*[None] * keys, *[True] * 3, *(one.bound == 0 if one.exists else None for one in found)])
         group = ["VARCHAR"] if self.by else []
-        columns = [Output(name, "key" if place < keys else "encrypted") for place, name in enumerate(names)]
+        columns = [Output(name, "key" if place < keys else "local") for place, name in enumerate(names)]
         return ResultTable(columns, [*group, "DOUBLE", *["BIGINT"] * 3, *["DOUBLE"] * 4], rows, bounds, exact)
 
     def df(self) -> pd.DataFrame:
@@ -235,7 +235,7 @@ def survive(
         time=columns[0].name,
         event=columns[1].name,
         by=columns[2].name if by else None,
-        width=None if width is None else float(Fraction(str(width))),
+        width=None if width is None else number(rational(Fraction(str(width)))),
         level=float(level),
         until=number(end),
         n=sum(each.n for each in curves),

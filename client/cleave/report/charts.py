@@ -31,7 +31,7 @@ _MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # texts of a month's first 
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-Kind = Literal["columns", "bars", "line"]
+Kind = Literal["columns", "bars", "line", "curve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`names`: of the groups in order, empty for a line. `series`: names of the lines, empty if there is one."""
+    """`names`: of the groups in order, empty for a line. `series`: names of the lines, empty if there is one.
+
+    Of a survival curve: `ticks` of the time axis, and how many are `at_risk` there, by line.
+    """
 
     kind: Kind
     name: str
@@ -64,11 +67,13 @@ class Chart:
     points: tuple[Point, ...]
     summary: str
     notes: tuple[str, ...]
+    ticks: tuple[float, ...] = ()
+    at_risk: tuple[tuple[int, ...], ...] = ()
 
     @property
     def is_wide(self) -> bool:
         """True if it needs the page's whole width."""
-        return len(self.points) > (_MOST_BARS if self.kind == "columns" else 2 * _MOST_BARS)
+        return self.kind == "curve" or len(self.points) > (_MOST_BARS if self.kind == "columns" else 2 * _MOST_BARS)
 
 
 @dataclass(frozen=True, slots=True)

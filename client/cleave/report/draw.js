@@ -136,7 +136,74 @@
     };
   }
 
-  const kinds = { columns, bars, line };
+  const element = (name, attributes, text = "") => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    Object.entries(attributes).forEach(([each, value]) => made.setAttribute(each, value));
+    made.textContent = text;
+    return made;
+  };
+
+  // Survival curves fall at the end of each step. A band has the intervals; counts of people at risk stand below.
+  function curve(chart, width) {
+    const colour = (series) => `var(--series-${series})`;
+    const lines = chart.at_risk.map((_, series) => chart.points.filter((point) => point.series === series));
+    const last = Math.max(...chart.points.map((point) => point.place));
+    const named = chart.series.length > 0;
+    const below = 18 * chart.at_risk.length;
+    const stairs = (x, y, corners, start) =>
+      corners.reduce((path, [place, value]) => `${path}H${x(place)}V${y(value)}`, start);
+    const curves = (_, { x, y }) => {
+      const group = element("g", { class: "curves" });
+      lines.forEach((points, series) => {
+        const known = points.filter((point) => point.low !== null);
+        const end = known.length < points.length ? points[known.length].place : known.at(-1)?.place;
+        if (known.length) {
+          const high = stairs(x, y, known.map((point) => [point.place, point.high]), `M${x(0)},${y(1)}`);
+          // back along the lower ends: at each step first to the left, then up
+          const low = known.map((point, place) => [place ? known[place - 1].low : 1, point.low, point.place]).reverse();
+          const back = low.map(([before, value, place]) => `V${y(value)}H${x(place)}V${y(before)}`).join("");
+          const d = `${high}H${x(end)}${back}H${x(0)}Z`;
+          group.append(element("path", { d, class: "band", fill: colour(series), "fill-opacity": 0.15 }));
+        }
+        const d = stairs(x, y, points.map((point) => [point.place, point.value]), `M${x(0)},${y(1)}`);
+        group.append(element("path", { d, class: "curve", fill: "none", stroke: colour(series), "stroke-width": 2 }));
+      });
+      return group;
+    };
+    const atRisk = (_, { x }, __, { height, marginBottom }) => {
+      const group = element("g", { class: "at-risk", fill: "var(--ink)", "text-anchor": "middle" });
+      const top = height - marginBottom + 44;
+      group.append(element("text", { x: 4, y: top, "text-anchor": "start", fill: "var(--muted)" }, "At risk"));
+      chart.at_risk.forEach((counts, series) => {
+        const y = top + 18 * (series + 1);
+        if (named) group.append(element("text", { x: 4, y, "text-anchor": "start" }, cut(chart.series[series], 9)));
+        counts.forEach((count, tick) => group.append(element("text", { x: x(chart.ticks[tick]), y }, count.toLocaleString("en"))));
+      });
+      return group;
+    };
+    return {
+      width,
+      height: 320 + below,
+      marginLeft: named ? 84 : 56,
+      marginRight: 24,
+      marginTop: 24,
+      marginBottom: 56 + below,
+      x: { domain: [0, last] },
+      y: { domain: [0, 1] },
+      marks: [
+        Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        Plot.axisY({ label: null, ticks: 5, tickSize: 0, color: "var(--muted)" }),
+        Plot.axisX({ label: null, ticks: chart.ticks, tickSize: 0, color: "var(--muted)" }),
+        curves,
+        ...lines.map((points, series) =>
+          Plot.dot(points, { x: "place", y: "value", r: 2, fill: colour(series), title, className: "point" }),
+        ),
+        atRisk,
+      ],
+    };
+  }
+
+  const kinds = { columns, bars, line, curve };
 
   function draw(chart, place) {
     const into = document.querySelector(`#chart-${place} .drawing`);

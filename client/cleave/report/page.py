@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.finish import ResultTable
 from cleave.finish.result import csv_of
-from cleave.report.charts import charts_of, digits_before_point, fraction, is_by_month, is_numeric, key_text
+from cleave.report.charts import Chart, charts_of, digits_before_point, fraction, is_by_month, is_numeric, key_text
 from cleave.report.html import html, shown_time
 from cleave.sql.plan import reasons_of
 from cleave.text import figures
@@ -50,11 +50,13 @@ class PageFacts:
     author: str = ""
 
 
-def page(answer: Result, facts: PageFacts, description: Description | None) -> str:
+def page(
+    answer: Result, facts: PageFacts, description: Description | None, charts: Sequence[Chart] | None = None
+) -> str:
     """Return the page, which must be written as UTF-8. `description` is of the same question; None if nothing was to be
-    sent.
+    sent. `charts`: other ones than `charts_of` the answer.
     """
-    charts = charts_of(answer.result)
+    charts = charts_of(answer.result) if charts is None else charts
     rows = cells_of(answer.result)
     return html(
         "page.html",
