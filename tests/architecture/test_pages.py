@@ -34,7 +34,7 @@ def test_sentences_are_short(page: Path) -> None:
 
 
 def test_the_changelog_of_a_release_stays() -> None:
-    """What changed since belongs to "Unreleased". A correction of an older section changes the digest here too."""
+    """What changed since belongs to the unreleased section. A correction of an older one changes the digest too."""
     text = (ROOT / "CHANGELOG.md").read_text()
     released = text[text.index("## [1.0.0]") :]
     assert hashlib.sha256(released.encode()).hexdigest() == (
