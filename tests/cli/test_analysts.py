@@ -168,7 +168,7 @@ def test_a_page_is_approved_before_anything_is_released(parties: Parties) -> Non
     schema = ("--schema", "stays.schema.toml")
     assert west.run("put", "more.csv", "--table", "stays", "--append", *schema, *STORE, *key).exit_code == 0
     printed = west.run("release", "new", "stays", "--dry-run", *STORE, *key).stdout
-    assert "ward = C, sex = f: 5 rows, 5 rows" in printed
+    assert "ward = C, sex = f: 5 rows\n" in printed
     assert west.run("release", "new", "stays", "--dry-run", "--page", "page.md", *STORE, *key).exit_code == 0
     assert Path("page.md").read_text() == printed
     assert "already exists" in west.fails(3, "release", "new", "stays", "--dry-run", "--page", "page.md", *STORE, *key)

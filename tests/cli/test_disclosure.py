@@ -19,4 +19,6 @@ def test_the_page_runs(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyP
         parties = Parties(cli, prepared, monkeypatch, PAGE)
         parties.play()
         assert parties.fingerprint.startswith("SHA256:")
+        again = ("--min-cell", "3", "--new-lineage", "--yes", "--dry-run", "--store", "../store", "--key", "key.json")
+        assert "- ward = A: 4 rows, 3 people\n" in parties.at("west").run("release", "new", "stays", *again).stdout
         monkeypatch.undo()  # out of the folder

@@ -84,6 +84,7 @@ def test_what_is_sent_holds_the_date_itself(patients: Schema) -> None:
     [
         ("SELECT AVGG(age) FROM patients", "there is no function AVGG", "did you mean AVG?"),
         ("SELECT summ(Alter) FROM patients", "there is no function SUMM", "did you mean SUM?"),
+        ("SELECT var(age) FROM patients", "there is no function VAR", "did you mean VAR_SAMP?"),
         ("SELECT ward, sum(age) FROM patients GROUP BY lenght(ward)", "no function LENGHT", "did you mean LENGTH?"),
         ("SELECT sum(agee), AVGG(age) FROM patients", "there is no function AVGG", "did you mean AVG?"),
         ("SELECT sum(agee) FROM patients", "there is no column 'agee'", "did you mean 'age'?"),

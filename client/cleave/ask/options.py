@@ -193,7 +193,7 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--min-cell N",
-            "Minimum people (rows, without an entity) in a part; never falls. Default: 5.",
+            "Minimum people (rows, without an entity) in a part; falls only with --new-lineage. Default: 5.",
             int,
         ),
     ]

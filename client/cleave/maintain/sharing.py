@@ -119,9 +119,9 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     wrote, as "carol.pem.pub=SHA256:...". The fingerprint is what the analyst gave over another channel. It is required
     unless the key was used here before or the table has this analyst. New analysts get what was published before,
     and nothing is published then. `min_cell`: people, or rows where the schema names no entity, of each part; it
-    never falls. `dry_run`: release nothing, and return the page that says what would be released, or write it to
-    the new file `page`. `page` alone: release only what that page says. `new_lineage`: release all rows again;
-    requires `yes`. `cleave.query` with `analyst` queries the release.
+    falls only with `new_lineage`. `dry_run`: release nothing, and return the page that says what would be released, or
+    write it to the new file `page`. `page` alone: release only what that page says. `new_lineage`: release all rows
+    again; requires `yes`. `cleave.query` with `analyst` queries the release.
 
     `epsilon`: draw a noisy release, and spend this. It needs `most_rows`: rows of each person that count. `clamp`: by
     column, (low, high): the columns to add up. `values`: by by column, values that get cells; those of the schema by

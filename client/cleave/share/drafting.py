@@ -186,7 +186,7 @@ def _least(table: str, schema: Schema, newest: Release | None, least: int | None
     if newest is not None and least < newest.least:
         raise InputError(
             f"releases of table {table!r} have parts of at least {newest.least} {schema.privacy.counted}",
-            hint="leave --min-cell out: it never falls",
+            hint="leave --min-cell out: it falls only with --new-lineage",
         )
     return least
 

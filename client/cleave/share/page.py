@@ -50,7 +50,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     if not draft.parts:
         yield "None."
     for name, part in zip(_names(draft), draft.parts, strict=True):
-        yield f"- {name}: {counted(part.rows, 'row')}, {part.rule.size:,} {people}"
+        size = f", {part.rule.size:,} {people}" if draft.ledger.entity else ""
+        yield f"- {name}: {counted(part.rows, 'row')}{size}"
         for place, measure in enumerate(draft.measures):
             shown = part.rule.shown[place]
             reason = part.rule.why.get(place)
