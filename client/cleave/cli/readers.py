@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cleave.ask.opening import access_of, kms_of, open_place, opened
+from cleave.ask.opening import access_of, kms_of, open_place, opened, require_reader_alone
 from cleave.ask.options import Opening, Place
 from cleave.cli import console, passphrase
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, require_kms_alone
@@ -133,6 +133,7 @@ def accept(
     """
     from cleave.ask.tables import open_reader  # noqa: PLC0415 - as above
 
+    require_reader_alone(place)
     access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_place(place)
     with closing(stores):
         open_reader(stores, access).accept(name, version)
