@@ -25,7 +25,7 @@ _HOMES = {
     "cleave.api.errors": "BINARY Binary DATETIME DataError DatabaseError Date DateFromTicks Error IntegrityError "
     "InterfaceError InternalError NUMBER NotSupportedError OperationalError ProgrammingError ROWID STRING Time "
     "TimeFromTicks Timestamp TimestampFromTicks Warning",
-    "cleave.api.models": "survival",
+    "cleave.api.models": "fit survival",
     "cleave.api.result": "Result",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",
@@ -33,6 +33,7 @@ _HOMES = {
     "cleave.maintain.operations": "accept alter append compact delete derive drop log ls pull put rotate show update "
     "verify",
     "cleave.maintain.sharing": "collect contribute release revoke",
+    "cleave.models.linear": "LinearModel",
     "cleave.share.noising": "NoisyReleaseFacts",
     "cleave.share.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",

@@ -25,7 +25,7 @@ from cleave.api.errors import (
     TimestampFromTicks,
 )
 from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
-from cleave.api.models import survival
+from cleave.api.models import fit, survival
 from cleave.api.result import Result
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
@@ -48,6 +48,7 @@ from cleave.maintain.operations import (
     verify,
 )
 from cleave.maintain.sharing import collect, contribute, release, revoke
+from cleave.models.linear import LinearModel
 from cleave.share.noising import NoisyReleaseFacts
 from cleave.share.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
@@ -92,6 +93,7 @@ __all__ = [
     "InterfaceError",
     "InternalError",
     "KeyFileError",
+    "LinearModel",
     "NoisyReleaseFacts",
     "NotSupportedError",
     "OperationalError",
@@ -124,6 +126,7 @@ __all__ = [
     "delete",
     "derive",
     "drop",
+    "fit",
     "load_schema",
     "log",
     "ls",

@@ -54,3 +54,9 @@ def test_the_page_on_python() -> None:
     failed, tried = doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False, optionflags=FLAGS)
     assert tried > 10
     assert not failed
+
+
+def test_the_page_on_models() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "models.md"), module_relative=False, optionflags=FLAGS)
+    assert tried > 5
+    assert not failed

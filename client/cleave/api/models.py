@@ -1,4 +1,4 @@
-"""Models that follow from sums and counts: `survival` for curves of the time until an event.
+"""Models that follow from sums and counts: `fit` for linear regression, `survival` for the time until an event.
 
 The sums are asked as ordinary queries, so every argument of `query` means the same here.
 """
@@ -14,7 +14,48 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data
+    from cleave.models.linear import LinearModel
     from cleave.models.survival import Survival
+
+
+@stated(Asking)
+def fit(
+    data: Data,
+    formula: str,
+    weights: str | None = None,
+    ridge: float | Decimal | str = 0,
+    level: float = 0.95,
+    family: str = "gaussian",
+    **asking: Unpack[Asking],
+) -> LinearModel:
+    """Fit a linear regression to a frame, files, or a stored or released table, by least squares.
+
+    `formula` names a response and terms, as in R. A term is a numeric column, a product of columns, a whole power such
+    as I(age**2), or a factor: a text or boolean column, or C(column). The first level of a factor is the reference.
+    Everything else needs a derived column. Rows with a missing value are left out.
+
+    `weights` is a column of numbers that are not negative by their declared bounds. `ridge` is added to the diagonal of
+    X'X, except the intercept's; standard errors are then left out. `level` is that of the confidence intervals. Only
+    the `family` "gaussian" follows from sums.
+
+    >>> import cleave
+    >>> model = cleave.fit("patients.csv", "bill ~ age + C(ward)")
+    >>> model.coefficients["age"].estimate
+    Certified(value=-7.6016540282885385, bound=0.0)
+    >>> model.n, model.df_resid
+    (600, 593)
+
+    Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
+    """
+    from cleave.models.fitting import fit_linear, require_gaussian  # noqa: PLC0415 - DuckDB, numpy and flint
+    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+
+    require_gaussian(family)
+    if data is None:
+        raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
+    given = complete(Asking, asking)
+    with session_over(data, given) as session, session.snapshot():
+        return fit_linear(Sums(session, given), formula, weights, ridge, level)
 
 
 @stated(Asking)

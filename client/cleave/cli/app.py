@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     "cleave.cli.questions:query",
     "cleave.cli.models:survival",
     "cleave.cli.shell.command:shell",
+    "cleave.cli.models:fit",
     *(
         f"cleave.cli.stored:{name}"
         for name in (

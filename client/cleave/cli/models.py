@@ -1,4 +1,4 @@
-"""`cleave survival`."""
+"""`cleave fit` and `cleave survival`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,47 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleave.cli.group import Settings
+    from cleave.models.linear import LinearModel
     from cleave.models.survival import Survival
 
 TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
+FormulaWords = Annotated[
+    list[str],
+    argument("FILE... | NAME FORMULA", "CSV, Parquet, JSON or Excel files, or a stored table; then the formula."),
+]
+
+
+def fit(
+    ctx: typer.Context,
+    asking: Asking,
+    words: FormulaWords,
+    weights: Annotated[str | None, flag("--weights COLUMN", "Column of weights, which are not negative.")] = None,
+    ridge: Annotated[str, flag("--ridge X", "Add X to the diagonal of X'X, except the intercept's.")] = "0",
+    level: Annotated[float, flag("--level P", "Level of confidence intervals. Default: 0.95.")] = 0.95,
+    family: Annotated[str, flag("--family NAME", "Only gaussian follows from sums.", advanced=True)] = "gaussian",
+    as_json: Json = False,
+) -> None:
+    """Fit a linear regression by least squares.
+
+    The sums it needs are asked as a query asks them, and solved with certified bounds. A term is a numeric column, a
+    product, a whole power such as I(age**2), or a factor such as C(ward). Needs the extra "models".
+
+    Examples:
+      cleave fit visits.csv "bill ~ age + C(ward)"
+      cleave fit visits "bill ~ age + weight" --store s3://bucket/prefix --json
+    """
+    from cleave.models.fitting import fit_linear, require_gaussian  # noqa: PLC0415 - --help does not need it
+    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+
+    if len(words) < 2:
+        raise typer.BadParameter("a table and a formula are needed: cleave fit visits.csv 'bill ~ age'")
+    require_gaussian(family)
+    settings: Settings = ctx.obj
+    with session_over(words[:-1], asking, settings) as session, session.snapshot():
+        model = fit_linear(Sums(session, asking), words[-1], weights, ridge, level)
+    console.out(model.json() if as_json else model.summary())
+    if not as_json:
+        settings.say(footer_of(model))
 
 
 def survival(
@@ -79,7 +117,7 @@ def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None
     write_atomically(path, survival_page(found, facts).encode(), error=InputError, overwrite=force)
 
 
-def footer_of(model: Survival) -> str:
+def footer_of(model: LinearModel | Survival) -> str:
     """Say which checks the statements of a model passed, and what they cost."""
     passed = [name for name, outcome in model.checks.items() if outcome == "passed"]
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
