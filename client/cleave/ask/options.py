@@ -119,7 +119,10 @@ class Answering(Place, total=False):
     memory: Annotated[
         int | str | None,
         Flag(
-            None, "--memory SIZE", "Most memory for fetched rows. Default: a quarter of the machine's.", advanced=True
+            None,
+            "--memory SIZE",
+            "Most memory for fetched rows. Default: a quarter of the machine's, which a gateway's workers share.",
+            advanced=True,
         ),
     ]
     cache: Annotated[
