@@ -64,6 +64,7 @@ def test_an_owner_sees_what_is_spent(parties: Parties) -> None:
     assert "noisy releases have spent epsilon 1.5" in shown
     facts = json.loads(west.run("release", "ls", "patients", "--json", *STORE).stdout)
     assert (facts["epsilon"], facts["spent"]) == ("0.5", "1.5")
+    assert "sizes of objects, spent epsilon\n" in west.run("show", "patients", *STORE).stdout
     assert "noisy releases have spent epsilon 1.5" in west.run("show", "patients", *STORE).stdout
     assert "epsilon 0.5" in west.run("log", "patients", *STORE).stdout
     asked = parties.at("carol").run("query", SQL, "--store", "../store", "--analyst", "carol.pem", "--json")

@@ -194,7 +194,7 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
         table([Heading(word) for word in ("column", "kind", "type", "use")], columns),
         *([contributors_text(manifest)] if manifest.contributors else []),
         *([f"noisy releases have spent epsilon {epsilon_text(spent)}"] if (spent := tables.spent(opened)) else []),
-        *_seen(manifest, *tables.places),
+        *_seen(opened, *tables.places),
     ]
     return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))
 
@@ -227,7 +227,8 @@ def rows_of(manifest: Manifest, contributor: str) -> int:
     return sum(each.rows for each in manifest.segments if each.contributor == contributor)
 
 
-def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
+def _seen(opened: Opened, sensitive: str, plain: str) -> list[str]:
+    manifest = opened.manifest
     totals = sum(len(each.lanes) for segment in manifest.segments for each in segment.totals)
     columns = len(manifest.sealed) * len(manifest.segments)
     scans = sum(len(lane) for each in manifest.segments if each.scan for lane in each.scan.lanes)
@@ -245,7 +246,7 @@ def _seen(manifest: Manifest, sensitive: str, plain: str) -> list[str]:
         + ("  - sealed marks of the rows that were released\n" if any(each.marks for each in manifest.segments) else "")
         + "  - sealed objects: schema, names, cells, order of the rows\n"
         f"  - a head in the clear: ids of key and table, version {manifest.version}, number of log records, and names\n"
-        "    and sizes of objects\n"
+        f"    and sizes of objects{', spent epsilon' if opened.head.spent else ''}\n"
         + ("  - contributors' public keys, and the sizes of what each put\n" if manifest.contributors else "")
         + (
             f"  - a head for each of {counted(len(analysts), 'analyst')}: your public keys, --min-cell\n"
