@@ -7,7 +7,8 @@ PYTHON310 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3.1
 GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
-.PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-threshold bench-load scale
+.PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-threshold
+.PHONY: bench-model bench-load scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -83,6 +84,10 @@ bench-ring: setup
 # Sums that 2 to 50 parties decrypt together, beside additive secret sharing of the same: seconds.
 bench-threshold: setup
 	$(BIN)/python -m benchmarks.threshold.main
+
+# Processor time of file queries and scans, predicted from primitives and counts, beside what they take: three minutes.
+bench-model: setup
+	$(BIN)/python -m benchmarks.model
 
 # 50 users at once of both services, mixed over a file and a stored table that grows, also across restarts: 3.5 minutes.
 bench-load: setup

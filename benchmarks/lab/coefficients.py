@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.lab.primitive import Family, Primitive
 from benchmarks.lab.scheme import Scheme, expanded, in_place, into
+from benchmarks.lab.services import services
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.secret_key import fresh_key
 from cleave_shared import seal
@@ -125,6 +126,7 @@ def coefficients(profile: Profile) -> Family:
         Primitive(
             "encrypt to be added", lambda: pair, lambda several: list(cipher.each_to_add(several)), are_pair, _TOGETHER
         ),
+        *services(profile),
     )
     return Family(profile.name, profile.degree, profile.prime_bits, primitives)
 

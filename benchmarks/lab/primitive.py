@@ -9,8 +9,18 @@ from typing import Any
 
 from benchmarks.lab.timing import RUNS, SECONDS, Clock, Timing, time_of
 
-# In the order of a table. "Encrypt" is of a plaintext that is encoded, "load" of bytes that are in memory. The last, of
-# profiles alone, is what most columns take from integers to a file: coefficient form needs no transform.
+# What only profiles have. "Encrypt to be added" is what most columns take from integers to a file: coefficient form
+# needs no transform. The rest: benchmarks.lab.services.
+OF_PROFILES = (
+    "encrypt to be added",
+    "carry",
+    "load to be masked",
+    "mask rows",
+    "mask and add",
+    "save a masked sum",
+    "load a masked sum",
+)
+# In the order of a table. "Encrypt" is of a plaintext that is encoded, "load" of bytes that are in memory.
 PRIMITIVES = (
     "encode",
     "encrypt, public key",
@@ -29,7 +39,7 @@ PRIMITIVES = (
     "decode",
     "save",
     "save, seeded",
-    "encrypt to be added",
+    *OF_PROFILES,
 )
 
 

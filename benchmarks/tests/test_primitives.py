@@ -10,8 +10,9 @@ import pytest
 from benchmarks import suite
 from benchmarks.lab.coefficients import coefficients, rotated
 from benchmarks.lab.micro import MICRO
-from benchmarks.lab.primitive import PRIMITIVES, Family, WrongResultError, measured
+from benchmarks.lab.primitive import OF_PROFILES, PRIMITIVES, Family, WrongResultError, measured
 from benchmarks.lab.scheme import context_of
+from benchmarks.lab.services import services
 from benchmarks.lab.slots import RINGS, slots
 from cleave_shared.params import SUM60_PACK
 
@@ -25,7 +26,7 @@ def family(request: pytest.FixtureRequest) -> Family:
 
 def test_all_are_there_and_right(family: Family) -> None:
     found = suite.primitives(ONCE, of=lambda: iter([family]))
-    missing = {"rescale"} if family.of == SUM60_PACK.name else {"encrypt to be added"}
+    missing = {"rescale"} if family.of == SUM60_PACK.name else {*OF_PROFILES}
     assert [each.name for each in found] == [name for name in PRIMITIVES if name not in missing]
     assert all(each.seconds > 0 and each.calls >= 1 for each in found)
     assert {(each.degree, each.prime_bits) for each in found} == {(family.degree, family.prime_bits)}
@@ -46,6 +47,22 @@ def test_a_primitive_that_does_something_else_is_not_timed(family: Family) -> No
         of_other = replace(by_name[name], setup=other.setup, work=lambda given, other=other: _plain(other.work(given)))
         with pytest.raises(WrongResultError):
             measured(of_other, seconds=1e-6, runs=1)
+
+
+def test_a_primitive_of_services_that_does_something_else_is_not_timed() -> None:
+    by_name = {each.name: each for each in services(SUM60_PACK)}
+    for name, wrong in (
+        ("carry", "save a masked sum"),
+        ("load to be masked", "load a masked sum"),
+        ("load a masked sum", "load to be masked"),
+        ("save a masked sum", "carry"),
+    ):
+        other = by_name[wrong]
+        with pytest.raises(WrongResultError):
+            measured(replace(by_name[name], setup=other.setup, work=other.work), seconds=1e-6, runs=1)
+    rows = by_name["mask rows"]
+    with pytest.raises(WrongResultError):
+        measured(replace(rows, work=lambda selected: rows.work(~selected)), seconds=1e-6, runs=1)
 
 
 def _plain(result: object) -> object:
