@@ -25,7 +25,7 @@ _HOMES = {
     "cleave.api.errors": "BINARY Binary DATETIME DataError DatabaseError Date DateFromTicks Error IntegrityError "
     "InterfaceError InternalError NUMBER NotSupportedError OperationalError ProgrammingError ROWID STRING Time "
     "TimeFromTicks Timestamp TimestampFromTicks Warning",
-    "cleave.api.models": "fit survival",
+    "cleave.api.models": "fit pca survival",
     "cleave.api.result": "Result",
     "cleave.ckks.key_file": "create_key open_key",
     "cleave.ckks.simple": "Question",

@@ -25,7 +25,7 @@ from cleave.api.errors import (
     TimestampFromTicks,
 )
 from cleave.api.errors import Warning as Warning  # noqa: A004 - PEP 249 names it so; `import *` leaves it out
-from cleave.api.models import fit, survival
+from cleave.api.models import fit, pca, survival
 from cleave.api.result import Result
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
@@ -132,6 +132,7 @@ __all__ = [
     "ls",
     "open_key",
     "paramstyle",
+    "pca",
     "plan",
     "protect",
     "pull",

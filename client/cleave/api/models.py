@@ -1,10 +1,12 @@
-"""Models that follow from sums and counts: `fit` for linear regression, `survival` for the time until an event.
+"""Models that follow from sums and counts.
 
-The sums are asked as ordinary queries, so every argument of `query` means the same here.
+`fit` is linear regression, `pca` principal components, and `survival` curves of the time until an event. The sums
+are asked as ordinary queries, so every argument of `query` means the same here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Unpack
 
@@ -15,6 +17,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.models.linear import LinearModel
+    from cleave.models.pca import Components
     from cleave.models.survival import Survival
 
 
@@ -56,6 +59,38 @@ def fit(
     given = complete(Asking, asking)
     with session_over(data, given) as session, session.snapshot():
         return fit_linear(Sums(session, given), formula, weights, ridge, level)
+
+
+@stated(Asking)
+def pca(
+    data: Data,
+    columns: Sequence[str] | str,
+    standardize: bool = True,
+    **asking: Unpack[Asking],
+) -> Components:
+    """Compute the principal components of columns of a frame, files, or a stored or released table.
+
+    `columns` are two or more columns of numbers. With `standardize` each is divided by its standard deviation, so the
+    components are those of the correlation matrix; else of the covariance matrix. Rows with a missing value are left
+    out. Equal variances have no directions of their own, and are refused.
+
+    >>> import cleave
+    >>> components = cleave.pca("patients.csv", ["age", "bill"])
+    >>> components.shares
+    (0.5207081216117483, 0.47929187838825166)
+    >>> components.components[0].loadings["age"].value
+    0.7071067811865476
+
+    Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
+    """
+    from cleave.models.pca import principal_components  # noqa: PLC0415 - DuckDB, numpy and flint
+    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+
+    if data is None:
+        raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
+    given = complete(Asking, asking)
+    with session_over(data, given) as session, session.snapshot():
+        return principal_components(Sums(session, given), columns, standardize=standardize)
 
 
 @stated(Asking)

@@ -38,9 +38,10 @@ _COMMANDS: Final = (
     "cleave.cli.schema:schema",
     "cleave.cli.questions:plan",
     "cleave.cli.questions:query",
-    "cleave.cli.models:survival",
     "cleave.cli.shell.command:shell",
     "cleave.cli.models:fit",
+    "cleave.cli.models:pca",
+    "cleave.cli.models:survival",
     *(
         f"cleave.cli.stored:{name}"
         for name in (

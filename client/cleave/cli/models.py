@@ -1,4 +1,4 @@
-"""`cleave fit` and `cleave survival`."""
+"""`cleave fit`, `cleave pca` and `cleave survival`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cleave.cli.group import Settings
     from cleave.models.linear import LinearModel
+    from cleave.models.pca import Components
     from cleave.models.survival import Survival
 
 TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
@@ -60,6 +61,43 @@ def fit(
     console.out(model.json() if as_json else model.summary())
     if not as_json:
         settings.say(footer_of(model))
+
+
+ColumnWords = Annotated[
+    list[str],
+    argument("FILE... | NAME COLUMN,...", "CSV, Parquet, JSON or Excel files, or a stored table; then the columns."),
+]
+
+
+def pca(
+    ctx: typer.Context,
+    asking: Asking,
+    words: ColumnWords,
+    standardize: Annotated[
+        bool, flag("--no-standardize", "Use the covariance matrix, not the correlations.", default=True)
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Compute principal components.
+
+    The sums they need are asked as a query asks them. Prints the variance that each component explains, and its
+    loadings. Equal variances have no directions of their own, and are refused.
+
+    Examples:
+      cleave pca visits.csv age,weight,bill
+      cleave pca visits age,weight,bill --no-standardize --store s3://bucket/prefix
+    """
+    from cleave.models.pca import principal_components  # noqa: PLC0415 - --help does not need it
+    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+
+    if len(words) < 2:
+        raise typer.BadParameter("a table and columns are needed: cleave pca visits.csv age,bill")
+    settings: Settings = ctx.obj
+    with session_over(words[:-1], asking, settings) as session, session.snapshot():
+        found = principal_components(Sums(session, asking), words[-1], standardize=standardize)
+    console.out(found.json() if as_json else found.summary())
+    if not as_json:
+        settings.say(footer_of(found))
 
 
 def survival(
@@ -117,7 +155,7 @@ def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None
     write_atomically(path, survival_page(found, facts).encode(), error=InputError, overwrite=force)
 
 
-def footer_of(model: LinearModel | Survival) -> str:
+def footer_of(model: Components | LinearModel | Survival) -> str:
     """Say which checks the statements of a model passed, and what they cost."""
     passed = [name for name, outcome in model.checks.items() if outcome == "passed"]
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"

@@ -18,7 +18,6 @@ from cleave.models.gram import Cell, Gram, Products
 from cleave.models.linear import Coefficient, LinearModel
 from cleave.models.solve import Solution, solved
 from cleave.models.sums import Group, Sums
-from cleave.sql.aligned import aligned
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.types import is_number
@@ -50,7 +49,8 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
     cells = _cells(sums, formula, products)
     whole = cells.get(frozenset())
     n = whole.used or 0 if whole else 0
-    people = _people(sums, formula, products, n)
+    nullable = {*products.nullable, *(each.name for each in formula.factors.values() if each.nullable)}
+    people = sums.people_of(nullable, n)
     levels = _levels_of(formula, cells)
     columns = formula.design(levels) if n else []
     if n <= len(columns):
@@ -109,21 +109,6 @@ def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells:
         f"a level of {terms} has {few}, or could be computed from one that has: the threshold leaves it out",
         hint="use a coarser column, or leave the term out",
     )
-
-
-def _people(sums: Sums, formula: Formula, products: Products, n: int) -> int | None:
-    """The number of people in the rows of the model, or of rows; None if no threshold is in force."""
-    if not sums.min_group and not sums.released:
-        return None
-    entity = sums.schema.privacy.entity
-    if not entity:
-        return n
-    nullable = {*products.nullable, *(each.name for each in formula.factors.values() if each.nullable)}
-    person = identifier(entity[0]) if len(entity) == 1 else f"({', '.join(map(identifier, entity))})"
-    try:
-        return sums.count(f"COUNT(DISTINCT {aligned(person, sorted(nullable))})") or 0
-    except QueryRefused:  # totals cannot count people
-        return n
 
 
 def _left_out(sums: Sums, whole: Cell | None, n: int) -> int | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from flint import arb
 
 from cleave.aggregates.balls import Number, half_unit, precision, rational
 from cleave.ask.options import question_options
+from cleave.sql.aligned import aligned
 from cleave.table.duck import identifier
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, Undecided
@@ -158,6 +159,21 @@ class Sums:
         answered = self._answer(f"SELECT {figure} FROM {identifier(self.table)}")
         value = answered.rows[0][0] if answered.rows else None
         return None if value is None else int(value)
+
+    def people_of(self, nullable: Collection[str], rows: int) -> int | None:
+        """Return how many people the rows are about in which the columns `nullable` have a value, or `rows`, their
+        number, if people cannot be counted. None if no threshold is in force.
+        """
+        if not self.min_group and not self.released:
+            return None
+        entity = self.schema.privacy.entity
+        if not entity:
+            return rows
+        person = identifier(entity[0]) if len(entity) == 1 else f"({', '.join(map(identifier, entity))})"
+        try:
+            return self.count(f"COUNT(DISTINCT {aligned(person, sorted(nullable))})") or 0
+        except QueryRefused:  # totals cannot count people
+            return rows
 
     def _parts(self, keys: Sequence[str], figures: Sequence[str]) -> Iterator[list[str]]:
         left = limits.MAX_SQL_CHARS - _ROOM - 8 * sum(len(key) + 4 for key in keys)
