@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +17,7 @@ import statsmodels.api as sm
 from formulaic import model_matrix
 
 import cleave
+from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
@@ -268,3 +270,351 @@ def test_public_data_as_statsmodels_fits_them(name: str, formula: str) -> None:
     for one, row in enumerate(model.covariance):
         for two, each in enumerate(row):
             assert close(each, covariance[one, two], scale=expected.bse.iloc[one] * expected.bse.iloc[two])
+
+
+# --- small tables, against exact fractions
+
+
+def small() -> pd.DataFrame:
+    """Rows with a missing value in each column, decimals, doubles, a boolean and a group of one row."""
+    generator = np.random.default_rng(5)
+    n = 60
+    frame = pd.DataFrame(
+        {
+            "y": [Decimal(int(each)) / 100 for each in generator.integers(-900, 900, n)],
+            "a": pd.array(generator.integers(-40, 90, n), "Int64"),
+            "d": generator.normal(3, 2, n),
+            "p": generator.exponential(1.0, n),
+            "w": [Decimal(int(each)) / 4 for each in generator.integers(0, 9, n)],
+            "g": ["single", *generator.choice(["x", "y", "z"], n - 1)],
+            "b": pd.array(generator.integers(0, 2, n), "boolean"),
+        }
+    )
+    for place, name in enumerate(["y", "a", "d", "w", "g", "b"]):
+        frame.loc[place + 3, name] = None
+    return frame
+
+
+SMALL = {
+    "y": "encrypted",
+    "a": "encrypted",
+    "d": "encrypted",
+    "p": "plain",
+    "w": "encrypted",
+    "g": "plain",
+    "b": "sealed",
+}
+
+
+def small_schema() -> cleave.Schema:
+    schema = cleave.schema(small(), SMALL)
+    columns = [
+        cleave.Column(each.name, each.kind, each.type, Decimal(0), Decimal(100)) if each.name == "w" else each
+        for each in schema.columns
+    ]
+    return cleave.Schema(tuple(columns), schema.dialect, schema.table)
+
+
+def design(frame: pd.DataFrame, columns: Sequence[Callable[[Any], Any]]) -> list[Row]:
+    return [[Fraction(column(row)) for column in columns] for row in frame.to_dict("records")]
+
+
+ONE = [lambda _: 1]
+LEVELS = [lambda row, level=level: row["g"] == level for level in ("x", "y", "z")]  # the first is "single"
+CASES: dict[str, tuple[list[str], list[Callable[[Any], Any]]]] = {
+    "y ~ a": (["a"], [*ONE, lambda row: row["a"]]),
+    "y ~ a + g": (["a", "g"], [*ONE, lambda row: row["a"], *LEVELS]),
+    "y ~ g": (["g"], [*ONE, *LEVELS]),
+    "y ~ b + a": (["a", "b"], [*ONE, lambda row: row["b"], lambda row: row["a"]]),
+    "y ~ a:b - 1": (["a", "b"], [lambda row: 0 if row["b"] else row["a"], lambda row: row["a"] if row["b"] else 0]),
+    "y ~ I(a**3) + w": (["a", "w"], [*ONE, lambda row: row["a"] ** 3, lambda row: row["w"]]),
+    "y ~ d": (["d"], [*ONE, lambda row: row["d"]]),
+    "y ~ p": ([], [*ONE, lambda row: row["p"]]),
+    "y ~ 0 + p + d:p + a": (
+        ["a", "d"],
+        [lambda row: row["p"], lambda row: row["a"], lambda row: Fraction(row["d"]) * Fraction(row["p"])],
+    ),
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("formula", CASES)
+def test_small_tables_exactly(formula: str) -> None:
+    names, columns = CASES[formula]
+    frame = small()
+    model = cleave.fit(frame, formula, schema=small_schema())
+    kept = frame.dropna(subset=["y", *names])
+    assert (model.n, model.left_out) == (len(kept), len(frame) - len(kept))
+    x, y = design(kept, columns), fractions(kept["y"])
+    found, inverted, residual = least_squares(x, y)
+    is_exact = not set(formula) & {"d", "p"}
+    for each, exact, square in zip(model.coefficients.values(), found, inverted, strict=True):
+        assert contains(each.estimate, exact)
+        assert contains_root(each.error, square * residual / model.df_resid)
+        assert (each.estimate.bound == 0) == is_exact
+        assert each.estimate.bound < 1e-10
+    assert contains(model.residual, residual)
+    centre = sum(y) / len(y) if "0" not in formula and "- 1" not in formula else Fraction(0)
+    total = sum((each - centre) ** 2 for each in y)
+    assert contains(model.total, total)
+    assert contains(model.r2, 1 - residual / total)
+
+
+def test_weights_as_exact_fractions_and_statsmodels() -> None:
+    frame = small()
+    model = cleave.fit(frame, "y ~ a + g", weights="w", schema=small_schema())
+    kept = frame.dropna(subset=["y", "a", "g", "w"])
+    x, y, weights = design(kept, CASES["y ~ a + g"][1]), fractions(kept["y"]), fractions(kept["w"])
+    check_exactly(model, x, y, weights)
+    expected = sm.WLS(np.array(y, float), np.array(x, float), np.array(weights, float)).fit()
+    assert (model.n, model.df_model, model.df_resid) == (expected.nobs, expected.df_model, expected.df_resid)
+    for name in ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "scale"):
+        own = {"rsquared": "r2", "rsquared_adj": "adjusted_r2", "fvalue": "f", "f_pvalue": "f_p"}.get(name, name)
+        assert close(getattr(model, own), getattr(expected, name), 1e-6)
+    assert "weights w" in model.summary()
+
+
+def test_ridge_as_exact_fractions_and_statsmodels() -> None:
+    frame = small()
+    kept = frame.dropna(subset=["y", "a", "g"])
+    model = cleave.fit(frame, "y ~ a + g", ridge="2.5", schema=small_schema())
+    x, y = design(kept, CASES["y ~ a + g"][1]), fractions(kept["y"])
+    ridge = [Fraction(0), *[Fraction(5, 2)] * 4]
+    found, _, residual = least_squares(x, y, ridge=ridge)
+    assert all(contains(each.estimate, exact) for each, exact in zip(model.coefficients.values(), found, strict=True))
+    assert contains(model.residual, residual)
+    alpha = np.array(ridge, float) / len(y)
+    expected = sm.OLS(np.array(y, float), np.array(x, float)).fit_regularized(alpha=alpha, L1_wt=0)
+    assert all(
+        close(each.estimate, one, 1e-6) for each, one in zip(model.coefficients.values(), expected.params, strict=True)
+    )
+    assert all(np.isnan(each.error.value) for each in model.coefficients.values())
+    assert "no standard errors" in model.summary()
+    with pytest.raises(InputError, match="ridge model"):
+        _ = model.covariance
+
+
+def test_ridge_of_doubles_holds_the_exact_solution() -> None:
+    frame = small()
+    kept = frame.dropna(subset=["y", "d"])
+    model = cleave.fit(frame, "y ~ d", ridge=1, schema=small_schema())
+    x, y = design(kept, CASES["y ~ d"][1]), fractions(kept["y"])
+    found, _, residual = least_squares(x, y, ridge=[Fraction(0), Fraction(1)])
+    assert all(contains(each.estimate, exact) for each, exact in zip(model.coefficients.values(), found, strict=True))
+    assert contains(model.residual, residual)
+    assert 0 < model.coefficients["d"].estimate.bound < 1e-12
+
+
+def test_plain_doubles_of_one_group_among_large_ones_stay_in_their_balls() -> None:
+    """The errors of DuckDB's additions are relative to the sum of absolute values."""
+    x = [1e15, -1e15, 3.5, 1 / 3, 2e14, -2e14, 0.1, 7.0]
+    y = [1.0, -2.0, 0.5, 1e8, -3e7, 0.25, 1 / 7, 4.0]
+    frame = pd.DataFrame({"x": x, "y": y})
+    model = cleave.fit(frame, "y ~ x", schema={"x": "plain", "y": "plain"})
+    found, _, residual = least_squares([[Fraction(1), Fraction(each)] for each in x], fractions(y))
+    assert all(contains(each.estimate, exact) for each, exact in zip(model.coefficients.values(), found, strict=True))
+    assert contains(model.residual, residual)
+
+
+# --- predictions, text, JSON
+
+
+def test_predictions_are_of_the_exact_model() -> None:
+    frame = small()
+    model = cleave.fit(frame, "y ~ a + g", schema=small_schema())
+    kept = frame.dropna(subset=["y", "a", "g"])
+    columns = CASES["y ~ a + g"][1]
+    found, _, _ = least_squares(design(kept, columns), fractions(kept["y"]))
+    predicted = model.predict(kept[["a", "g"]].rename(columns={"g": "G"}))
+    assert list(predicted.columns) == ["y", "y_bound"]
+    assert list(predicted.index) == list(kept.index)
+    for value, bound, row in zip(predicted["y"], predicted["y_bound"], design(kept, columns), strict=True):
+        exact = sum(one * two for one, two in zip(found, row, strict=True))
+        assert bound == 0
+        assert abs(Fraction(value) - exact) <= Fraction(np.spacing(abs(value))) / 2
+    missing = model.predict(pd.DataFrame({"a": [1, None], "g": ["x", "x"]}))
+    assert missing["y"].notna().tolist() == [True, False]
+    with pytest.raises(InputError, match="no level of g") as unseen:
+        model.predict(pd.DataFrame({"a": [1], "g": ["secret"]}))
+    assert "secret" not in str(unseen.value)
+    with pytest.raises(InputError, match="no column 'g'"):
+        model.predict(pd.DataFrame({"a": [1]}))
+    with pytest.raises(InputError, match="no number"):
+        model.predict(pd.DataFrame({"a": ["canary"], "g": ["x"]}))
+
+
+def test_a_model_as_text_json_and_html() -> None:
+    model = cleave.fit(PATIENTS, "bill ~ age + weight")
+    assert repr(model) == model.summary()
+    lines = model.summary().splitlines()
+    assert lines[0] == "bill ~ age + weight"
+    assert lines[2].split() == ["term", "estimate", "std", "error", "t", "p", "95%", "low", "high"]
+    assert "579 rows (21 more lack a value), 3 parameters" in lines
+    facts = json.loads(model.json(), parse_constant=pytest.fail)
+    assert facts["coefficients"]["age"]["estimate"] == list(model.coefficients["age"].estimate)
+    assert facts["n"] == 579
+    assert facts["checks"]["sentinel"] == "passed"
+    assert len(facts["covariance"]) == 3
+    assert len(facts["seen"]) == len(model.seen) == len(model.usage) == 2
+    page = model._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "579 rows" in page
+
+
+def test_services_see_neither_formula_nor_values() -> None:
+    model = cleave.fit(PATIENTS, "bill ~ age + C(ward) + C(insured)")
+    for seen in model.seen:
+        fates = {each.name: each.destination for each in seen.columns}
+        assert fates["insured"] == fates["notes"] == fates["email"] == "none"
+        assert "~" not in "".join([*seen.leakage.plain, *seen.leakage.sensitive])
+
+
+# --- what is refused
+
+
+def refused(formula: str, *, data: Any = None, **given: Any) -> CleaveError:
+    with pytest.raises(CleaveError) as error:
+        cleave.fit(small() if data is None else data, formula, **{"schema": small_schema(), **given})
+    return error.value
+
+
+def test_no_part_of_a_formula_is_evaluated(tmp_path: Path) -> None:
+    """Not when it is parsed, and not when columns are made."""
+    canary = tmp_path / "canary"
+    for expression in (
+        f"open({str(canary)!r}, 'w')",
+        f"I(open({str(canary)!r}, 'w'))",
+        f"C(open({str(canary)!r}, 'w'))",
+        f"a * open({str(canary)!r}, 'w')",
+        f"{{open({str(canary)!r}, 'w').write('x')}}",
+        f"np.log(a) + I(open({str(canary)!r}, 'w'))",
+        "a.__class__",
+        "I((lambda: 1)())",
+    ):
+        refused(f"y ~ {expression}")
+        refused(f"{expression} ~ a")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("formula", "said", "hint"),
+    [
+        ("y ~ log(a)", "'log(a)'", "derive"),
+        ("y ~ poly(a, 2)", "'poly(a, 2)'", "derive"),
+        ("y ~ bs(a, df=4)", "bs(a, df=4)", "derive"),
+        ("y ~ C(g, Sum)", "'C(g, Sum)'", "derive"),
+        ("log(y) ~ a", "'log(y)'", "derive"),
+        ("I(y) ~ a", "response", "derive"),
+        ("y ~ nosuch", "no column 'nosuch'", "names"),
+        ("y ~ C(d)", "no levels", "derive"),
+        ("b ~ a", "logistic", "docs/models.md"),
+        ("y ~ 2:a", "scales", "derive"),
+        ("y ~ I(a**0)", "I(a**0)", "derive"),
+        ("y ~ I(a**30)", "I(a**30)", "derive"),
+        ("y ~ I(a**12):I(a**13)", "degree", "powers"),
+        ("g ~ a", "'g' is VARCHAR", "C(g)"),
+        ("y ~ g + C(g)", "two names", "one way"),
+        ("y", "no single response", "RESPONSE"),
+        ("y + a ~ d", "no single response", "RESPONSE"),
+        ("y ~ a | d", "no", "RESPONSE"),
+        ("y ~ 0", "no term", "RESPONSE"),
+        ("y ~ ((", "cannot be read", "RESPONSE"),
+        ("y ~ 'text'", "cannot be read", "RESPONSE"),
+    ],
+)
+def test_formulas_that_are_refused(formula: str, said: str, hint: str) -> None:
+    error = refused(formula)
+    assert said in error.message
+    assert hint in (error.hint or "")
+
+
+def test_options_that_are_refused() -> None:
+    assert "needs rows" in refused("y ~ a", family="binomial").message
+    assert "may be negative" in refused("y ~ a", weights="a").message
+    assert "not numbers" in refused("y ~ a", weights="g").message
+    assert "ridge" in refused("y ~ a", ridge=-1).message
+    assert "ridge" in refused("y ~ a", ridge="x").message
+    assert "between 0 and 1" in refused("y ~ a", level=95).message
+    with pytest.raises(InputError, match="one table"):
+        cleave.fit(None, "y ~ a")
+
+
+def frame_of(**columns: Any) -> tuple[pd.DataFrame, dict[str, str]]:
+    frame = pd.DataFrame(columns)
+    return frame, {name: "plain" if frame[name].dtype.kind not in "iuf" else "encrypted" for name in frame}
+
+
+def test_collinear_columns_are_named() -> None:
+    frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9], g=[*"aabbcc"])
+    frame["both"] = frame["one"] + 2 * frame["two"]
+    frame["same"] = 3
+    schema |= {"both": "encrypted", "same": "encrypted"}
+    error = refused("y ~ one + two + both", data=frame, schema=schema)
+    assert "both is a combination of one, two" in error.message
+    assert error.hint == "leave one of them out: one, two, both"
+    assert "same is a combination of Intercept" in refused("y ~ one + same", data=frame, schema=schema).message
+    assert cleave.fit(frame, "y ~ one + two + both", schema=schema, ridge=1).n == 6
+    frame["g2"] = frame["g"].str.upper()
+    error = refused("y ~ g + g2", data=frame, schema=schema | {"g2": "plain"})
+    assert "g2[T.B] is a combination of g[T.b]" in error.message
+
+
+def test_levels_that_never_meet_are_named() -> None:
+    frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], g=[*"aabbab"], h=[*"xyxxyx"])
+    error = refused("y ~ g:h - 1", data=frame, schema=schema)
+    assert "g[b]:h[y] is 0 in all rows" in error.message
+
+
+def test_doubles_that_may_be_collinear_are_refused() -> None:
+    frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], x=[0.1, 0.7, 0.3, 1 / 3, 2.5, 4.1])
+    frame["twice"] = 2 * frame["x"]
+    error = refused("y ~ x + twice", data=frame, schema=schema | {"twice": "encrypted"})
+    assert "leave open whether twice is a combination" in error.message
+    frame = pd.concat([frame.drop(columns="twice")] * 2, ignore_index=True)
+    frame["g"], frame["h"] = [*"aabbccaabbcc"], [*"ddeeffddeeff"]
+    error = refused("y ~ x + g + h", data=frame, schema=schema | {"g": "plain", "h": "plain"})
+    assert "collinear: h[T.e] is a combination of g[T.b]" in error.message
+
+
+def test_too_few_rows_are_refused() -> None:
+    frame, schema = frame_of(y=[1, 5, 2], x=[1, 2, 4], z=[3, 1, 1])
+    assert "as many parameters (3) as rows" in refused("y ~ x + z", data=frame, schema=schema).message
+    assert cleave.fit(frame, "y ~ x", schema=schema).df_resid == 1
+    empty = frame.iloc[:0]
+    assert "as rows" in refused("y ~ x", data=empty, schema=schema).message
+
+
+# --- thresholds
+
+
+def test_a_small_level_is_refused_and_no_level_is_named() -> None:
+    frame = small().dropna()
+    frame.loc[frame.index[0], "g"] = "single"
+    error = refused("y ~ a + g", data=frame, min_group=3)
+    assert isinstance(error, QueryRefused)
+    assert "a level of g has fewer than 3 rows" in error.message
+    assert "single" not in f"{error.message} {error.hint}"
+    assert "coarser" in error.hint
+    assert cleave.fit(frame, "y ~ a", schema=small_schema(), min_group=3).min_group == 3
+
+
+def test_few_missing_values_are_refused_under_a_threshold() -> None:
+    """A sum over all but one row, beside one over all, tells about that one."""
+    frame, schema = frame_of(y=range(20), x=[*range(19), None])
+    frame["x"] = frame["x"].astype("Int64")
+    error = refused("y ~ x", data=frame, schema=schema | {"x": "encrypted"}, min_group=3)
+    assert "fewer than 3 rows lack a value" in error.message
+
+
+def test_parameters_are_at_most_a_third_of_the_people() -> None:
+    """Nine people of two rows each: three parameters may be fitted, and no more."""
+    generator = np.random.default_rng(2)
+    frame = pd.DataFrame({name: generator.integers(0, 50, 18) for name in "yabc"})
+    frame["who"] = [f"P{number // 2}" for number in range(18)]
+    schema = dict.fromkeys("yabc", "encrypted") | {"who": "sealed"}
+    model = cleave.fit(frame, "y ~ a + b", schema=schema, entity="who", min_group=3)
+    assert (model.n, model.people, model.left_out) == (18, "people", None)
+    error = refused("y ~ a + b + c", data=frame, schema=schema, entity="who", min_group=3)
+    assert "4 parameters, more than a third of the people" in error.message
+    assert len(cleave.fit(frame, "y ~ a + b + c", schema=schema, min_group=3).names) == 4  # 18 rows
+    assert len(cleave.fit(frame, "y ~ a + b + c", schema=schema).names) == 4

@@ -2,9 +2,9 @@
 
     bill ~ age + I(age ** 2) + C(ward):weight
 
-formulaic parses the formula. No text of it is ever evaluated: each factor is read here, as a column, a product of
-columns or C(column), and anything else is refused. formulaic then gets a small frame of levels, whose columns are named
-like the factors, and returns the names and the coding of the design's columns.
+formulaic parses the formula. No text of it is ever evaluated: before it is parsed, each expression is read here as
+C(column) or a product of columns, and anything else is refused. formulaic then gets a small frame of levels, whose
+columns are named like the factors, and returns the names and the coding of the design's columns.
 """
 
 from __future__ import annotations
@@ -169,7 +169,12 @@ def read_formula(text: str, schema: Schema) -> Formula:
         from formulaic import Formula as Parser  # noqa: PLC0415 - 0.7 s
         from formulaic import SimpleFormula  # noqa: PLC0415 - as above
         from formulaic.errors import FormulaicError  # noqa: PLC0415 - as above
+        from formulaic.parser.algos.tokenize import tokenize  # noqa: PLC0415 - as above
     try:
+        # first: of a response's calls, formulaic evaluates the called function while it parses
+        for token in tokenize(text):
+            if token.kind is token.Kind.PYTHON:
+                _expression(token.token)
         parsed = Parser(text)
     except (FormulaicError, SyntaxError, ValueError, RecursionError):
         raise InputError("the formula cannot be read", hint=_SHAPE) from None
@@ -225,37 +230,18 @@ class _Reader:
                 else:
                     numbers[self._number(column).name] += 1
             else:
-                self._python(str(term), text, numbers, factors)
+                self._python(text, numbers, factors)
         if numbers.total() > _MOST_DEGREE:
             raise QueryRefused(f"the term {str(term)!r} has a degree above {_MOST_DEGREE}", hint="use lower powers")
         return Term(tuple(sorted(numbers.elements())), tuple(factors))
 
-    def _python(self, term: str, text: str, numbers: Counter[str], factors: list[str]) -> None:
-        """Read C(column), I(product) or a product; the text is parsed, and never evaluated."""
-        names: dict[str, str] = {}
-
-        def unquoted(match: re.Match[str]) -> str:
-            names[name := f"quoted_column_{len(names)}"] = match[1]
-            return name
-
-        refused = QueryRefused(
-            f"the term {term!r} is more than C(column), or a product of columns and whole powers", hint=_WAY_ON
-        )
-        try:
-            node = ast.parse(_QUOTED.sub(unquoted, text), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise refused from None
-        match node:
-            case ast.Call(ast.Name("C"), [ast.Name(name)], []):
-                self._add_factor(text, self._column(names.get(name, name)), factors)
-                return
-            case ast.Call(ast.Name("I"), [inner], []):
-                node = inner
-        powers = _powers(node)
-        if powers is None:
-            raise refused
+    def _python(self, text: str, numbers: Counter[str], factors: list[str]) -> None:
+        """Read C(column), I(product) or a product."""
+        factor, powers = _expression(text)
+        if factor is not None:
+            self._add_factor(text, self._column(factor), factors)
         for name, power in powers.items():
-            numbers[self._number(self._column(names.get(name, name))).name] += power
+            numbers[self._number(self._column(name)).name] += power
 
     def _add_factor(self, text: str, column: Column, factors: list[str]) -> None:
         if column.type in FLOATS:
@@ -293,6 +279,35 @@ class _Reader:
 def _method(factor: Any) -> str:
     """How formulaic would get a factor's values: "lookup", "python" or "literal"."""
     return str(factor.eval_method.value)
+
+
+def _expression(text: str) -> tuple[str | None, Counter[str]]:
+    """Read an expression, which is parsed and never evaluated: the column of C(column), or the powers of a product.
+
+    Raises QueryRefused for any other.
+    """
+    names: dict[str, str] = {}
+
+    def unquoted(match: re.Match[str]) -> str:
+        names[name := f"quoted_column_{len(names)}"] = match[1]
+        return name
+
+    refused = QueryRefused(
+        f"the term {text!r} is more than C(column), or a product of columns and whole powers", hint=_WAY_ON
+    )
+    try:
+        node = ast.parse(_QUOTED.sub(unquoted, text), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise refused from None
+    match node:
+        case ast.Call(ast.Name("C"), [ast.Name(name)], []):
+            return names.get(name, name), Counter()
+        case ast.Call(ast.Name("I"), [inner], []):
+            node = inner
+    powers = _powers(node)
+    if powers is None:
+        raise refused
+    return None, Counter({names.get(name, name): power for name, power in powers.items()})
 
 
 def _powers(node: ast.expr) -> Counter[str] | None:
