@@ -21,13 +21,13 @@ from cleave_shared.requests import SET
 
 _FRAMES = {wire.FRAMES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEMS = {
-    400: "No HTTP request, or odd framing",
-    408: "`cleave serve` waits 30 s for a request to arrive",
+    400: "Not a valid HTTP request",
+    408: "`cleave serve`: the request did not arrive within 30 s",
     413: "Request or answer too large",
-    415: "Neither JSON nor binary frames, or with a content encoding",
+    415: "Neither JSON nor binary frames, or a content encoding",
     422: "Malformed, inconsistent or refused request",
     429: "API Gateway or Lambda is throttling; Retry-After says how long",
-    431: "`cleave serve` takes 64 KB of headers",
+    431: "`cleave serve`: more than 64 KB of headers",
     500: "The service failed; its log has the request id",
     502: "The function behind API Gateway could not answer",
     503: "API Gateway or Lambda is not available, or `cleave serve` has 32 requests under way (Retry-After)",

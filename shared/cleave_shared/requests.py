@@ -46,7 +46,7 @@ def _form(value: object) -> Literal["inline", "linked"]:
 Object = Annotated[Annotated[View, Tagged("inline")] | Annotated[Linked, Tagged("linked")], Unlike(_form)]
 """An object of a request: its bytes, or a link to them."""
 
-_STORED = {"description": "the whole answer, put where `result` says"}
+_STORED = {"description": "the whole answer, if it is in the object that `result` names"}
 _TIMINGS = {"description": "seconds by stage"}
 _RESULT = {"description": "presigned PUT of an object results/{set}/..., for an answer over 4 MB"}
 
@@ -81,21 +81,19 @@ class PlainRequest(Envelope):
 
     label: Hex = field(default_factory=new_label, metadata={"description": "names the request in its answer"})
     objects: Annotated[Each[Object], Rules(max_length=limits.MAX_PLAIN_OBJECTS)] = field(
-        default_factory=list, metadata={"description": "Parquet; none where the expressions name no column"}
+        default_factory=list, metadata={"description": "Parquet files; none if the expressions name no column"}
     )
     rows: Annotated[Each[Count], Rules(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)] = field(
-        metadata={"description": "of each object, or of each that is left out"}
+        metadata={"description": "rows of each object; needed without objects too"}
     )
     columns: Annotated[Each[_Name], Rules(max_length=limits.MAX_PLAIN_COLUMNS)] | None = field(
-        default=None, metadata={"description": "those that the expressions name: no others are read; absent: all"}
+        default=None, metadata={"description": "the columns to read; default: all"}
     )
     where: Sql | None = None
     keys: Expressions = field(default_factory=list)
     aggregates: Expressions = field(default_factory=list)
-    members: bool = field(default=False, metadata={"description": "whether to number the group of every row"})
-    filters: Expressions = field(
-        default_factory=list, metadata={"description": "conditions evaluated for every row, beside its group"}
-    )
+    members: bool = field(default=False, metadata={"description": "whether to answer the number of each row's group"})
+    filters: Expressions = field(default_factory=list, metadata={"description": "conditions to evaluate for each row"})
     result: Url | None = field(default=None, metadata=_RESULT)
 
     def __post_init__(self) -> None:
@@ -128,13 +126,13 @@ class PlainResponse(Envelope):
     numbers: Each[Blob] = field(
         default_factory=list,
         metadata={
-            "description": "of each object its rows' groups in bit planes: 0 for a row that WHERE leaves out, else the "
-            "place of its group in `counts`, from 1"
+            "description": "for each object, the group numbers of its rows in bit planes; 0: WHERE excludes the row, "
+            "1: the first group of `counts`"
         },
     )
     filters: Each[Each[Blob]] = field(
         default_factory=list,
-        metadata={"description": "of each filter and object, a bit for every row that it holds for"},
+        metadata={"description": "for each filter and object, one bit per row: whether the condition is true"},
     )
     stored: StoredAnswer | None = field(default=None, metadata=_STORED)
     timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
@@ -191,7 +189,7 @@ class SumsResponse(Envelope):
     key_id: Hex
     label: Hex
     totals: Each[Each[Blob]] = field(
-        metadata={"description": "of each lane the sums, CKKS ciphertexts; empty where `stored` is set"}
+        metadata={"description": "sums of each lane, as CKKS ciphertexts; empty if `stored` is set"}
     )
     stored: StoredAnswer | None = field(default=None, metadata=_STORED)
     timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
@@ -213,7 +211,7 @@ Weight = Annotated[int, Rules(ge=1, lt=1 << 15, strict=True)]
 class ScanObject(Linked):
     """A stored object with some of a lane's ciphertexts."""
 
-    first: ChunkNumber = field(metadata={"description": "number of the first of them in the lane"})
+    first: ChunkNumber = field(metadata={"description": "number of its first ciphertext in the lane"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,21 +224,21 @@ class ScanRequest(Envelope):
 
     profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
-    label: Hex = field(metadata={"description": "makes the weights of the sentinels this request's own"})
+    label: Hex = field(metadata={"description": "makes the weights of the sentinels unique to this request"})
     lanes: Annotated[
         Each[Annotated[Each[ScanObject], Rules(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)]],
         Rules(min_length=1, max_length=limits.MAX_SCAN_RESULTS),
     ]
     chunks: Annotated[Each[ChunkNumber], Rules(min_length=1, max_length=limits.MAX_SCAN_CHUNKS)] = field(
-        metadata={"description": "numbers of chunks, rising; no others are read"}
+        metadata={"description": "chunk numbers, ascending; only these are read"}
     )
     numbers: Blob = field(
-        metadata={"description": "chunk after chunk, its rows' groups in bit planes: 0 for a row of none"}
+        metadata={"description": "for each chunk, the group numbers of its rows in bit planes; 0: no group"}
     )
     cuts: Annotated[
         Each[Annotated[Each[ChunkNumber], Rules(min_length=1)]], Rules(min_length=1, max_length=limits.MAX_SCAN_RESULTS)
-    ] = field(metadata={"description": "of each group"})
-    weights: Each[Weight] = field(metadata={"description": "of each group in its lane's check result"})
+    ] = field(metadata={"description": "for each group, where its partial sums begin"})
+    weights: Each[Weight] = field(metadata={"description": "weight of each group in its lane's check result"})
 
     @property
     def results(self) -> int:
@@ -266,7 +264,7 @@ class ScanResponse(Envelope):
     key_id: Hex
     label: Hex
     totals: Annotated[Each[Each[Blob]], Rules(max_length=limits.MAX_SCAN_RESULTS)] = field(
-        metadata={"description": "of each lane CKKS ciphertexts: the check result, then each group's partial sums"}
+        metadata={"description": "for each lane, CKKS ciphertexts: the check result, then each group's partial sums"}
     )
     timings: dict[str, float] = field(default_factory=dict, metadata=_TIMINGS)
 

@@ -64,13 +64,13 @@ class Envelope(Item):
     version: Literal[3] = 3
     release: Release = field(
         default_factory=lambda: RELEASE,  # so that documents do not contain it
-        metadata={"description": "of the sender; no more than its errors name it"},
+        metadata={"description": "the sender's release; only error messages use it"},
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(Message):
-    """Every error a service answers with: safe to log, no values."""
+    """The body of every error answer. It contains no value and may be logged."""
 
     error: str
     hint: str | None = None

@@ -13,7 +13,7 @@ def _prepare() -> None:
 
 service = Service(
     "cleave-plain",
-    "Groups and aggregates the columns that may be seen; holds no key.",
+    "Groups and aggregates plain columns. It has no key.",
     {
         "/v1/plain/aggregate": "cleave_services.plain.calls:aggregate",
         "/v1/plain/tables/{set}/aggregate": "cleave_services.plain.calls:aggregate",

@@ -15,7 +15,7 @@ def _prepare() -> None:
 
 service = Service(
     "cleave-sensitive",
-    "Sums of encrypted columns; holds no key.",
+    "Adds up encrypted columns. It has no key.",
     {
         "/v1/sensitive/moments": "cleave_services.sensitive.calls:answer_sums",
         "/v1/sensitive/tables/{set}/sums": "cleave_services.sensitive.calls:answer_sums",
