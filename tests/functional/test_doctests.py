@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import cleave
+from tests.cli.runner import Cli
 from tests.samples import copy_patients
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +60,12 @@ def test_the_page_on_python() -> None:
 
 
 def test_the_page_on_models() -> None:
-    failed, tried = doctest.testfile(str(ROOT / "docs" / "models.md"), module_relative=False, optionflags=FLAGS)
+    page = ROOT / "docs" / "models.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
     assert tried > 5
     assert not failed
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S) for line in block.splitlines()]
+    assert {shlex.split(command)[1] for command in commands} == {"fit", "pca", "schema", "survival"}
+    for command in commands:
+        assert Cli().run(*shlex.split(command)[1:]).exit_code == 0, command
+    assert "Log-rank: chi-square 17.01" in Path("curves.html").read_text()
