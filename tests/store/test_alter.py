@@ -52,6 +52,19 @@ def world(tmp_path: Path, key: OwnerKey) -> World:
     return world
 
 
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("kind", ["sealed", "encrypted", "plain"])
+def test_a_column_in_place_of_a_dropped_one_is_null(tmp_path: Path, key: OwnerKey, kind: str, name: str) -> None:
+    """Even if it has the name and type of that one: nobody reads what was dropped."""
+    world = World(Folder(tmp_path / "s"), key, tmp_path, Folder(tmp_path / "p"))
+    schema = f"[columns.g]\nkind = 'plain'\ntype = 'VARCHAR'\n[columns.x]\nkind = '{kind}'\ntype = 'BIGINT'\n"
+    world.write(world.make("SELECT 'a' AS g, range AS x FROM range(3)", schema), "g")
+    alter(world.tables, "trial", Alteration(drop=["x"], add=[f"{name} BIGINT {kind}"]), Silent())
+    assert pulled(world) == [("a", None)] * 3
+    with closing(world.stored()) as stored:
+        assert ask(stored, f"SELECT COUNT({name}) FROM trial", cloud_only=False).result.rows == [[0]]
+
+
 @pytest.mark.sampled(10)  # the first has a change of each kind but `widen`, which the next test has
 @pytest.mark.parametrize(("wanted", "statements", "rewrites"), ALTERATIONS)
 def test_it_is_the_table_that_duckdb_makes(

@@ -80,14 +80,16 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
             "sealed": sealed_columns(schema, by),
         }
     )
-    if manifest.schema_toml == old.schema_toml and by == old.by:
+    dropped = {each.strip().lower() for each in wanted.drop}
+    if manifest.schema_toml == old.schema_toml and by == old.by and not dropped:
         return opened
-    released = renamed(tables, opened, _news(wanted), {each.strip().lower() for each in wanted.drop})
+    released = renamed(tables, opened, _news(wanted), dropped)
     manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
     if why := paused(tables, opened, replace(opened, manifest=manifest)):
         warn(why)
     same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
-    if same_plain and _format(old) == _format(manifest):
+    same_plain &= dropped.isdisjoint(name.lower() for name, _ in _plain(before))  # one may be added under its name
+    if same_plain and not (dropped and wanted.add) and _format(old) == _format(manifest):
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
