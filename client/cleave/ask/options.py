@@ -406,6 +406,10 @@ class Putting(Place, total=False):
         str | Sequence[str] | None,
         Flag(None, "--entity COLUMN,...", "Columns that name whom a row is about: thresholds count people."),
     ]
+    products: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--products COLUMN,...", "Also totals of the columns' products: COVAR, CORR, REGR.", advanced=True),
+    ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
     dry_run: Annotated[
         bool, Flag(False, "--dry-run", "Check all rows, print rows, bytes, groups and bounds; store nothing.", bool)
@@ -419,6 +423,16 @@ class Putting(Place, total=False):
     scan: Annotated[
         bool, Flag(False, "--scan", "Also store rows for scans: large tables, slow networks.", bool, advanced=True)
     ]
+
+
+class Deriving(Place, total=False):
+    """How `derive` adds totals to a stored table."""
+
+    products: Annotated[
+        str | Sequence[str] | None,
+        Flag(None, "--products COLUMN,...", "Totals of the columns' products instead: for COVAR, CORR, REGR, models."),
+    ]
+    dry_run: Annotated[bool, Flag(False, "--dry-run", "Print what would be stored; store nothing.", bool)]
 
 
 class Adding(Place, total=False):

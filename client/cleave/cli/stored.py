@@ -16,6 +16,7 @@ from cleave.ask.options import (
     Appending,
     Contributing,
     Deleting,
+    Deriving,
     Dropping,
     Place,
     Pulling,
@@ -154,19 +155,25 @@ def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> No
 def derive(
     ctx: typer.Context,
     name: Name,
-    expression: Annotated[str, argument("EXPRESSION", "A number per row, in SQL.")],
-    place: Place,
-    alias: Annotated[str, flag("--as NAME", "Name of the derived column.")],
+    options: Deriving,
+    expression: Annotated[str | None, argument("[EXPRESSION]", "A number per row, in SQL.")] = None,
+    alias: Annotated[str | None, flag("--as NAME", "Name of the derived column.")] = None,
 ) -> None:
-    """Also store totals of an expression.
+    """Also store totals of an expression, or of the products of columns.
 
-    Queries over it then need no rows.
+    Queries over it then need no rows. With totals of products, COVAR, CORR and REGR of two columns need none either.
 
     Examples:
       cleave derive sales "price * (1 - discount)" --as revenue --store s3://bucket/prefix
-      cleave derive visits "bill * age" --as weighted --store tables
+      cleave derive visits --products age,bill,weight --store tables --dry-run
+      cleave derive visits --products age,bill,weight --store tables
     """
-    ctx.obj.say(f"{name}: version {cleave.derive(name, expression, alias, **place).version}, with totals of {alias}")
+    done = cleave.derive(name, expression, alias, **options)
+    if options["dry_run"]:
+        ctx.obj.say("nothing was stored")
+        return
+    what = f"totals of {alias}" if alias else f"totals of the products of {options['products']}"
+    ctx.obj.say(f"{name}: version {done.version}, with {what}")
 
 
 def verify(name: Name, place: Place) -> None:

@@ -22,6 +22,7 @@ from cleave.store.consent import require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
 from cleave.store.pieces import SegmentRows
+from cleave.store.products import Product, measures_of_products, products_in
 from cleave.store.put import sealed_columns
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -89,7 +90,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
         warn(why)
     same_plain = _plain(before) == _plain(schema) and _order(old) == _order(manifest)
     same_plain &= dropped.isdisjoint(name.lower() for name, _ in _plain(before))  # one may be added under its name
-    if same_plain and not (dropped and wanted.add) and _format(old) == _format(manifest):
+    if same_plain and not (dropped and wanted.add) and _is_stored_alike(old, manifest, wanted):
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
@@ -272,17 +273,64 @@ def _news(wanted: Alteration) -> dict[str, str]:
 
 
 def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
-    """Measures of the new columns. Doubles keep centre and scale, unless the bounds of their column changed."""
-    news = _news(wanted)
-    widened = {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
-    previous = {news.get(each.name.lower(), each.name): each for each in old.measures}
+    """Measures of the new columns, and of the products of columns that stay. Doubles keep centre and scale, unless the
+    bounds of their column changed.
+    """
+    names = _measure_names(old, wanted)
+    widened = _widened_names(wanted)
+    previous = {names[each.name]: each for each in old.measures}
     measures = []
     for name, argument, derived in measured(schema):
         measure = of_measures.measure_of(name, argument, None, derived=derived is not None)
         if (before := previous.get(name)) and measure.decimals is None and (derived or name not in widened):
             measure = measure.model_copy(update={"centre": before.centre, "exponent": before.exponent})
         measures.append(measure)
+    products = _products(old, wanted)
+    made = zip(products, measures_of_products(schema, products, measures, lambda of: [None] * len(of)), strict=True)
+    for product, measure in made:
+        before = previous[product.name]
+        is_widened = not widened.isdisjoint(product.factors) and of_measures.of_bounds(measure) is not None
+        scale = (
+            {} if measure.decimals is not None or is_widened else {"centre": before.centre, "exponent": before.exponent}
+        )
+        measures.append(measure.model_copy(update=scale))
+    taken = Counter(each.name.lower() for each in measures)
+    if twice := next((each.name for each in measures if taken[each.name.lower()] > 1), None):
+        raise InputError(f"there would be two columns {twice!r}, one a product", hint="choose another name")
+    order = [names[each.name] for each in old.measures]
+    if sorted(order) == sorted(each.name for each in measures):
+        measures.sort(key=lambda each: order.index(each.name))
     return tuple(measures)
+
+
+def _widened_names(wanted: Alteration) -> set[str]:
+    """New names of the columns that are widened."""
+    news = _news(wanted)
+    return {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
+
+
+def _products(old: Manifest, wanted: Alteration) -> list[Product]:
+    """The products of columns that stay, with the new names."""
+    dropped = {each.strip().lower() for each in wanted.drop}
+    products = products_in(old.measures, load_stored_schema(old)).values()
+    return [each.renamed(_news(wanted)) for each in products if dropped.isdisjoint(map(str.lower, each.columns))]
+
+
+def _measure_names(old: Manifest, wanted: Alteration) -> dict[str, str]:
+    """New names of measures, by the old ones."""
+    news, products = _news(wanted), products_in(old.measures, load_stored_schema(old))
+    return {
+        each.name: products[each.name].renamed(news).name
+        if each.name in products
+        else news.get(each.name.lower(), each.name)
+        for each in old.measures
+    }
+
+
+def _is_stored_alike(old: Manifest, new: Manifest, wanted: Alteration) -> bool:
+    """True if the stored objects are the same: the measures are the old ones under new names, in their order."""
+    is_named_alike = [*_measure_names(old, wanted).values()] == [each.name for each in new.measures]
+    return is_named_alike and _format(old) == _format(new)
 
 
 def _plain(schema: Schema) -> list[tuple[str, str]]:

@@ -1,16 +1,20 @@
-"""Additions to a stored table, computed from its fetched rows: totals of an expression, and rows for scans."""
+"""Additions to a stored table, computed from its fetched rows: totals of expressions, and rows for scans."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
+from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
+from cleave.store.by import bytes_of_totals
 from cleave.store.change import apply
-from cleave.store.manifest import Manifest
+from cleave.store.manifest import Manifest, Measure, Segment
 from cleave.store.pieces import Addition, ChangeStep
+from cleave.store.products import Extents, arguments_of_products, measures_of_products, products_of
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import arguments_of, load_stored_schema
@@ -20,10 +24,47 @@ from cleave.store.tables import Tables
 from cleave.table.derived import UnknownColumn, checked
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
-from cleave.table.schema import dump_schema
+from cleave.table.schema import Schema, dump_schema
+from cleave.table.stream import Extent
 from cleave.table.types import is_number
 from cleave.text.nearest import did_you_mean
+from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
+from cleave_shared.params import PROFILES
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTotals:
+    """Totals to add to a table, of `arguments`. `schema`: the table's afterwards. `measures`: makes them, from rows
+    where doubles have no bounds.
+
+    `request`: what a repeated call must share with a stopped one to continue it. `details`: for the table's log.
+    """
+
+    opened: Opened
+    schema: Schema
+    names: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    measures: Callable[[Extents], Sequence[Measure]]
+    request: tuple[str, ...]
+    details: Mapping[str, str]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their ciphertexts, which follow from the schema and the number of cells."""
+        manifest = self.opened.manifest
+        measures = [of_measures.unscaled("", each, derived=True) for each in self.arguments]
+        return bytes_of_totals(measures, [each.cells for each in manifest.segments], PROFILES[manifest.profile])
+
+    @property
+    def text(self) -> str:
+        """One line: what is added, and the bytes to be stored."""
+        cells = max((each.cells for each in self.opened.manifest.segments), default=0)
+        names = ", ".join(self.names)
+        return (
+            f"totals of {counted(len(self.names), 'expression')} for {counted(cells, 'cell')}: {names}; "
+            f"about {sized(self.bytes)} will be stored"
+        )
 
 
 def derive(tables: Tables, table: str, expression: str, name: str, progress: Progress) -> Opened:
@@ -31,6 +72,11 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
 
     Raises InputError, QueryRefused, ConflictError if another writer changes the table.
     """
+    return store(tables, plan_expression(tables, table, expression, name), progress)
+
+
+def plan_expression(tables: Tables, table: str, expression: str, name: str) -> PlannedTotals:
+    """Plan the totals of an expression. Raises InputError, QueryRefused."""
     opened = tables.open(table)
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
     taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in schema.names}
@@ -50,29 +96,71 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
     (argument,) = arguments
     if not spellings((argument.sql,)).keys().isdisjoint(spellings(tuple(each.sql for each in manifest.measures))):
         raise InputError("totals of this expression are stored already")
+    _require_rows(manifest)
+
+    def measures(extents: Extents) -> list[Measure]:
+        (extent,) = (None,) if argument.decimals is not None else extents([argument])
+        return [of_measures.measure_of(name, argument, extent, derived=True)]
+
+    return PlannedTotals(opened, schema, (name,), (argument,), measures, (expression, name), {"column": name})
+
+
+def plan_products(tables: Tables, table: str, columns: Sequence[str]) -> PlannedTotals:
+    """Plan the totals that products of `columns` need and the table does not have. No row is read.
+
+    Raises InputError if it has all of them, and as `products_of` does.
+    """
+    opened = tables.open(table)
+    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
+    products = products_of(schema, columns, manifest.measures)
+    if not products:
+        raise InputError(f"totals for the products of {', '.join(columns)} are stored already")
+    _require_rows(manifest)
+    names = tuple(each.name for each in products)
+    measures = partial(measures_of_products, schema, products, manifest.measures)
+    arguments = tuple(arguments_of_products(schema, products))
+    details = {"products": ", ".join(columns)}
+    return PlannedTotals(opened, schema, names, arguments, measures, ("products", *names), details)
+
+
+def _require_rows(manifest: Manifest) -> None:
     if not manifest.segments:
         raise InputError(
             f"stored table {manifest.table!r} has no rows",
-            hint="put rows first, or name it under [derived] of the schema",
+            hint="put rows first, with --products or with [derived] in the schema",
         )
+
+
+def store(tables: Tables, planned: PlannedTotals, progress: Progress) -> Opened:
+    """Store the planned totals, all in one change.
+
+    Raises InputError for values outside the range of a column, ConflictError if another writer changes the table.
+    """
+    opened, manifest = planned.opened, planned.opened.manifest
     with tables.changing(opened), closing(Rows(tables, opened)) as rows:
-        extent = None
-        if argument.decimals is None:
-            with rows.table(argument.columns, segments=manifest.segments[:1]) as first:
-                extent = extent_of(first, argument)
-        measure = of_measures.measure_of(name, argument, extent, derived=True)
-        columns = {*argument.columns, *manifest.by}
-        update = {"schema_toml": dump_schema(schema), "measures": (*manifest.measures, measure)}
-        manifest = manifest.model_copy(update=update)
-        pieces = [_Totals(each, rows, manifest, columns) for each in manifest.segments]
-        return apply(tables, opened, manifest, pieces, "derive", [expression, name], progress, details={"column": name})
+        measures = planned.measures(partial(_extents, rows, manifest.segments[:1]))
+        columns = {*manifest.by, *(name for each in planned.arguments for name in each.columns)}
+        update = {"schema_toml": dump_schema(planned.schema), "measures": (*manifest.measures, *measures)}
+        changed = manifest.model_copy(update=update)
+        pieces = [_Totals(each, rows, changed, len(measures), columns) for each in manifest.segments]
+        request = [*planned.request]
+        return apply(tables, opened, changed, pieces, "derive", request, progress, details={**planned.details})
+
+
+def _extents(rows: Rows, first: Sequence[Segment], arguments: Sequence[Argument]) -> list[Extent | None]:
+    """The extents of doubles in the first segment, which determine their scale."""
+    if not arguments:
+        return []
+    with rows.table({name for each in arguments for name in each.columns}, segments=first) as table:
+        return [extent_of(table, each) for each in arguments]
 
 
 @dataclass(frozen=True, slots=True)
 class _Totals(Addition):
-    """Totals of the last measure of `manifest`, which reads `columns` besides the by columns."""
+    """Totals of the last `count` measures of `manifest`, which read `columns`."""
 
     manifest: Manifest
+    count: int
     columns: Collection[str]
 
     @property
@@ -80,11 +168,11 @@ class _Totals(Addition):
         return 0
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:  # noqa: ARG002 - one step
-        segment, measures = self.segment, self.manifest.measures[-1:]
+        segment, measures = self.segment, self.manifest.measures[-self.count :]
         places = {keys: cell for cell, keys in enumerate(writer.cells.keys)}
         with self.source.table(self.columns, segments=[segment]) as table:
             summed = Summing(table, self.manifest.by, measures).sums()
-            numbers, first = [places[each] for each in summed.keys], len(self.manifest.measures) - 1
+            numbers, first = [places[each] for each in summed.keys], len(self.manifest.measures) - self.count
             totals = writer.write_totals(segment.id, measures, first, summed.columns, numbers, segment.cells)
         yield self.step(segment.model_copy(update={"totals": (*segment.totals, totals)}))
         writer.advance(segment.rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cleave.text.printable import printable
@@ -11,7 +11,7 @@ from cleave.text.tabular import Heading, table
 from cleave_shared.errors import extra
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import pandas as pd
     import pyarrow as pa
@@ -129,6 +129,11 @@ def stored_table(manifest: Manifest) -> StoredTable:
     }
     counts = manifest.version, manifest.rows, len(manifest.segments), manifest.bytes
     return StoredTable(manifest.table, *counts, manifest.by, facts)
+
+
+def adding_to(stored: StoredTable, names: Sequence[str], size: int) -> StoredTable:
+    """A table as it is, with what a change would add: totals of `names`, and about `size` bytes."""
+    return replace(stored, facts={**stored.facts, "adds": list(names), "adds_bytes": size})
 
 
 def planned_table(planned: PlannedPut) -> StoredTable:

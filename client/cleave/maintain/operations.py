@@ -20,6 +20,7 @@ from cleave.ask.options import (
     Altering,
     Appending,
     Deleting,
+    Deriving,
     Dropping,
     Place,
     Pulling,
@@ -28,7 +29,16 @@ from cleave.ask.options import (
     Updating,
 )
 from cleave.files import require_absent, write_atomically
-from cleave.maintain.facts import Changed, Pulled, StoredTable, TableFacts, facts_of, planned_table, stored_table
+from cleave.maintain.facts import (
+    Changed,
+    Pulled,
+    StoredTable,
+    TableFacts,
+    adding_to,
+    facts_of,
+    planned_table,
+    stored_table,
+)
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave_shared.errors import CleaveWarning, InputError, UsageError
 
@@ -49,8 +59,9 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
     `by`: columns whose combinations of values have totals; None: what is proposed, `[]`: none. `key_columns`: columns
-    that name one row. `entity`: columns that name whom a row is about, so that thresholds count people. `scan`,
-    `replace`, `drop_contributors`, `sheet`, `flatten`: as the options of `cleave put`.
+    that name one row. `entity`: columns that name whom a row is about, so that thresholds count people. `products`:
+    columns whose products in pairs get totals too, as `derive` adds them. `scan`, `replace`, `drop_contributors`,
+    `sheet`, `flatten`: as the options of `cleave put`.
     `say`: called with each line that the command prints. A file is read a batch at a time. A put that was stopped
     continues when it is called again with the same data. `dry_run`: check all rows and store nothing. Then `bytes` of
     the result is an estimate, `version` is the one that is there now (0: none), and `facts` also has cells and bounds.
@@ -69,6 +80,7 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
 
     tables, by = task.tables, column_names(options["by"])
     how: dict[str, Any] = {"key": column_names(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
+    how["products"] = column_names(options["products"]) or ()
     over: dict[str, Any] = {"replace": options["replace"], "drop_contributors": options["drop_contributors"]}
     unread = lazy(data, options["schema"], name, options["sheet"], flatten=options["flatten"], entity=options["entity"])
     with unread.stream() as rows:
@@ -209,12 +221,40 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     return None
 
 
-@change(Place, after=CONTINUES)
-def derive(task: Task, name: str, expression: str, alias: str, **_: Unpack[Place]) -> Opened:
-    """Store totals of `expression` too, as column `alias`: questions over it then need no rows."""
-    from cleave.maintain.derive import derive as make  # noqa: PLC0415 - as above
+@operation(Deriving, after=CONTINUES)
+def derive(
+    task: Task, name: str, expression: str | None = None, alias: str | None = None, **options: Unpack[Deriving]
+) -> StoredTable:
+    """Store totals of `expression` too, as column `alias`: questions over it then need no rows.
 
-    return make(task.tables, name, expression, alias, task.progress)
+    `products`: instead, columns whose products in pairs get totals, so that COVAR, CORR and REGR_* of two of them need
+    no rows either. Those that are stored already are not stored again. `dry_run`: say what would be stored, store
+    nothing, and add it to `facts`.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "paired", store="tables", by=["ward"])
+    >>> planned = cleave.derive("paired", products=["age", "bill"], store="tables", dry_run=True)
+    >>> planned.facts["adds"], planned.version
+    (['age*bill'], 1)
+    >>> cleave.derive("paired", products=["age", "bill"], store="tables").version
+    2
+    """
+    from cleave.maintain import derive as deriving  # noqa: PLC0415 - as above
+
+    products = column_names(options["products"])
+    if (products is None) == (expression is None) or (expression is None) != (alias is None):
+        raise UsageError("derive takes an expression and its name, or products")
+    tables = task.tables
+    if products is None:
+        planned = deriving.plan_expression(tables, name, str(expression), str(alias))
+    else:
+        planned = deriving.plan_products(tables, name, products)
+        task.say(planned.text)
+    if options["dry_run"]:
+        return adding_to(stored_table(planned.opened.manifest), planned.names, planned.bytes)
+    done = deriving.store(tables, planned, task.progress)
+    tables.sweep(done)
+    return stored_table(done.manifest)
 
 
 @operation(Deleting, after=CONTINUES)

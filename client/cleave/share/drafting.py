@@ -231,7 +231,8 @@ def released_measures(manifest: Manifest, schema: Schema) -> tuple[tuple[Measure
                 continue
             linear = combination_of(expression_of(each.sql), numbers, never_null, catalog.types)
             bounded = of_measures.of_bounds(each)
-            read = tuple(stored[number].name for number, _ in linear.terms) if linear is not None else ()
+            is_linear = linear is not None and not linear.squares
+            read = tuple(stored[number].name for number, _ in linear.terms) if linear and is_linear else ()
             if bounded is not None and len(read) > 1 and names.issuperset(read):
                 measures.append(bounded)
                 reads.append(read)

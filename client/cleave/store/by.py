@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cleave.ckks.packing import bytes_of_chunk
 from cleave.store.cells import MOST_CELLS
 from cleave.store.lanes import Lanes, row_lanes, total_lanes
-from cleave.store.manifest import Manifest
+from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import BY
 from cleave.table.duck import identifier
 from cleave.table.faults import TooLargeError
@@ -97,6 +97,12 @@ def estimated_bytes(manifest: Manifest, survey: Survey, cells: int, segments: in
     chunks = segments * _chunks(total_lanes(manifest.measures, profile), each)
     chunks += _chunks(row_lanes(manifest, profile), rows) if manifest.scanned else 0
     return values + survey.text_bytes + chunks * bytes_of_chunk(profile)
+
+
+def bytes_of_totals(measures: Sequence[Measure], cells: Sequence[int], profile: Profile) -> int:
+    """Bytes of the totals of `measures`. `cells`: number of each segment."""
+    lanes = total_lanes(measures, profile)
+    return sum(_chunks(lanes, each) for each in cells) * bytes_of_chunk(profile)
 
 
 def _chunks(lanes: Lanes, entries: int) -> int:

@@ -27,7 +27,8 @@ from cleave.table.stream import Extent
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20
-EXTENT = "min({0}) AS least, approx_quantile({0}, 0.5) AS middle, max({0}) AS largest"  # SQL of an expression's extent
+# SQL of the extent of expression {0}, which has number {1}
+EXTENT = "min({0}) AS least{1}, approx_quantile({0}, 0.5) AS middle{1}, max({0}) AS largest{1}"
 BITS = 52  # of a double's distance from the centre, and of its square
 _HEADROOM = 8  # bits by which later rows may exceed the first ones, if no bounds are declared
 _ULP = Fraction(1, 1 << 53)
@@ -266,6 +267,11 @@ def decoding(measure: Measure, part: str) -> Decoding:
         return Decoding(unit, Fraction(measure.centre) - unit * (1 << BITS), each=unit)
     unit = Fraction(4) ** -measure.exponent * (1 << BITS)
     return Decoding(unit, each=unit / 2, share=4 * _ULP)
+
+
+def reach(measure: Measure) -> Fraction:
+    """The largest magnitude of a value of doubles that totals can have."""
+    return abs(Fraction(measure.centre)) + Fraction(2) ** (BITS - measure.exponent)
 
 
 def facts(measure: Measure) -> Facts:

@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
+from typing import Any
 
 from pydantic import JsonValue
 
+from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
@@ -25,6 +28,7 @@ from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Reader, Release, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
+from cleave.store.products import measures_of_products, products_of
 from cleave.store.published import ENDS, all_rows, leaving, would_end
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -58,6 +62,7 @@ def put(
     progress: Progress,
     *,
     key: Sequence[str] = (),
+    products: Sequence[str] = (),
     scan: bool = False,
     replace: bool = False,
     drop_contributors: bool = False,
@@ -68,9 +73,10 @@ def put(
 ) -> Opened:
     """Store `rows` as table `name`, with cells by `by` (None: a proposal), in segments of at most `segment_rows` rows.
 
-    `key`: columns that together identify a row: no two rows may have equal values in them, now or later. `scan`: also
-    store the rows as ciphertexts, which services can add up by any plain column. A put of the same rows that was killed
-    continues after its last segment. `say` gets what will be stored; `warn` is told if the table's releases end.
+    `key`: columns that together identify a row: no two rows may have equal values in them, now or later. `products`:
+    columns whose products get totals too. `scan`: also store the rows as ciphertexts, which services can add up by any
+    plain column. A put of the same rows that was killed continues after its last segment. `say` gets what will be
+    stored; `warn` is told if the table's releases end.
 
     Raises InputError for an existing table without `replace`, for one with contributors without `drop_contributors`,
     and for rows that do not fit the schema; ConflictError if another process puts the same table.
@@ -79,7 +85,8 @@ def put(
         raise InputError("the table has no name", hint="name it with --table")
     existing = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
     with as_stream(rows) as stream:
-        planned = plan_put(stream, name, by, progress, existing, key=key, scan=scan, say=say, profile=profile)
+        how: dict[str, Any] = {"key": key, "products": products, "scan": scan, "say": say, "profile": profile}
+        planned = plan_put(stream, name, by, progress, existing, **how)
         manifest, survey, local = planned.manifest, planned.survey, planned.manifest.local
         if existing is not None:
             manifest = manifest.model_copy(update={"release": _replaced(tables, existing, manifest, warn)})
@@ -139,6 +146,7 @@ def plan_put(
     existing: Opened | None = None,
     *,
     key: Sequence[str] = (),
+    products: Sequence[str] = (),
     scan: bool = False,
     say: Say = silent,
     profile: Profile = DEFAULT_PROFILE,
@@ -148,6 +156,7 @@ def plan_put(
     `say` is told which columns could also be `by` columns. Raises InputError for rows that do not fit the schema.
     """
     schema = stored_schema(stream.schema, name)
+    needed = products_of(schema, products) if products else []
     if existing is not None:
         _require_same_entity(load_stored_schema(existing.manifest), schema, name)
     chosen = None if by is None else check_by(by, schema)
@@ -164,6 +173,9 @@ def plan_put(
             )
     cells = count_cells(stream, chosen)
     measures = measures_of(schema, survey, stream)
+    measures += tuple(measures_of_products(schema, needed, measures, partial(_extents, stream)))
+    if needed:
+        say(f"with totals of {counted(len(needed), 'product')}: {', '.join(each.name for each in needed)}")
     manifest = Manifest.model_construct(
         format=FORMAT,
         table=name,
@@ -397,18 +409,22 @@ def measures_of(schema: Schema, survey: Survey, stream: Stream) -> tuple[Measure
     for name, argument, derived in measured(schema):
         extent = survey.floats.get(name) if derived is None else None
         if derived is not None and argument.decimals is None:
-            extent = _extent(stream, derived.columns, argument.sql)
+            (extent,) = _extents(stream, [argument])
         measures.append(of_measures.measure_of(name, argument, extent, derived=derived is not None))
     return tuple(measures)
 
 
-def _extent(stream: Stream, columns: Sequence[str], sql: str) -> Extent | None:
-    """Extent of an expression's doubles over all rows."""
-    stream.gather(columns, f"SELECT {of_measures.EXTENT.format(sql)} FROM rows", "extents")
-    ((least, middle, largest),) = stream.query(
-        "SELECT min(least), any_value(middle), max(largest) FROM extents WHERE least IS NOT NULL"
-    )
-    return None if least is None else Extent(float(least), float(middle), float(largest))
+def _extents(stream: Stream, arguments: Sequence[Argument]) -> list[Extent | None]:
+    """Extents of the doubles of expressions over all rows, which are read once."""
+    if not arguments:
+        return []
+    columns = dict.fromkeys(name for each in arguments for name in each.columns)
+    figures = [of_measures.EXTENT.format(each.sql, number) for number, each in enumerate(arguments)]
+    stream.gather([*columns], f"SELECT {', '.join(figures)} FROM rows", "extents")
+    found = ", ".join(f"min(least{at}), any_value(middle{at}), max(largest{at})" for at in range(len(arguments)))
+    (values,) = stream.query(f"SELECT {found} FROM extents")
+    triples = zip(values[::3], values[1::3], values[2::3], strict=True)
+    return [None if least is None else Extent(*map(float, (least, *rest))) for least, *rest in triples]
 
 
 def check_extents(measures: Sequence[Measure], survey: Survey) -> None:

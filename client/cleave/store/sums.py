@@ -146,7 +146,7 @@ class Summing:
 
 def extent_of(table: Table, argument: Argument) -> Extent | None:
     """Return the range of the doubles of `argument`. Raises InputError if they cannot be computed."""
-    figures = of_measures.EXTENT.format(argument.sql)
+    figures = of_measures.EXTENT.format(argument.sql, 0)
     statement = f"SELECT {figures} FROM {table.relation}"
     ((least, middle, largest),) = _computed(table, {argument.sql: argument.sql}, statement, _all)
     return None if least is None else Extent(float(least), float(middle), float(largest))

@@ -24,13 +24,14 @@ from cleave.store.lanes import Integers
 from cleave.store.manifest import NUMBER
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums
+from cleave.sums.pairs import Operand
 from cleave.table.duck import identifier
 from cleave.table.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of one argument by group: its totals, and the number of values.
+    """Sums of one operand by group: its totals, and the number of values.
 
     `withheld`: for each total, how many of the group's cells do not have it. Without entries all are known.
     """
@@ -44,20 +45,21 @@ def figures_of(
     needs: CutSums, sums: Sequence[Sums]
 ) -> Callable[[Sequence[Members], Sequence[int]], list[list[Figure]]]:
     """Return a function that computes the encrypted aggregates of combined groups from their members. `sums`: by
-    argument.
+    operand.
     """
-    figures = [_figure(needs, each, sums[each.arguments[0]]) for each in needs.cut.encrypted]
+    figures = [
+        _figure(needs, each, needs.operands[place], sums[place])
+        for each, place in zip(needs.cut.encrypted, needs.places, strict=True)
+    ]
     return lambda members, _: [[figure(of) for figure in figures] for of in members]
 
 
-def _figure(needs: CutSums, encrypted: EncryptedAggregate, sums: Sums) -> Callable[[Members], Figure]:
-    """A function that computes one aggregate over combined groups. `sums`: of its argument."""
-    (place,) = encrypted.arguments
-    combination = needs.combinations[place]
-    facts = [combination.facts(needs.cut.arguments[place], needs.measures)]
-    moments = combination.moments(encrypted.aggregate, needs.measures)
+def _figure(needs: CutSums, encrypted: EncryptedAggregate, operand: Operand, sums: Sums) -> Callable[[Members], Figure]:
+    """A function that computes one aggregate over combined groups. `sums`: of its operand."""
+    facts = operand.facts([needs.cut.arguments[at] for at in encrypted.arguments], needs.measures)
+    moments = operand.moments(encrypted.aggregate, needs.measures)
     counts, totals = sums.counts, sums.totals.items()
-    needed = combination.needs(encrypted.aggregate, needs.measures)
+    needed = operand.needs(encrypted.aggregate, needs.measures)
     withheld = [cells for which, cells in sums.withheld.items() if which in needed]
 
     def figure(members: Members) -> Figure:
@@ -119,14 +121,17 @@ class Selection:
         totals: Mapping[TotalOf, Integers],
         withheld: Mapping[TotalOf, NDArray[np.bool_]] = MappingProxyType({}),
     ) -> list[Sums]:
-        """Sums by argument, from the totals of the cells.
+        """Sums by operand, from the totals of the cells.
 
         `withheld`: for each total, a flag (cells,) where it is unknown.
         """
         sums: list[Sums] = []
-        for each in self._needs.combinations:
-            of = {number for number, _ in each.terms}
-            summed = {which: self.total(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
+        for each in self._needs.operands:
+            summed = {
+                which: self.total(totals[which], each.filter)
+                for which in self._needs.totals
+                if which[0] in each.numbers
+            }
             counted = each.counted(self._needs.measures)
             counts = self.total(self._rows, each.filter) if counted is None else summed[counted, "count"]
             unknown = {

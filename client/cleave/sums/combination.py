@@ -1,19 +1,21 @@
-"""Arguments of aggregates whose sums follow from totals of cells: sums of measures times numbers.
+"""Arguments of aggregates whose sums follow from totals of cells: sums of measures and their squares, times numbers.
 
-An example is `2 * x - y + 1` over integers or decimals, where DuckDB's arithmetic is exact. Each step must fit its type
-for all values that the schema allows. Otherwise DuckDB could fail in some row, and a total would not show that.
+An example is `2 * x - y * y + 1` over integers or decimals, where DuckDB's arithmetic is exact. Each step must fit its
+type for all values that the schema allows. Otherwise DuckDB could fail in some row, and a total would not show that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
+from cleave.aggregates.moments import UNIT
 from cleave.sql.judge import Types
-from cleave.sql.nodes import NULL, Call, Case, Constant, Node, write
+from cleave.sql.nodes import NULL, Call, Case, Cast, Constant, Node, write
 from cleave.sql.plan import Argument
 from cleave.sql.ranges import Range, range_of_type
 from cleave.sql.read import canonical
@@ -21,24 +23,35 @@ from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
 
+_LARGEST = Fraction(sys.float_info.max)
+_SMALLEST = Fraction(1, 1 << 1074)  # double above 0
+
 TotalOf = tuple[int, str]  # number of a measure, and which of its totals: count, sum or square
 ReadMoments = Callable[[Mapping[TotalOf, int], int], dict[Moment, Estimate]]  # (totals, number of values) -> moments
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """`terms`: numbers of measures, and their factors; `constant` is added. Only cells where `filter` holds count.
+    """`terms`: numbers of measures, and their factors; `squares`: likewise of squared measures; `constant` is added.
+    Only cells where `filter` holds count.
 
-    It is NULL where a term is, so with several terms none may be NULL. Without terms it is a constant, or only counted.
+    It is NULL where a term is, so with several measures none may be NULL. Without terms it is a constant, or only
+    counted.
     """
 
     terms: tuple[tuple[int, Fraction], ...] = ()
     constant: Fraction = Fraction(0)
     filter: str | None = None  # SQL over by columns
+    squares: tuple[tuple[int, Fraction], ...] = ()
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The measures that it reads."""
+        return frozenset(number for number, _ in (*self.terms, *self.squares))
 
     def counted(self, measures: Sequence[Measure]) -> int | None:
         """The measure with the same number of non-NULL values; None if every row has one."""
-        return next((number for number, _ in self.terms if measures[number].nullable), None)
+        return next((number for number in sorted(self.numbers) if measures[number].nullable), None)
 
     def needs(self, aggregate: Aggregate, measures: Sequence[Measure]) -> list[TotalOf] | str:
         """The totals that `aggregate` of this argument needs, or the reason why they do not suffice."""
@@ -46,17 +59,20 @@ class Combination:
         totals: list[TotalOf] = [] if counted is None else [(counted, "count")]
         for moment in aggregate.moments:
             part = of_measures.part_of(moment)
-            if part is None or (part == "square" and len(self.terms) > 1):
+            if part is None or (part == "square" and (len(self.terms) > 1 or self.squares)):
                 return "sums and squares of single columns do not give it"
             for number, _ in self.terms:
                 totals.append((number, part))
+            for number, _ in self.squares:
+                totals += [(number, "sum"), (number, "square")]
         return totals
 
-    def facts(self, argument: Argument, measures: Sequence[Measure]) -> Facts:
+    def facts(self, arguments: Sequence[Argument], measures: Sequence[Measure]) -> list[Facts]:
+        (argument,) = arguments
         centre = self.constant
         for number, factor in self.terms:
             centre += factor * of_measures.facts(measures[number]).centre
-        return Facts(argument.domain, centre)
+        return [Facts(argument.domain, centre)]
 
     def moments(self, aggregate: Aggregate, measures: Sequence[Measure]) -> ReadMoments:
         """A function that computes the aggregate's moments from totals."""
@@ -71,9 +87,40 @@ class Combination:
                 )
                 for number, factor in self.terms
             )
+            squares = tuple((SquareOf.measure(number, measures), factor) for number, factor in self.squares)
             constant = self.constant if part == "sum" else Fraction(0)
-            readings[moment] = _MomentTerms(terms, constant)
+            readings[moment] = _MomentTerms(terms, squares, constant)
         return lambda total, count: {moment: each.estimate(total, count) for moment, each in readings.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SquareOf:
+    """The sum of squares of a measure, whose totals are of squares about its centre.
+
+    `is_rounded`: DuckDB computes each square as a double.
+    """
+
+    number: int
+    centre: Fraction
+    is_rounded: bool
+    sum: Decoding
+    square: Decoding
+
+    @classmethod
+    def measure(cls, number: int, measures: Sequence[Measure]) -> SquareOf:
+        measure = measures[number]
+        decodings = (of_measures.decoding(measure, part) for part in ("sum", "square"))
+        return cls(number, of_measures.facts(measure).centre, measure.decimals is None, *decodings)
+
+    def estimate(self, total: Mapping[TotalOf, int], count: int) -> Estimate:
+        """The sum of x^2: of (x - c)^2, plus 2 c times that of x, minus c^2 for each value."""
+        squares = self.square.estimate(Estimate(Fraction(total[self.number, "square"])), count)
+        sums = self.sum.estimate(Estimate(Fraction(total[self.number, "sum"])), count)
+        value = squares.value + 2 * self.centre * sums.value - count * self.centre**2
+        bound = squares.bound + 2 * abs(self.centre) * sums.bound
+        if self.is_rounded:
+            bound += UNIT * (abs(value) + bound) + count * _SMALLEST
+        return Estimate(value, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +128,7 @@ class _MomentTerms:
     """One moment: its totals, how each is decoded, and its factor. `constant` is added per value."""
 
     terms: tuple[tuple[TotalOf, Decoding, Fraction], ...]
+    squares: tuple[tuple[SquareOf, Fraction], ...]
     constant: Fraction
 
     def estimate(self, total: Mapping[TotalOf, int], count: int) -> Estimate:
@@ -91,6 +139,9 @@ class _MomentTerms:
             if scale != 1:
                 taken = Estimate(scale * taken.value, abs(scale) * taken.bound)
             value, bound = (value + taken.value, bound + taken.bound) if place else (taken.value, taken.bound)
+        for square, scale in self.squares:
+            taken = square.estimate(total, count)
+            value, bound = value + scale * taken.value, bound + abs(scale) * taken.bound
         if self.constant:
             value += self.constant * count
         return Estimate(value, bound)
@@ -99,14 +150,33 @@ class _MomentTerms:
 def combination_of(
     node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types
 ) -> Combination | None:
-    """A measure, or a sum of measures times numbers; None for anything else. `numbers`: measures by canonical
-    spelling.
+    """A measure, or a sum of measures and their squares times numbers; None for anything else. `numbers`: measures by
+    canonical spelling.
     """
     measure = numbers.get(canonical(node))
     if measure is not None:
         return Combination(((measure, Fraction(1)),))
+    number = _squared_double(node, numbers, measures)
+    if number is not None:
+        return Combination(squares=((number, Fraction(1)),))
     result = linear(node, numbers, measures, types)
-    return Combination(tuple(result.terms.items()), result.constant) if result else None
+    if result is None:
+        return None
+    return Combination(tuple(result.terms.items()), result.constant, squares=tuple(result.squares.items()))
+
+
+def _squared_double(node: Node, numbers: dict[str, int], measures: Sequence[Measure]) -> int | None:
+    """The measure of doubles of which `node` is the square, computed as a DOUBLE; None for anything else."""
+    if not (isinstance(node, Call) and node.name == "*" and len(node.arguments) == 2):
+        return None
+    one, two = node.arguments
+    value = one.operand if isinstance(one, Cast) and not one.may_fail and one.type.upper() == "DOUBLE" else one
+    number = numbers.get(canonical(value))
+    if number is None or canonical(value) != canonical(two):
+        return None
+    measure = measures[number]
+    is_double = measure.type == "DOUBLE" or (measure.type == "FLOAT" and value is not one)
+    return number if is_double and of_measures.reach(measure) ** 2 < _LARGEST else None
 
 
 def filtered(node: Node) -> tuple[Node, Node] | None:
@@ -122,29 +192,49 @@ _MOST = 60  # nodes
 
 @dataclass(frozen=True, slots=True)
 class _Ranged:
-    """`terms`: numbers of measures, and their factors. `range`: of all its values."""
+    """`terms`: numbers of measures, and their factors. `squares`: of squared ones. `range`: of all its values."""
 
     terms: dict[int, Fraction]
     constant: Fraction
     range: Range
+    squares: dict[int, Fraction] = field(default_factory=dict)
 
     @property
     def ends(self) -> tuple[Fraction, Fraction]:
         return self.range.lower, self.range.upper
 
+    @property
+    def is_constant(self) -> bool:
+        return not (self.terms or self.squares)
+
     def times(self, factor: Fraction) -> _Ranged:
-        scaled = self.range * Range(factor, factor)
-        return _Ranged({each: factor * by for each, by in self.terms.items()}, factor * self.constant, scaled)
+        terms, squares = ({each: factor * by for each, by in of.items()} for of in (self.terms, self.squares))
+        return _Ranged(terms, factor * self.constant, self.range * Range(factor, factor), squares)
 
     def plus(self, other: _Ranged) -> _Ranged:
-        terms = dict(self.terms)
-        for number, factor in other.terms.items():
-            terms[number] = terms.get(number, Fraction(0)) + factor
-        return _Ranged(terms, self.constant + other.constant, self.range + other.range)
+        terms, squares = _added(self.terms, other.terms), _added(self.squares, other.squares)
+        return _Ranged(terms, self.constant + other.constant, self.range + other.range, squares)
+
+    def product(self, other: _Ranged) -> _Ranged | None:
+        """The product with a constant, or of two multiples of one measure; else None."""
+        if self.is_constant or other.is_constant:
+            return other.times(self.constant) if self.is_constant else self.times(other.constant)
+        if self.constant or other.constant or self.squares or other.squares:
+            return None
+        if len(self.terms) != 1 or self.terms.keys() != other.terms.keys():
+            return None
+        ((number, one),), (two,) = self.terms.items(), other.terms.values()
+        range_ = self.range.power(2) if one == two else self.range * other.range
+        return _Ranged({}, Fraction(0), range_, {number: one * two})
+
+
+def _added(one: Mapping[int, Fraction], other: Mapping[int, Fraction]) -> dict[int, Fraction]:
+    return {each: one.get(each, Fraction(0)) + other.get(each, Fraction(0)) for each in (*one, *other)}
 
 
 def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], types: Types) -> _Ranged | None:
-    """Read a sum of measures times numbers. None if it may be inexact, or NULL where the sum of a term is not.
+    """Read a sum of measures and their squares times numbers. None if it may be inexact, or NULL where the sum of a
+    term is not.
 
     `numbers`: measures by canonical spelling.
     """
@@ -153,17 +243,18 @@ def linear(node: Node, numbers: dict[str, int], measures: Sequence[Measure], typ
         return None
     held = dict(zip(map(id, nodes), types([write(each) for each in nodes]), strict=True))
     result = _read(node, numbers, measures, held)
-    if result is None or not result.terms or not all(result.terms.values()):
+    if result is None or result.is_constant or not all((*result.terms.values(), *result.squares.values())):
         return None
-    nullable = [number for number in result.terms if measures[number].nullable]
-    return None if nullable and len(result.terms) > 1 else result
+    read = {*result.terms, *result.squares}
+    return None if len(read) > 1 and any(measures[number].nullable for number in read) else result
 
 
 def _operations(node: Node, numbers: dict[str, int]) -> Iterator[Node]:
-    """The operations that DuckDB computes step by step."""
-    if canonical(node) not in numbers and isinstance(node, Call) and node.name in ("+", "-", "*"):
+    """The operations and casts that DuckDB computes step by step."""
+    is_step = (isinstance(node, Call) and node.name in ("+", "-", "*")) or isinstance(node, Cast)
+    if is_step and canonical(node) not in numbers:
         yield node
-        for each in node.arguments:
+        for each in node.operands:
             yield from _operations(each, numbers)
 
 
@@ -178,13 +269,27 @@ def _read(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held
     if isinstance(node, Constant) and node.is_number and node.text.removeprefix("-").replace(".", "", 1).isdecimal():
         value = Fraction(node.text)
         return _Ranged({}, value, Range(value, value))
+    if isinstance(node, Cast):
+        return _cast(node, numbers, measures, held)
     result = _step(node, numbers, measures, held)
-    if result is None:
-        return None
-    type_ = held[id(node)]
+    return result if result is not None and _fits(result, held[id(node)]) else None
+
+
+def _fits(values: _Ranged, type_: str) -> bool:
     whole = range_of_type(type_)
-    fits = whole is not None and whole.lower <= result.range.lower and result.range.upper <= whole.upper
-    return result if fits and decimals_of(type_) is not None else None
+    return whole is not None and whole.lower <= values.range.lower and values.range.upper <= whole.upper
+
+
+def _cast(node: Cast, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> _Ranged | None:
+    """A cast that changes no value; else None."""
+    inner = _read(node.operand, numbers, measures, held)
+    if inner is None or node.may_fail or not _fits(inner, held[id(node)]):
+        return None
+    number = numbers.get(canonical(node.operand))
+    type_ = held.get(id(node.operand)) if number is None else measures[number].type
+    before, after = decimals_of(type_ or ""), decimals_of(held[id(node)])
+    is_exact = before is not None and after is not None and before <= after and held[id(node)] != "BOOLEAN"
+    return inner if is_exact else None
 
 
 def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held: dict[int, str]) -> _Ranged | None:
@@ -197,9 +302,7 @@ def _step(node: Node, numbers: dict[str, int], measures: Sequence[Measure], held
     if len(read) == 1:
         return one.times(Fraction(-1)) if node.name == "-" else one
     if node.name == "*":
-        if one.terms and two.terms:
-            return None
-        return two.times(one.constant) if not one.terms else one.times(two.constant)
+        return one.product(two)
     whole = range_of_type(held[id(node)])  # both sides are cast to this type first
     if whole is None or any(not whole.lower <= end <= whole.upper for each in (one, two) for end in each.ends):
         return None

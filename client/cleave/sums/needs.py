@@ -20,26 +20,27 @@ from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import half_of
 from cleave.sums.combination import Combination, TotalOf, combination_of, filtered
+from cleave.sums.pairs import Operand, Pair, Pairs
 from cleave.table.schema import Schema
 from cleave_shared import limits
 
 
 @dataclass(frozen=True)
 class CutSums:
-    """Sums that `cut` needs. `combinations[i]` is argument i's. `totals`: the totals they are made of.
-
-    `measures`: the table's measures when this was made.
+    """Sums that `cut` needs. `operands`: what its encrypted aggregates are of, without repetitions; `places[i]` is the
+    index of aggregate i's. `totals`: the totals they are made of. `measures`: the table's measures when this was made.
     """
 
     cut: QueryPlan
-    combinations: tuple[Combination, ...]
+    operands: tuple[Operand, ...]
+    places: tuple[int, ...]
     totals: tuple[TotalOf, ...]
     measures: tuple[Measure, ...]
 
     @property
     def filters(self) -> list[str]:
         """SQL over by columns; in a scan, over plain columns."""
-        return list(dict.fromkeys(each.filter for each in self.combinations if each.filter is not None))
+        return list(dict.fromkeys(each.filter for each in self.operands if each.filter is not None))
 
     @property
     def tells_cells_apart(self) -> bool:
@@ -49,17 +50,22 @@ class CutSums:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that WHERE and keys read, and those of each argument with a filter."""
-        both = zip(self.cut.arguments, self.combinations, strict=True)
-        filtering = (name for each, combination in both if combination.filter is not None for name in each.columns)
+        filtering = (
+            name
+            for each, place in zip(self.cut.encrypted, self.places, strict=True)
+            if self.operands[place].filter is not None
+            for argument in each.arguments
+            for name in self.cut.arguments[argument].columns
+        )
         return frozenset((*self.cut.selecting, *filtering))
 
     @property
     def summed(self) -> set[str]:
-        return {self.measures[number].name for each in self.combinations for number, _ in each.terms}
+        return {self.measures[number].name for each in self.operands for number in each.numbers}
 
 
 class Available(HasSums):
-    """Sums that a table has. `combinations`: by SQL, the combination of each argument that was requested."""
+    """Sums that a table has. `operands`: by the SQL of arguments, what each requested aggregate is of."""
 
     # reasons: for several arguments, for an argument, for its aggregate
     words: tuple[str, str, str]
@@ -71,34 +77,51 @@ class Available(HasSums):
         self._totals = totals
         by_sql = spellings(tuple(each.sql for each in measures))
         self._by_sql = {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
-        self.combinations: dict[str, Combination] = {}
+        self._pairs = Pairs(measures)
+        self.operands: dict[tuple[str, ...], Operand] = {}
 
     def sums_for(self, cut: QueryPlan) -> CutSums:
         """The sums for `cut`, which must have been cut with this object."""
-        combinations = tuple(self.combinations[argument.sql] for argument in cut.arguments)
+        read = [self.operands[tuple(cut.arguments[at].sql for at in each.arguments)] for each in cut.encrypted]
         totals: dict[TotalOf, None] = {}
-        for each in cut.encrypted:
-            needed = combinations[each.arguments[0]].needs(each.aggregate, self._measures)
+        for each, operand in zip(cut.encrypted, read, strict=True):
+            needed = operand.needs(each.aggregate, self._measures)
             if isinstance(needed, str):  # the cutter has checked this
                 raise TypeError(needed)
             totals |= dict.fromkeys(needed)
-        return CutSums(cut, combinations, tuple(totals), tuple(self._measures))
+        operands = tuple(dict.fromkeys(read))
+        return CutSums(cut, operands, tuple(map(operands.index, read)), tuple(totals), tuple(self._measures))
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         several, unknown, more = self.words
         name, (node, argument) = aggregate.names[0], arguments[0]
-        if len(arguments) != 1:
-            return several.format(name)
-        combination = self._combination(node, argument, types)
-        if combination is None:
-            return unknown.format(argument.sql)
-        totals = combination.needs(aggregate, self._measures)
+        operand: Operand | None
+        if len(arguments) > 1:
+            operand = self._pair(*(node for node, _ in arguments))
+            if operand is None:
+                return several.format(name)
+        else:
+            operand = self._combination(node, argument, types)
+            if operand is None:
+                return unknown.format(argument.sql)
+        totals = operand.needs(aggregate, self._measures)
         if isinstance(totals, str):
-            return more.format(name, argument.sql, totals)
+            return several.format(name) if len(arguments) > 1 else more.format(name, argument.sql, totals)
         if self._totals is not None and not self._totals >= {*totals}:
             return more.format(name, argument.sql, "")
-        self.combinations[argument.sql] = combination
+        self.operands[tuple(each.sql for _, each in arguments)] = operand
         return ""
+
+    def _pair(self, *nodes: Node) -> Pair | None:
+        """The pair of two columns, where a filter over columns that it may read holds. None for anything else."""
+        pair = self._pairs.of(*nodes)
+        taken = [filtered(each) for each in nodes] if pair is None else []
+        if pair is not None or None in taken:
+            return pair
+        values, conditions = zip(*filter(None, taken), strict=True)
+        pair = self._pairs.of(*values)
+        may_filter = conditions[0] == conditions[1] and self._may_filter(conditions[0])
+        return replace(pair, filter=write(conditions[0])) if pair and may_filter else None
 
     def _combination(
         self,

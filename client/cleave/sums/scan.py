@@ -25,8 +25,9 @@ from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
 from cleave.store.manifest import Manifest, Object, Segment
 from cleave.sums.cellwise import Sums
-from cleave.sums.combination import Combination, TotalOf
+from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums
+from cleave.sums.pairs import Operand
 from cleave.sums.remote import LINK_SECONDS, rows_of
 from cleave.sums.scanned import Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave.sums.stored import Stored
@@ -269,9 +270,9 @@ def lanes_of_totals(stored: Stored, needs: CutSums) -> set[int]:
 def totals_by_filter(needs: CutSums) -> dict[str | None, list[TotalOf]]:
     """The totals to add up, by filter. An empty list means that rows are only counted."""
     totals: dict[str | None, dict[TotalOf, None]] = {}
-    for each in needs.combinations:
-        of = {number for number, _ in each.terms}
-        totals.setdefault(each.filter, {}).update(dict.fromkeys(which for which in needs.totals if which[0] in of))
+    for each in needs.operands:
+        mine = dict.fromkeys(which for which in needs.totals if which[0] in each.numbers)
+        totals.setdefault(each.filter, {}).update(mine)
     return {filter_: list(each) for filter_, each in totals.items()}
 
 
@@ -313,7 +314,7 @@ class Scan:
                     yield ScanCall(segment.id, about, request)
 
     def answer(self) -> ScanAnswer:
-        """The sums by argument and group, in the order of the plain service's groups. Call it after the last answer.
+        """The sums by operand and group, in the order of the plain service's groups. Call it after the last answer.
 
         Raises CheckFailed if a group has more values than rows, or if rows are missing from a sum.
         """
@@ -325,17 +326,16 @@ class Scan:
             for place, (filter_, wanted) in enumerate(self._wanted.items())
             for which in wanted
         }
-        sums = [self._of_argument(each, totals) for each in self._needs.combinations]
+        sums = [self._of_operand(each, totals) for each in self._needs.operands]
         return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
-    def _of_argument(self, combination: Combination, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
-        of = {number for number, _ in combination.terms}
+    def _of_operand(self, operand: Operand, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
         sums = {
             which: entries
             for (filter_, which), entries in totals.items()
-            if filter_ == combination.filter and which[0] in of
+            if filter_ == operand.filter and which[0] in operand.numbers
         }
-        counted, rows = combination.counted(self._needs.measures), self._selected.rows_of(combination.filter)
+        counted, rows = operand.counted(self._needs.measures), self._selected.rows_of(operand.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
         return Sums(sums, rows if counted is None else sums[counted, "count"])

@@ -42,6 +42,7 @@ from cleave.store.schemas import read_stored_schema
 from cleave.sums.cellwise import Selection
 from cleave.sums.combination import Combination, TotalOf
 from cleave.sums.needs import CutSums, KeptTotals
+from cleave.sums.pairs import Operand
 from cleave.sums.stored import CellTable
 from cleave.table.privacy import epsilon_text
 from cleave.table.schema import Schema
@@ -74,8 +75,10 @@ class NoisySums(KeptTotals):
         lacking = super().aggregate(aggregate, arguments, types)
         if lacking:
             return lacking
-        combination = self.combinations[arguments[0][1].sql]
-        needed = combination.needs(aggregate, self._measures)
+        operand = self.operands[tuple(each.sql for _, each in arguments)]
+        if not isinstance(operand, Combination) or operand.squares:
+            return "a noisy release answers sums of columns, not of their products"
+        needed = operand.needs(aggregate, self._measures)
         if any(which not in self._parts and which[1] == "square" for which in needed if not isinstance(which, str)):
             return f"the release has no sums of squares, which {name} needs: the owner adds them with --squares"
         return ""
@@ -157,7 +160,10 @@ class NoisyWay(Way[Noisy]):
     def answer(self, setting: Setting[Noisy]) -> GroupSums:
         release, needs = setting.place, self.needs
         selection = Selection(release.cells.rows, release.table, needs)
-        figures = [_Figures(release, needs, each, selection) for each in needs.cut.encrypted]
+        figures = [
+            _Figures(release, needs, each, needs.operands[place], selection)
+            for each, place in zip(needs.cut.encrypted, needs.places, strict=True)
+        ]
 
         def of_groups(members: Sequence[Members], _: Sequence[int]) -> list[list[Figure]]:
             return [[each.figure(of) for each in figures] for of in members]
@@ -186,13 +192,15 @@ class Noised:
 class _Figures:
     """The figures of one aggregate, of whichever groups taken together."""
 
-    def __init__(self, release: Noisy, needs: CutSums, encrypted: EncryptedAggregate, selection: Selection) -> None:
-        (place,) = encrypted.arguments
+    def __init__(
+        self, release: Noisy, needs: CutSums, encrypted: EncryptedAggregate, operand: Operand, selection: Selection
+    ) -> None:
+        assert isinstance(operand, Combination)  # noqa: S101 - of one argument, as all that a release answers
+        combination = operand
         self._name = encrypted.aggregate.names[0]
         self._type = encrypted.type
-        self._combination: Combination = needs.combinations[place]
+        self._combination = combination
         self._measures = needs.measures
-        combination = self._combination
         counting = combination.counted(needs.measures)
         self._counting: TotalOf = ROWS if counting is None else (counting, "count")
         wanted = [self._counting, *((number, "sum") for number, _ in combination.terms)]

@@ -1,0 +1,329 @@
+"""Totals of products: COVAR, CORR and REGR_* of two columns come from them, against exact fractions of the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import combinations, permutations
+from pathlib import Path
+
+import pytest
+
+from cleave.ask.question import Result
+from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain.alter import Alteration, alter
+from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.derive import derive, plan_products, store
+from cleave.objects.locate import Folder
+from cleave.sql.aligned import aligned, product
+from cleave.store.products import products_of
+from cleave.store.reader import Opened
+from cleave.store.schemas import load_stored_schema
+from cleave.table.progress import Silent
+from cleave_shared.errors import InputError
+from tests.store.asking import planned
+from tests.store.scan_asking import Services, ask_by_scan
+from tests.store.trial import World
+
+SCHEMA = """
+[columns.ward]
+kind = "plain"
+type = "VARCHAR"
+
+[columns.sex]
+kind = "sealed"
+type = "VARCHAR"
+nullable = false
+
+[columns.age]
+kind = "encrypted"
+type = "INTEGER"
+lower = 0
+upper = 120
+nullable = false
+
+[columns.bill]
+kind = "encrypted"
+type = "DECIMAL(12,2)"
+lower = -5000
+upper = 5000
+
+[columns.stay]
+kind = "encrypted"
+type = "INTEGER"
+
+[columns.weight]
+kind = "encrypted"
+type = "DOUBLE"
+lower = 0
+upper = 300
+
+[columns.score]
+kind = "encrypted"
+type = "FLOAT"
+nullable = false
+"""
+ROWS = """
+SELECT CASE WHEN i % 7 < 3 THEN 'north' WHEN i % 7 < 6 THEN 'south' END AS ward,
+    CASE WHEN i % 3 = 0 THEN 'm' ELSE 'f' END AS sex,
+    CAST(hash(i) % 121 AS INTEGER) AS age,
+    CASE WHEN i % 5 = 1 THEN NULL ELSE CAST(hash(i + 1000) % 1000001 / 100 - 5000 AS DECIMAL(12,2)) END AS bill,
+    CASE WHEN i % 4 = 2 THEN NULL ELSE CAST(hash(i + 2000) % 4000000001 - 2000000000::HUGEINT AS INTEGER) END AS stay,
+    CASE WHEN i % 6 = 3 THEN NULL ELSE (hash(i + 3000) % 300000007) / 1000000.0 END AS weight,
+    CAST(hash(i + 4000) % 1000 AS FLOAT) / 7 AS score
+FROM range({}) AS t(i)
+"""
+NUMBERS = ("age", "bill", "score", "stay", "weight")
+PAIRED = (
+    *("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_COUNT", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY"),
+    *("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"),
+)
+WIDE = Context(prec=80)
+
+
+def exact(name: str, y: Sequence[Fraction], x: Sequence[Fraction]) -> Fraction | Decimal | None:
+    """The statistic of the pairs; None where it is NULL or NaN."""
+    n = len(y)
+    if name == "REGR_COUNT":
+        return Fraction(n)
+    if n == 0 or (n == 1 and name == "COVAR_SAMP"):
+        return None
+    of_y, of_x = sum(y, Fraction()) / n, sum(x, Fraction()) / n
+    syy, sxx = sum((each - of_y) ** 2 for each in y), sum((each - of_x) ** 2 for each in x)
+    sxy = sum((one - of_y) * (two - of_x) for one, two in zip(y, x, strict=True))
+    simple = {"REGR_AVGX": of_x, "REGR_AVGY": of_y, "REGR_SXX": sxx, "REGR_SYY": syy, "REGR_SXY": sxy}
+    if name in simple:
+        return Fraction(simple[name])
+    if name.startswith("COVAR"):
+        return Fraction(sxy) / (n if name == "COVAR_POP" else n - 1)
+    if not sxx or not syy:
+        return None
+    if name == "CORR":
+        square = sxy**2 / (sxx * syy)
+        root = WIDE.sqrt(WIDE.divide(square.numerator, square.denominator))
+        return root if sxy > 0 else -root
+    slope = Fraction(sxy) / sxx
+    return {"REGR_SLOPE": slope, "REGR_INTERCEPT": of_y - slope * of_x, "REGR_R2": Fraction(sxy) ** 2 / (sxx * syy)}[
+        name
+    ]
+
+
+def require_exact(
+    world: World, by: Sequence[str], ask: Callable[[str], Result], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """All statistics of `pairs` by `by` are the exact ones, within their bounds."""
+    numbers = sorted({each for pair in pairs for each in pair})
+    listed = [(name, y, x) for y, x in pairs for name in PAIRED]
+    figures = ", ".join(f"{name}({y}, {x})" for name, y, x in listed)
+    keys = "".join(f"{each}, " for each in by)
+    answer = ask(f"SELECT {keys}{figures} FROM {world.name}" + (f" GROUP BY {', '.join(by)}" if by else "")).result
+    assert {each.source for each in answer.columns[len(by) :]} == {"encrypted"}
+    groups: dict[tuple[object, ...], list[dict[str, Fraction | None]]] = {} if by else {(): []}
+    found = world.oracle.execute(f"SELECT {keys}{', '.join(numbers)} FROM {world.name}").fetchall()
+    for row in found:
+        values = {each: None if v is None else Fraction(v) for each, v in zip(numbers, row[len(by) :], strict=True)}
+        groups.setdefault(tuple(row[: len(by)]), []).append(values)
+    assert {tuple(row[: len(by)]) for row in answer.rows} == {*groups}
+    for row, bounds in zip(answer.rows, answer.bounds, strict=True):
+        rows = groups[tuple(row[: len(by)])]
+        for (name, y, x), value, bound in zip(listed, row[len(by) :], bounds[len(by) :], strict=True):
+            both = [(each[y], each[x]) for each in rows if each[y] is not None and each[x] is not None]
+            wanted = exact(name, *(tuple(of) for of in zip(*both, strict=True))) if both else exact(name, (), ())
+            if wanted is None:
+                assert value is None or math.isnan(float(str(value)))
+                continue
+            assert isinstance(value, int | float)
+            off = abs(WIDE.subtract(Decimal(value), _decimal(wanted)))
+            assert off <= Decimal(bound or 0) + abs(Decimal(value)) / 2**52
+            assert off <= abs(_decimal(wanted)) / 10**6 + Decimal("1e-6")  # the bound is of use
+
+
+def _decimal(value: Fraction | Decimal) -> Decimal:
+    return value if isinstance(value, Decimal) else WIDE.divide(value.numerator, value.denominator)
+
+
+@pytest.fixture
+def world(tmp_path: Path, key: OwnerKey) -> Iterator[World]:
+    world = World(Folder(tmp_path / "s"), key, tmp_path, Folder(tmp_path / "p"))
+    yield world
+    world.oracle.close()
+
+
+def derive_products(world: World, *columns: str) -> Opened:
+    return store(world.tables, plan_products(world.tables, world.name, columns), Silent())
+
+
+def names(world: World) -> list[str]:
+    return [each.name for each in world.tables.open(world.name).manifest.measures if each.derived]
+
+
+SUBSETS: list[tuple[str, ...]] = [(), ("ward",), ("sex",), ("ward", "sex")]
+
+
+def test_the_statistics_of_two_columns_come_from_totals(world: World) -> None:
+    world.write(world.make(ROWS.format(40), SCHEMA), "ward")
+    derive_products(world, "bill", "score", "weight")
+    pairs = [("bill", "score"), ("weight", "bill"), ("score", "weight"), ("bill", "bill")]
+    require_exact(world, ("ward",), world.ask, pairs)
+
+
+@pytest.mark.slow  # the test above has three columns and one set of keys
+def test_every_statistic_of_two_columns_comes_from_totals(world: World) -> None:
+    world.write(world.make(ROWS.format(60), SCHEMA), "ward", "sex")
+    derive_products(world, *NUMBERS)
+    for by in SUBSETS:
+        require_exact(world, by, world.ask, [*permutations(NUMBERS, 2), ("bill", "bill"), ("age", "age")])
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_without_products_rows_are_read(world: World, appended: bool) -> None:
+    world.write(world.make(ROWS.format(20), SCHEMA), "ward")
+    if appended:
+        derive_products(world, "age", "score")
+    for pair in ("bill, age", "age, bill", "bill, stay"):
+        for name in ("CORR", "COVAR_POP", "REGR_SLOPE"):
+            plan = planned(world.stored(), f"SELECT {name}({pair}) FROM trial")
+            assert [each.source for each in plan.outputs] == ["local"]
+    sources = planned(
+        world.stored(), "SELECT REGR_COUNT(bill, age), REGR_AVGY(bill, age), REGR_SYY(bill, age) FROM trial"
+    )
+    assert [each.source for each in sources.outputs] == ["encrypted"] * 3  # the bill alone has them
+
+
+def test_put_keeps_them_from_the_start_and_what_is_added_later_has_them(world: World) -> None:
+    world.write(world.make(ROWS.format(30), SCHEMA), "sex", products=("bill", "age", "weight"))
+    assert {"age*bill", "age*weight", "bill*weight"} <= {*names(world)}
+    world.write(world.make(ROWS.format(47), SCHEMA), append=True)
+    world.oracle.execute(f"INSERT INTO trial {ROWS.format(30)}")
+    require_exact(world, ("sex",), world.ask, list(permutations(("age", "bill", "weight"), 2)))
+
+
+def test_names_say_over_which_rows(world: World) -> None:
+    world.write(world.make(ROWS.format(10), SCHEMA))
+    derive_products(world, "bill", "age")
+    assert names(world) == ["age*bill", "age if bill"]
+    derive_products(world, "weight", "age", "bill")
+    assert names(world)[2:] == [
+        *("age*weight", "age if weight", "bill*weight", "bill if weight", "weight if bill", "age if bill and weight"),
+        *("age*bill if weight", "age*weight if bill"),
+    ]
+    with pytest.raises(InputError, match="products of age, weight are stored already"):
+        derive_products(world, "age", "weight")
+    derive(world.tables, "trial", "age * score", "mine", Silent())
+    with pytest.raises(InputError, match="column 'age\\*bill' already exists"):
+        derive(world.tables, "trial", "bill * 2", "age*bill", Silent())
+    derive_products(world, "score", "age")
+    assert names(world)[-2:] == ["mine", "age*score"]  # the score is cast to a DOUBLE before
+
+
+def test_all_that_models_ask_is_kept(world: World) -> None:
+    """By the one spelling of products and of aligned expressions."""
+    world.write(world.make(ROWS.format(40), SCHEMA), "ward")
+    derive_products(world, *NUMBERS)
+    schema = load_stored_schema(world.tables.open("trial").manifest)
+    for few in [NUMBERS, *combinations(NUMBERS, 2)]:
+        columns = [schema.column(each) for each in few]
+        nullable = [each.name for each in columns if each.nullable]
+        expressions = [aligned(f'"{each}"', nullable) for each in few]
+        for one, two in combinations(columns, 2):
+            both = product((one, two))
+            assert both is not None
+            expressions.append(aligned(both, nullable))
+        for each in expressions:
+            plan = planned(world.stored(), f"SELECT ward, SUM({each}), COUNT({each}) FROM trial GROUP BY ward")
+            assert {column.source for column in plan.outputs[1:]} == {"encrypted"}, each
+    squares = (
+        "SUM(age * age), SUM(weight * weight), SUM(CAST(score AS DOUBLE) * score), SUM(CAST(stay AS BIGINT) * stay)"
+    )
+    answer = world.ask(f"SELECT ward, {squares} FROM trial GROUP BY ward ORDER BY ward").result
+    wanted = world.oracle.execute(f"SELECT ward, {squares} FROM trial GROUP BY ward ORDER BY ward").fetchall()
+    for row, bounds, expected in zip(answer.rows, answer.bounds, wanted, strict=True):
+        assert row[1] == expected[1]
+        assert row[4] == expected[4]
+        for value, bound, other in zip(row[2:4], bounds[2:4], expected[2:4], strict=True):
+            assert abs(value - other) <= (bound or 0) + 1e-9 * other  # type: ignore[operator]
+
+
+def test_after_changes_they_are_those_of_the_rows(world: World) -> None:
+    world.write(world.make(ROWS.format(50), SCHEMA), "ward", "sex")
+    derive_products(world, "age", "bill", "stay")
+    world.write(world.make(ROWS.format(80), SCHEMA), append=True)
+    world.oracle.execute(f"INSERT INTO trial {ROWS.format(50)}")
+    for where in ("age > 100", "sex = 'm' AND bill IS NULL"):
+        delete(world.tables, "trial", where, Silent(), yes=True)
+        world.oracle.execute(f"DELETE FROM trial WHERE {where}")
+    update(world.tables, "trial", {"bill": "bill / 2", "stay": "NULL"}, "age < 20", Silent(), yes=True)
+    world.oracle.execute("UPDATE trial SET bill = bill / 2, stay = NULL WHERE age < 20")
+    compact(world.tables, "trial", Silent())
+    require_exact(world, ("sex", "ward"), world.ask, [("age", "bill"), ("stay", "bill")])
+
+
+def test_altered_columns_keep_their_products(world: World) -> None:
+    """Renamed ones, wider ones, and those that stay if others are dropped."""
+    world.write(world.make(ROWS.format(30), SCHEMA), "ward")
+    derive_products(world, "age", "bill", "weight", "score")
+    derive(world.tables, "trial", "age * 2", "twice", Silent())
+    before = world.tables.open("trial").manifest
+    alter(world.tables, "trial", Alteration(rename=["bill=zebra", "weight=apple"]), Silent())
+    after = world.tables.open("trial").manifest
+    assert [each.totals for each in after.segments] == [each.totals for each in before.segments]
+    world.oracle.execute("ALTER TABLE trial RENAME bill TO zebra; ALTER TABLE trial RENAME weight TO apple")
+    renamed = ("age", "zebra", "score", "apple")
+    require_exact(world, ("ward",), world.ask, list(combinations(renamed, 2)))
+    wider = ["zebra=-90000000..90000000", "age=0..100000", "apple=0..100000", "zebra=DECIMAL(20,4)"]
+    alter(world.tables, "trial", Alteration(widen=wider, drop=["score", "stay"]), Silent())
+    left = ("apple", "zebra", "age")
+    assert not any("score" in each for each in names(world))
+    require_exact(world, ("ward",), world.ask, list(combinations(left, 2)))
+    alter(world.tables, "trial", Alteration(drop=["zebra"], by=["sex"]), Silent())
+    assert names(world) == ["twice", "age*apple", "age if apple"]
+    require_exact(world, ("sex",), world.ask, [("apple", "age")])
+    with pytest.raises(InputError, match=r"two columns 'age\*apple', one a product"):
+        alter(world.tables, "trial", Alteration(add=["age*apple BIGINT encrypted"]), Silent())
+
+
+def test_scans_have_them_too(world: World) -> None:
+    world.write(world.make(ROWS.format(40), SCHEMA), "sex", products=("bill", "age"), scan=True)
+
+    def ask(sql: str) -> Result:
+        with closing(world.stored()) as stored:
+            return ask_by_scan(stored, Services(world.stores), sql)
+
+    require_exact(world, ("ward",), ask, [("age", "bill"), ("bill", "age")])
+
+
+def test_a_filter_over_by_columns(world: World) -> None:
+    world.write(world.make(ROWS.format(40), SCHEMA), "ward", "sex")
+    derive_products(world, "age", "bill")
+    filtered = "COVAR_POP(age, bill) FILTER (WHERE ward = 'north')"
+    sql = f"SELECT sex, {filtered}, CORR(age, bill) FROM trial GROUP BY sex ORDER BY sex"
+    answer = world.ask(sql).result
+    assert [each.source for each in answer.columns[1:]] == ["encrypted"] * 2
+    for row, wanted in zip(answer.rows, world.oracle.execute(sql).fetchall(), strict=True):
+        assert row[1:] == [pytest.approx(each, rel=1e-9) for each in wanted[1:]]
+    other = planned(world.stored(), "SELECT COVAR_POP(age, bill) FILTER (WHERE bill > 3) FROM trial")
+    assert [each.source for each in other.outputs] == ["local"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["age"], "two columns at least"),
+        (["age", "age"], "two columns at least"),
+        (["age", "ward"], "'ward' is plain VARCHAR, and only encrypted numbers have totals of products"),
+        (["age", "sex"], "'sex' is sealed VARCHAR"),
+        (["age", "nothing"], "'nothing'"),
+        (["stay", "huge"], "'huge' and 'stay': their products may not fit 38 digits"),
+    ],
+)
+def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
+    import tomllib  # noqa: PLC0415
+
+    from cleave.table.schema import read_schema  # noqa: PLC0415
+
+    huge = '\n[columns.huge]\nkind = "encrypted"\ntype = "DECIMAL(38,10)"\n'
+    with pytest.raises(InputError, match=said):
+        products_of(read_schema(tomllib.loads(SCHEMA + huge), "t"), columns)
