@@ -236,6 +236,34 @@ def test_plan_tells_the_way(place: Place) -> None:
     assert rows["requests"]["sensitive"]["bytes_down"] > 0
 
 
+def test_products_are_kept_once_their_cost_is_said(place: Place) -> None:
+    place.stored()
+    products = ("derive", "trial", "--products", "weight,age,bill")
+    dry = place.cli.run(*place.words(*products, "--dry-run"))
+    assert dry.exit_code == 0
+    said = dry.stderr.splitlines()
+    names = "age*bill, age*weight, age if weight, bill*weight, bill if weight, age*bill if weight"
+    assert said[0].startswith(f"totals of 6 expressions for 6 cells: {names}; about ")
+    assert said[1:] == ["nothing was stored"]
+    sql = "SELECT ward, CORR(age, weight), SUM(age * age) FROM trial GROUP BY ward ORDER BY ward"
+    (before,) = json.loads(place.run("ls", "--json"))
+    given = {"store": place.store, "key": place.key, "dry_run": True}
+    planned = cleave.derive("trial", products=["age", "bill", "weight"], **given).facts
+    assert planned["adds"] == names.split(", ")
+    assert "rows" in place.run("plan", "trial", sql)
+    done = place.cli.run(*place.words(*products))
+    assert done.stderr.splitlines()[0] == said[0]
+    assert "version 2, with totals of the products of weight,age,bill" in done.stderr
+    (after,) = json.loads(place.run("ls", "--json"))
+    assert after["bytes"] - before["bytes"] == pytest.approx(planned["adds_bytes"], rel=0.05)
+    assert "encrypted" in place.run("query", "trial", sql, "--cloud-only")
+    assert "age*bill if weight" in place.run("show", "trial")
+    assert "stored already" in place.cli.fails(3, *place.words(*products))
+    place.cli.fails(2, *place.words("derive", "trial", "age * 2"))
+    place.cli.fails(2, *place.words("derive", "trial", "age * 2", "--as", "x", "--products", "age,bill"))
+    place.cli.fails(2, *place.words("derive", "trial"))
+
+
 def test_a_derived_column_is_used(place: Place) -> None:
     place.stored()
     question = "SELECT SUM(bill * age) FROM trial"

@@ -127,11 +127,8 @@ class Selection:
         """
         sums: list[Sums] = []
         for each in self._needs.operands:
-            summed = {
-                which: self.total(totals[which], each.filter)
-                for which in self._needs.totals
-                if which[0] in each.numbers
-            }
+            of = each.numbers
+            summed = {which: self.total(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
             counted = each.counted(self._needs.measures)
             counts = self.total(self._rows, each.filter) if counted is None else summed[counted, "count"]
             unknown = {

@@ -89,8 +89,8 @@ class Available(HasSums):
             if isinstance(needed, str):  # the cutter has checked this
                 raise TypeError(needed)
             totals |= dict.fromkeys(needed)
-        operands = tuple(dict.fromkeys(read))
-        return CutSums(cut, operands, tuple(map(operands.index, read)), tuple(totals), tuple(self._measures))
+        places = {each: at for at, each in enumerate(dict.fromkeys(read))}
+        return CutSums(cut, tuple(places), tuple(places[each] for each in read), tuple(totals), tuple(self._measures))
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         several, unknown, more = self.words

@@ -271,8 +271,8 @@ def totals_by_filter(needs: CutSums) -> dict[str | None, list[TotalOf]]:
     """The totals to add up, by filter. An empty list means that rows are only counted."""
     totals: dict[str | None, dict[TotalOf, None]] = {}
     for each in needs.operands:
-        mine = dict.fromkeys(which for which in needs.totals if which[0] in each.numbers)
-        totals.setdefault(each.filter, {}).update(mine)
+        of = each.numbers
+        totals.setdefault(each.filter, {}).update(dict.fromkeys(which for which in needs.totals if which[0] in of))
     return {filter_: list(each) for filter_, each in totals.items()}
 
 
@@ -330,10 +330,11 @@ class Scan:
         return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
     def _of_operand(self, operand: Operand, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
+        of = operand.numbers
         sums = {
             which: entries
             for (filter_, which), entries in totals.items()
-            if filter_ == operand.filter and which[0] in operand.numbers
+            if filter_ == operand.filter and which[0] in of
         }
         counted, rows = operand.counted(self._needs.measures), self._selected.rows_of(operand.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
