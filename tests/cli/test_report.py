@@ -61,6 +61,10 @@ def test_the_footer_and_the_head() -> None:
     )
     unsent = dataclasses.replace(given, checks={"total": "not needed"})
     assert footer(unsent, 1.234).startswith("Nothing was sent. ")
+    columns = [*given.result.columns[:2], Output("sum", "local", "a subquery")]
+    local = dataclasses.replace(given, usage=stored, result=dataclasses.replace(given.result, columns=columns))
+    first = footer(local, 1.234).splitlines()[0]
+    assert first == "local, over what was fetched and decrypted: a subquery"  # rows or totals
 
 
 def undecided() -> Result:
@@ -242,7 +246,7 @@ def test_a_plan_over_a_stored_table_as_text() -> None:
     assert text.startswith(
         "t\\x1b: 3 rows, 2 selected, 1 group, stored at s3://a/b and pla\\x1bce. No row has been read."
     )
-    assert "Answered on this machine (local), over rows that are fetched\n" in text
+    assert "Answered on this machine (local), over what is fetched\n" in text
     assert "  of the sensitive store  1 object, 131 kB\n" in text
     assert "What the plain store will see\n" in text
     assert "sent" not in text

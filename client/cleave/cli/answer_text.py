@@ -172,7 +172,7 @@ def footer(answer: Result, seconds: float) -> str:
 
 def local_words(usage: Usage) -> str:
     """How this machine computed local outputs."""
-    return "local, nothing of it sent" if usage.objects_read is None else "local, over rows fetched and decrypted here"
+    return "local, nothing of it sent" if usage.objects_read is None else "local, over what was fetched and decrypted"
 
 
 def dump(value: Any) -> str:

@@ -137,7 +137,7 @@ def plan_text(plan: Description) -> str:
         lines = "\n".join(
             f"  - {printable(line)}" for line in [*reasons_of((each.name, each.reason) for each in plan.local), *hint]
         )
-        how = "over rows that are fetched" if plan.places else "nothing of it sent"
+        how = "over what is fetched" if plan.places else "nothing of it sent"
         sections.append(f"Answered on this machine (local), {how}\n{lines}")
     if plan.ways:
         sections.append("Ways to answer it, and what each reads\n" + _indented(_way_table(plan.ways)))
