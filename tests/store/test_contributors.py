@@ -207,7 +207,7 @@ def test_removing_a_contributor(joined: World) -> None:
     joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []
     joined.register("north")
-    with pytest.raises(CheckFailed, match="taken in before"):
+    with pytest.raises(CheckFailed, match="collected before"):
         joined.collect()
     assert joined.open().manifest.rows == 3
 

@@ -39,7 +39,7 @@ def test_stages_have_units_and_end(tmp_path: Path, key_file: Path) -> None:
     assert held
     tables.drop("trial", shown)
     assert {name: unit for name, (unit, _, _) in shown.stages.items()} == {
-        "take in north": "rows",
+        "collect north": "rows",
         "derive": "rows",
         "verify": "bytes",
         "delete": "objects",

@@ -65,7 +65,7 @@ def put(
         done = cleave.contribute(files, table, **contributing)
         ctx.obj.say(
             f"{table}: {counted(done.rows, 'row')} put as version {done.version} of contributor "
-            f"{done.contributor[:16]}...; the owner takes them in with `cleave contributor collect`"
+            f"{done.contributor[:16]}...; the owner adds them with `cleave contributor collect`"
         )
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)

@@ -37,7 +37,7 @@ _MOST_PAGE = 64 << 20  # bytes
 def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
     """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
 
-    Only its owner can read them, and takes them in with `collect`. `identity`: the file that `cleave key contributor`
+    Only its owner can read them, and adds them with `collect`. `identity`: the file that `cleave key contributor`
     made; else CLEAVE_IDENTITY, else ~/.config/cleave/contributor.pem. `fingerprint`: that of the public key, as its
     owner gave it over another channel; required on first use. A call that was stopped continues when it is made again
     with the same data. Rows that the last call added are not added again, unless `again`; a warning says so.
@@ -98,7 +98,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
 
     done, collected = take(task.tables, name, task.progress, contributors, task.warn)
     for each in collected:
-        parts = f"{counted(len(each.added), 'part')} taken in, {len(each.gone)} taken out"
+        parts = f"{counted(len(each.added), 'part')} collected, {len(each.gone)} removed"
         task.say(f"{each.contributor.name}: {parts}")
     return done
 

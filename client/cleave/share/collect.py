@@ -184,7 +184,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
         [who.key, pending.head.digest if pending.head else ""],
         progress,
         cells=cells,
-        stage=f"take in {who.name}",
+        stage=f"collect {who.name}",
         details={"contributor": who.name},
     )
 
@@ -315,7 +315,7 @@ def _open_part(
     except LostError:
         raise CheckFailed(
             "stored",
-            "a part is lost, or was taken in before the contributor was removed",
+            "a part is lost, or was collected before the contributor was removed",
             hint="have its contributor put the rows again with --replace",
         ) from None
     try:
