@@ -170,6 +170,39 @@ def test_a_threshold_counts_people() -> None:
     assert len(rows.curves[0].steps) > len(found.curves[0].steps)
 
 
+def test_each_count_under_a_threshold_is_of_enough_people() -> None:
+    """People have one to five rows, in any step: whoever leaves in a step of a group is counted once."""
+    draw = random.Random(11)
+    frame = pd.concat([trial(90, 11)] * 2 + [trial(60, 12)], ignore_index=True)
+    frame["person"] = [f"P{draw.randrange(70)}" for _ in range(len(frame))]
+    for least in (3, 6, 9):
+        found = cleave.survival(frame, "days", "died", "arm", 30, schema=KINDS, min_group=least, entity="person")
+        assert (found.n, found.counted) == (240, "people")
+        ends = sorted({step.time for each in found.curves for step in each.steps})
+        merged = [next(end for end in ends if day < end) for day in frame["days"]]
+        assert counts(found) == expected(frame, merged)
+        assert frame.groupby(["arm", "died", merged])["person"].nunique().min() >= least
+
+
+def test_a_noisy_release_gives_no_models(tmp_path: Path, key_file: Path) -> None:
+    place: dict[str, Any] = {"store": tmp_path / "s", "key": key_file}
+    frame = trial(60, 3)
+    cleave.put(frame, "t", schema=KINDS, by=["arm", "month"], entity="person", **place)
+    identity, public = create_identity(tmp_path / "carol.pem", analyst=True)
+    values = {"arm": ["old", "new"], "month": list(range(1, 13))}
+    to = f"{public}={public_side(identity).fingerprint}"
+    cleave.release("t", to=to, epsilon=1, most_rows=1, clamp={"days": (0, 360), "died": (0, 1)}, values=values, **place)
+    known = public_side(open_key(key_file, None)).fingerprint
+    analyst = {"store": place["store"], "analyst": tmp_path / "carol.pem", "fingerprint": known}
+    for asked in (
+        lambda: cleave.survival("t", "month", "died", "arm", **analyst),
+        lambda: cleave.pca("t", "month,days", **analyst),
+        lambda: cleave.fit("t", "days ~ month", **analyst),
+    ):
+        with pytest.raises(cleave.QueryRefused, match=r"^the numbers of a noisy release"):
+            asked()
+
+
 def test_a_table_with_contributors_keeps_its_threshold_and_its_log(tmp_path: Path, key_file: Path, cli: Cli) -> None:
     """Sizes that only this machine reads are no answer with smaller groups."""
     place: dict[str, Any] = {"store": tmp_path / "s", "key": key_file}

@@ -198,9 +198,9 @@ class Sums:
     def _answer(self, sql: str, *, unseen: bool = False) -> ResultTable:
         started = time.perf_counter()
         asking = self._asking
+        if self.released and not self.answers:
+            self._require_exact()
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
-        if any(each.source == "noisy" for each in planned.outputs):
-            raise QueryRefused(NOISY, hint="ask the owner for an exact release: cleave release new without --epsilon")
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
         self.seen.append(self._session.describe(planned, options))
         answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"])
@@ -210,6 +210,12 @@ class Sums:
         if not answer.result.is_decided:
             raise Undecided("; ".join(answer.result.warnings), hint="a model needs sums that the error bounds decide")
         return answer.result
+
+    def _require_exact(self) -> None:
+        """Raises QueryRefused over a noisy release."""
+        planned = self._session.plan(f"SELECT COUNT(*) FROM {identifier(self.table)}")
+        if any(each.source == "noisy" for each in planned.outputs):
+            raise QueryRefused(NOISY, hint="ask the owner for an exact release: cleave release new without --epsilon")
 
 
 def _key(row: Sequence[Any], keys: int, sets: Sequence[Sequence[int]]) -> tuple[int, tuple[Any, ...]]:
