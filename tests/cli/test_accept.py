@@ -62,7 +62,7 @@ def test_last_nights_copy_is_used_after_accept(machines: Restoring) -> None:
     assert done.exit_code == 0, done.output
     lines = done.stderr.splitlines()
     assert lines[0].startswith("t: version 1, last changed 20")
-    assert lines[0].endswith("is accepted on this machine; 1 record of its log, seen here, are lost with the changes")
+    assert lines[0].endswith("is accepted on this machine; lost with the changes: 1 record of its log, seen here")
     assert "a machine that saw a longer log refuses the table" in lines[1]
     assert "3" in machines.run("first", "query", "t", SQL)
     assert [each["what"] for each in machines.log("first")] == ["put", "accept"]

@@ -72,7 +72,7 @@ def test_an_older_store_is_refused_where_it_was_never_seen(machines: Machines) -
     assert "3" in machines.run("third", "query", "t", SQL)  # under the key as it was made: nothing is known there
     for words in (("query", "t", SQL), ("show", "t"), ("put", machines.rows, "--table", "t", "--append")):
         told = machines.at("fourth").fails(7, *machines.words(*words, key="copy.json"))
-        assert "shows an older state of a table: its log has 1 records, and 2 were here before" in told
+        assert "shows an older state of a table: its log has 1 record, and 2 were here before" in told
     shutil.rmtree(machines.root / "store" / "tables")
     assert "was there and is gone" in machines.at("fifth").fails(7, *machines.words("show", "t", key="copy.json"))
 

@@ -26,6 +26,7 @@ from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Vault
 from cleave.store.views import MOST_PLACES, open_view, view_in
+from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 
@@ -143,8 +144,8 @@ class ReaderTables(Newest):
         if head.log.count < rights.floor:
             raise CheckFailed(
                 "stored",
-                f"{location}: shows an older state of a table: its log has {head.log.count} records, and its owner "
-                f"states at least {rights.floor}",
+                f"{location}: shows an older state of a table: its log has {counted(head.log.count, 'record')}, and "
+                f"its owner states at least {rights.floor:,}",
                 hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
             )
         if head.views is None or head.views.bytes > MOST_PLACES:

@@ -234,7 +234,7 @@ def accept(
     if not done.was:
         ctx.obj.say(f"{shown} is the one seen here: there is nothing to accept")
         return
-    lost = f"; {counted(done.lost, 'record')} of its log, seen here, are lost with the changes" if done.lost else ""
+    lost = f"; lost with the changes: {counted(done.lost, 'record')} of its log, seen here" if done.lost else ""
     ctx.obj.say(f"{shown} is accepted on this machine{lost}")
     ctx.obj.say("a machine that saw a longer log refuses the table until it accepts it too")
     if done.readers:

@@ -23,6 +23,7 @@ from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import listed
 from cleave.text.nearest import did_you_mean
+from cleave.text.quantities import counted
 from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
 
 HEAD = "head"
@@ -132,8 +133,8 @@ class Newest(Objects):
             accepting = self._accepting(self._shown_name(tag, head, stored), head.version)
             raise CheckFailed(
                 "stored",
-                f"{self.stores.sensitive.location}: shows an older state of a table: its log has {head.log.count} "
-                f"records, and {seen[1]} were here before",
+                f"{self.stores.sensitive.location}: shows an older state of a table: its log has "
+                f"{counted(head.log.count, 'record')}, and {seen[1]:,} were here before",
                 hint=f"restore the newest copy; if this is the newest, {accepting} goes on with it",
             )
         if held is not None and held.head.manifest == head.manifest:
