@@ -18,7 +18,7 @@ from flint import acb, acb_mat, arb, fmpq, fmpq_mat, fmpq_poly
 from cleave.aggregates.balls import Number, not_negative
 from cleave.models.design import DesignColumn
 from cleave.models.gram import Gram, Products
-from cleave.models.sums import NOISY, Sums
+from cleave.models.sums import Sums
 from cleave.table.schema import Column
 from cleave.table.types import is_number
 from cleave_shared.errors import InputError, QueryRefused, UsageError
@@ -62,15 +62,13 @@ def moments(sums: Sums, names: Sequence[str]) -> Moments:
         products.add((each.name,))
     for one, two in itertools.combinations_with_replacement(columns, 2):
         products.add((one.name, two.name))
-    try:
-        groups = sums.ask([], [()], products.figures)
-    except QueryRefused as error:
-        if not sums.released or error.message == NOISY:
-            raise
+    if sums.released:
+        sums.require_exact()
         raise QueryRefused(
-            f"the release lacks sums of products of the columns: {error.message}",
-            hint="ask the owner to keep them with `cleave derive NAME --products COLUMN,...` and to release again",
-        ) from None
+            "principal components need sums of products of columns, which are in no release",
+            hint="ask the owner of the table to compute them",
+        )
+    groups = sums.ask([], [()], products.figures)
     cell = products.cell(groups[0]) if groups else None
     if cell is None or cell.hidden:
         raise QueryRefused(
@@ -90,7 +88,7 @@ def moments(sums: Sums, names: Sequence[str]) -> Moments:
             [(gram.entry(min(a, b), max(a, b)) - totals[a] * totals[b] / n) / (n - 1) for b in places] for a in places
         ]
         means = tuple(total / n for total in totals)
-    left_out = None if sums.min_group or sums.released else cell.rows - n
+    left_out = None if sums.min_group else cell.rows - n
     return Moments(tuple(each.name for each in columns), n, left_out, means, tuple(map(tuple, covariance)))
 
 

@@ -199,7 +199,7 @@ class Sums:
         started = time.perf_counter()
         asking = self._asking
         if self.released and not self.answers:
-            self._require_exact()
+            self.require_exact()
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
         self.seen.append(self._session.describe(planned, options))
@@ -211,7 +211,7 @@ class Sums:
             raise Undecided("; ".join(answer.result.warnings), hint="a model needs sums that the error bounds decide")
         return answer.result
 
-    def _require_exact(self) -> None:
+    def require_exact(self) -> None:
         """Raises QueryRefused over a noisy release."""
         planned = self._session.plan(f"SELECT COUNT(*) FROM {identifier(self.table)}")
         if any(each.source == "noisy" for each in planned.outputs):
