@@ -18,7 +18,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
-from cleave.maintain.derive import add_scan, derive, drop_scan
+from cleave.maintain.derive import add_scan, derive, drop_scan, plan_products, store
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
@@ -327,6 +327,18 @@ def weighted(place: Place) -> None:
         assert ask(stored, sql).result.rows == expected(place, BASE, sql)
 
 
+def paired(place: Place) -> None:
+    """Statistics of two columns are those of the rows, and need none."""
+    current = place.current()
+    assert current is not None
+    figures = "REGR_COUNT(bill, weight), COVAR_POP(bill, weight), REGR_SXY(age, bill), REGR_SLOPE(age, weight)"
+    sql = f"SELECT ward, {figures} FROM trial GROUP BY ward ORDER BY ALL"
+    with closing(Stored(*current)) as stored:
+        found = ask(stored, sql).result.rows
+    for row, wanted in zip(found, expected(place, BASE, sql), strict=True):
+        assert row == [each if isinstance(each, str) else pytest.approx(each, nan_ok=True) for each in wanted]
+
+
 def rows_for_scans(wanted: int) -> Callable[[Place], None]:
     def check(place: Place) -> None:
         manifest = place.open().manifest
@@ -400,6 +412,12 @@ CHANGES = [
         swept(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
         BASE,
         also=weighted,
+    ),
+    Change(
+        "derive products",
+        swept(lambda tables, _: store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent())),
+        BASE,
+        also=paired,
     ),
     Change("scan add", swept(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
     Change(

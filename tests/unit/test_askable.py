@@ -119,6 +119,8 @@ BY_G1: Final = (
     "SELECT SUM(CASE WHEN patient = 'P17' THEN bill END) FROM visits",
     "SELECT SUM(if(age > 90, bill, 0)) FROM visits",
     "SELECT SUM(bill * paid) FROM visits",
+    "SELECT CORR(bill, paid) FROM visits",
+    "SELECT COVAR_POP(bill, paid) FROM visits",
     "SELECT SUM(bill * bill) FROM visits",
     "SELECT SUM(bill / 2) FROM visits",
     "SELECT SUM(age % 2) FROM visits",

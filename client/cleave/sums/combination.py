@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
@@ -18,7 +19,7 @@ from cleave.sql.judge import Types
 from cleave.sql.nodes import NULL, Call, Case, Cast, Constant, Node, write
 from cleave.sql.plan import Argument
 from cleave.sql.ranges import Range, range_of_type
-from cleave.sql.read import canonical
+from cleave.sql.read import canonical, expressions_of
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.table.types import decimals_of
@@ -185,6 +186,19 @@ def filtered(node: Node) -> tuple[Node, Node] | None:
         return None
     ((condition, value),) = node.branches
     return value, condition
+
+
+@lru_cache(64)
+def filtered_spellings(texts: tuple[str, ...]) -> Mapping[str, Mapping[str, int]]:
+    """Indices of expressions such as `CASE WHEN condition THEN value END`: by the spelling of their condition, then of
+    their value.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for place, node in enumerate(expressions_of(texts)):
+        if (taken := filtered(node)) is not None:
+            value, condition = map(canonical, taken)
+            found.setdefault(condition, {})[value] = place
+    return found
 
 
 _MOST = 60  # nodes

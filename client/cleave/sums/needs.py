@@ -7,7 +7,7 @@ among the rows of `put --scan`. `NoSums` answers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,11 +15,11 @@ from cleave.aggregates.group import Aggregate
 from cleave.sql.judge import HasSums, Types
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import Argument, QueryPlan, Source
-from cleave.sql.read import spellings
+from cleave.sql.read import canonical, spellings
 from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import half_of
-from cleave.sums.combination import Combination, TotalOf, combination_of, filtered
+from cleave.sums.combination import Combination, TotalOf, combination_of, filtered, filtered_spellings
 from cleave.sums.pairs import Operand, Pair, Pairs
 from cleave.table.schema import Schema
 from cleave_shared import limits
@@ -75,10 +75,15 @@ class Available(HasSums):
         self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._totals = totals
-        by_sql = spellings(tuple(each.sql for each in measures))
-        self._by_sql = {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
+        texts = tuple(each.sql for each in measures)
+        self._by_sql = self._with_totals(spellings(texts))
+        self._by_condition = {each: self._with_totals(of) for each, of in filtered_spellings(texts).items()}
         self._pairs = Pairs(measures)
         self.operands: dict[tuple[str, ...], Operand] = {}
+
+    def _with_totals(self, by_sql: Mapping[str, int]) -> dict[str, int]:
+        totals = self._totals
+        return {spelled: at for spelled, at in by_sql.items() if totals is None or (at, "sum") in totals}
 
     def sums_for(self, cut: QueryPlan) -> CutSums:
         """The sums for `cut`, which must have been cut with this object."""
@@ -132,6 +137,10 @@ class Available(HasSums):
         value = combination_of(node, self._by_sql, self._measures, types)
         taken = None if value else filtered(node)
         if taken is None:
+            return value
+        if measures := self._by_condition.get(canonical(taken[1])):  # in the same rows
+            value = combination_of(taken[0], measures, self._measures, types)
+        if value is not None:
             return value
         value = combination_of(taken[0], self._by_sql, self._measures, types)
         return replace(value, filter=write(taken[1])) if value and self._may_filter(taken[1]) else None
