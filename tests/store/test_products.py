@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, permutations
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cleave.aggregates import AGGREGATES
+from cleave.aggregates.moments import Cross
 from cleave.ask.question import Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
@@ -19,9 +22,14 @@ from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive, plan_products, store
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
+from cleave.sql.plan import Argument
+from cleave.sql.read import expression_of
+from cleave.store.manifest import Measure
+from cleave.store.measures import of_bounds, unscaled
 from cleave.store.products import products_of
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
+from cleave.sums.pairs import Pairs
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.asking import planned
@@ -319,3 +327,31 @@ def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
     huge = '\n[columns.huge]\nkind = "encrypted"\ntype = "DECIMAL(38,10)"\n'
     with pytest.raises(InputError, match=said):
         products_of(read_schema(tomllib.loads(SCHEMA + huge), "t"), columns)
+
+
+@pytest.mark.parametrize(("other", "roundings"), [("DOUBLE", 1), ("FLOAT", 1), ("DECIMAL(9,2)", 3), ("BIGINT", 3)])
+def test_the_bound_includes_the_rounding_of_each_product(other: str, roundings: int) -> None:
+    def measure(sql: str, type_: str, upper: int, decimals: int | None = None) -> Measure:
+        argument = Argument(sql, type_, decimals, (), lower=0, upper=upper, nullable=False)
+        bounded = of_bounds(unscaled(sql, argument, derived="*" in sql))
+        assert bounded is not None
+        return bounded
+
+    decimals = {"DECIMAL(9,2)": 2, "BIGINT": 0}.get(other)
+    measures = [measure("x", "DOUBLE", 1000), measure("y", other, 1000, decimals), measure("x * y", "DOUBLE", 10**6)]
+    pair = Pairs(measures).of(expression_of("x"), expression_of("y"))
+    assert pair is not None
+    assert pair.lost >= Fraction(roundings * 10**6, 2**53)
+    aggregate = AGGREGATES["COVAR_POP"]
+    totals = dict.fromkeys(pair.needs(aggregate, measures), 0)
+    with_it, without = (each.moments(aggregate, measures)(totals, 5)[Cross()] for each in (pair, replace(pair, lost=0)))
+    assert with_it.bound == without.bound + 5 * pair.lost  # type: ignore[operator]
+
+
+def test_a_product_of_floats_is_too_coarse() -> None:
+    measures = [
+        unscaled(sql, Argument(sql, "FLOAT", None, (), lower=0, upper=9, nullable=False)) for sql in ("x", "y", "x * y")
+    ]
+    pair = Pairs(measures).of(expression_of("x"), expression_of("y"))
+    assert pair is not None
+    assert pair.product is None
