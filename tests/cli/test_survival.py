@@ -250,6 +250,14 @@ def frame_of(days: Sequence[Any], died: Sequence[Any], **more: Sequence[Any]) ->
 PAIR = {"days": "encrypted", "died": "encrypted"}
 
 
+def test_merged_steps_fit_into_a_statement() -> None:
+    name = "days since the first treatment of the person in this hospital"
+    frame = pd.DataFrame({name: [*range(200), *range(200)], "died": [True] * 400})
+    frame.loc[200, name] = 1  # so step 0 has one row
+    with pytest.raises(cleave.QueryRefused, match=r"merged steps of .* are too many for one statement"):
+        cleave.survival(frame, name, "died", width=1, schema={name: "encrypted", "died": "encrypted"}, min_group=2)
+
+
 @pytest.mark.parametrize(
     ("frame", "options", "message"),
     [

@@ -55,6 +55,7 @@ CASES = [Fraction(1, 100), Fraction(1, 2), Fraction(1), Fraction(196, 100), Frac
 
 
 @pytest.mark.parametrize("x", CASES, ids=str)
+@pytest.mark.sampled(3)
 def test_tails_are_integrals_of_the_densities(x: Fraction) -> None:
     point = fmpq(x.numerator, x.denominator)
     with mpmath.workdps(DIGITS):

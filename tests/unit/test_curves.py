@@ -87,6 +87,7 @@ def test_a_curve_is_that_of_statsmodels(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("seed", "until"), list(itertools.product(range(6), (5, 10, 47, 100))))
+@pytest.mark.sampled(5)
 def test_the_mean_is_the_area_below_the_curve(seed: int, until: int) -> None:
     group = people(30, seed)
     made = estimated(group, until)
@@ -164,6 +165,13 @@ def test_a_group_that_dies_out_has_no_interval_and_a_known_mean() -> None:
     assert [made.at(time).value for time in (0, 9.5, 10, 19)] == [1, 1, 5 / 8, 5 / 8]
     assert [made.at_risk(time) for time in (0, 10, 11, 20, 21)] == [8, 8, 5, 5, 0]
     assert not estimated([(10, False)] * 4).at(11).exists
+
+
+def test_an_interval_follows_its_level() -> None:
+    step = curve(None, leaving([(10, True), (20, False), (20, False)]), fmpq(9, 10), fmpq(10)).steps[0]
+    width = 1.6448536269514722 * math.sqrt(1 / 6)
+    assert step.low.value == pytest.approx(2 / 3 * math.exp(-width), rel=1e-14)
+    assert step.high == Certified(1.0, 0.0)  # 2 / 3 * exp(width) is above 1
 
 
 def test_merged_steps_have_none_or_enough_of_each_kind() -> None:

@@ -22,6 +22,7 @@ from cleave.models.sums import Group, Sums
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_number
+from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused, UsageError
 
 MOST_VALUES = 60  # distinct times without a width: a curve by the day identifies people
@@ -29,6 +30,8 @@ MOST_STEPS = 200
 MOST_GROUPS = 50
 _DOUBLINGS = 6  # of the rows that a merged step needs, as one person may have many
 _NEGATIVE = "-1"
+_TIMES_WRITTEN = 3  # a key in one statement
+_ROOM = 1_000  # characters of a statement besides
 
 Width = int | float | Decimal | Fraction | str
 Counts = Mapping[tuple[Any, int], int]  # rows by group and event, of one step
@@ -238,7 +241,13 @@ class _Steps:
             f"WHEN {time} {sign} {_literal(Fraction(int(end.p), int(end.q)))} THEN {place}"
             for place, end in enumerate(ends[:-1])
         )
-        return f"CASE {cases} ELSE {len(ends) - 1} END"
+        case = f"CASE {cases} ELSE {len(ends) - 1} END"
+        if _TIMES_WRITTEN * len(case) > limits.MAX_SQL_CHARS - _ROOM:
+            raise QueryRefused(
+                f"{len(ends)} merged steps of {self._time.name!r} are too many for one statement",
+                hint="give a larger width",
+            )
+        return case
 
     def _left_out(self) -> int | None:
         """The rows that lack a value, if the threshold shows how many."""
