@@ -83,6 +83,8 @@ def _cells(sums: Sums, formula: Formula, products: Products) -> dict[frozenset[t
     keys = [identifier(formula.factors[name].name) for name in names]
     sets = [tuple(names.index(factor) for factor in each) for each in formula.sets]
     present = [f"{key} IS NOT NULL" for key, name in zip(keys, names, strict=True) if formula.factors[name].nullable]
+    if sums.released:
+        _require_released(products)
     groups = sums.ask(keys, sets, products.figures, " AND ".join(present))
     found = {}
     for group in groups:
@@ -92,9 +94,25 @@ def _cells(sums: Sums, formula: Formula, products: Products) -> dict[frozenset[t
     return found
 
 
+def _require_released(products: Products) -> None:
+    """Raises QueryRefused for products that no release has: it has sums, and sums of squares."""
+    needed = [each.columns for each in products.of.values() if len(each.columns) > 1 and not each.is_square]
+    if needed:
+        names = ", ".join("*".join(column.name for column in columns) for columns in needed)
+        raise QueryRefused(
+            f"the model needs totals of {names}, and products of columns are in no release",
+            hint="fit a response by factors alone, such as bill ~ C(ward), or ask the owner to fit the model",
+        )
+
+
 def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells: Sequence[Cell]) -> None:
     """Raises QueryRefused if a group or figure of the design is hidden. No level is named."""
     few = f"fewer than {sums.min_group} {sums.people}"
+    if sums.released and any(cell.hidden for cell in cells):
+        raise QueryRefused(
+            "the release withholds a total that the model needs: squares are of three times as many people as sums",
+            hint="use coarser factors, or ask the owner to fit the model",
+        )
     if any(cell.hidden for cell in cells):
         raise QueryRefused(
             f"in some cell of the model {few} lack a value, or have one",

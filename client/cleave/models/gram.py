@@ -20,7 +20,10 @@ from cleave.aggregates.base import UNIT
 from cleave.models.design import DesignColumn
 from cleave.models.sums import Group, Total
 from cleave.sql.aligned import aligned, product
+from cleave.sql.nodes import Column as Named
+from cleave.sql.nodes import write
 from cleave.sql.ranges import range_of_type
+from cleave.sql.read import expression_of
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import FLOATS, decimals_of, is_integer
@@ -70,6 +73,10 @@ class Product:
         return any(each.type in FLOATS for each in self.columns)
 
     @property
+    def is_square(self) -> bool:
+        return len(self.columns) == 2 and self.columns[0] == self.columns[1]
+
+    @property
     def roundings(self) -> int:
         """How often DuckDB rounds a double to compute the product of one row."""
         if not self.is_float:
@@ -81,8 +88,16 @@ class Product:
     def figures(self) -> list[str]:
         """SQL of the sums that the total is computed from."""
         if not self.primes:
-            return [f"SUM({aligned(product(self.columns) or '', self.nullable)})"]
+            return [f"SUM({self._whole()})"]
         return [f"SUM({aligned(self._remainder(prime), self.nullable)})" for prime in self.primes]
+
+    def _whole(self) -> str:
+        """SQL of the product. A square is that of an aligned column, whose totals a stored table keeps."""
+        text = product(self.columns) or ""
+        if self.is_square:
+            column = expression_of(aligned(identifier(self.columns[0].name), self.nullable))
+            return write(expression_of(text).replaced(lambda node: column if isinstance(node, Named) else None))
+        return aligned(text, self.nullable)
 
     def _remainder(self, prime: int) -> str:
         """SQL of the product modulo a prime, in units of the last decimals. It has the product's sign."""

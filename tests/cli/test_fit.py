@@ -1,0 +1,78 @@
+"""`cleave fit`: its text, its JSON, its options and its errors."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cleave
+from tests.cli.runner import Cli
+
+PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
+FORMULA = "bill ~ age + C(ward)"
+
+
+@pytest.fixture(autouse=True)
+def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+
+
+def test_the_summary_is_that_of_python_and_the_footer_says_what_it_cost(cli: Cli) -> None:
+    done = cli.run("fit", PATIENTS, FORMULA)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{cleave.fit(PATIENTS, FORMULA).summary()}\n"
+    assert "checks passed" in done.stderr
+    assert "2 statements" in done.stderr
+
+
+def test_json_and_options(cli: Cli) -> None:
+    weighted = PATIENTS.with_name("patients.schema.toml")
+    options = ("--weights", "age", "--ridge", "0.5", "--level", "0.9", "--schema", weighted, "--json")
+    done = cli.run("fit", PATIENTS, "bill ~ weight", *options)
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert (facts["weights"], facts["ridge"], facts["level"]) == ("age", 0.5, 0.9)
+    model = cleave.fit(PATIENTS, "bill ~ weight", weights="age", ridge="0.5", level=0.9)
+    assert facts["n"] == model.n
+    assert facts["coefficients"]["weight"]["error"] == [None, None]
+    estimate, own = facts["coefficients"]["weight"]["estimate"], model.coefficients["weight"].estimate
+    assert abs(estimate[0] - own.value) <= estimate[1] + own.bound
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "said"),
+    [
+        (4, ("bill ~ log(age)",), "log(age)"),
+        (4, (FORMULA, "--family", "binomial"), "docs/models.md"),
+        (4, ("bill ~ C(ward)", "--min-group", "101"), "a level of C(ward)"),
+        (3, ("bill ~ agee",), "did you mean 'age'"),
+        (2, (FORMULA, "--ridge", "none"), "ridge is a number"),
+        (2, (FORMULA, "--level", "95"), "between 0 and 1"),
+    ],
+)
+def test_errors_have_their_codes(cli: Cli, code: int, words: tuple[str, ...], said: str) -> None:
+    assert said in cli.fails(code, "fit", PATIENTS, *words)
+
+
+def test_a_formula_is_needed(cli: Cli) -> None:
+    done = cli.run("fit", PATIENTS)
+    assert done.exit_code == 2
+    assert "a table and a formula are needed" in done.stderr.replace("\n", " ")
+
+
+def test_a_missing_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *given: Any) -> Any:
+        if name.startswith("formulaic"):
+            raise ModuleNotFoundError(name=name)
+        return imported(name, *given)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    error = cli.fails(3, "fit", PATIENTS, FORMULA)
+    assert "models need the package formulaic" in error
+    assert "models" in error.splitlines()[1]
