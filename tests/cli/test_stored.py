@@ -459,7 +459,7 @@ def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:
     assert "made this change; nothing is changed now\n" in said("delete", *where, "--yes")
     assert "no row meets the condition; nothing is changed" in said("delete", "trial", "--where", "age > 61")
     corrected = ("update", "trial", "--set", "bill = 1", "--where", "age = 50")
-    assert "the plain place learns: nothing" in said(*corrected)
+    assert "the plain place learns: which segments have changed rows" in said(*corrected)
     assert "made this change; nothing is changed now" in said(*corrected)
     assert "COLUMN=SQL" in said("update", "trial", "--set", "bill", "--where", "age = 50", code=2)
     assert "1 segment" in said("compact", "trial")

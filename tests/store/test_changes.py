@@ -9,10 +9,13 @@ from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from cryptography.exceptions import InvalidSignature
 
+import cleave
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.changes import Assignments, OldVersions, compact, delete, signed_record, update
 from cleave.maintain.derive import derive
@@ -134,6 +137,29 @@ def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
         assert done.manifest.segments == ()
 
 
+@pytest.mark.parametrize("kind", ["plain", "sealed"])
+def test_an_update_says_that_the_plain_place_sees_its_segments(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A segment is rewritten whole, so its plain columns are read, though only a sealed one changes."""
+    place = {"store": f"{tmp_path}/s,{tmp_path}/p", "key": key_file}
+    first, second = (pd.DataFrame({"ward": ["A", "B"], "note": notes}) for notes in (["v", "w"], ["x", "y"]))
+    cleave.put(first, "t", by=[], schema={"ward": kind, "note": "sealed"}, **place)
+    cleave.append(second, "t", schema={"ward": kind, "note": "sealed"}, **place)
+    read: set[str] = set()
+    of_folder = Folder.read
+
+    def noted(folder: Folder, name: str, *args: Any, **options: Any) -> bytes:
+        if folder.location == f"{tmp_path}/p":
+            read.add(name)
+        return of_folder(folder, name, *args, **options)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    changed = cleave.update("t", {"note": "NULL"}, "note = 'y'", **place)
+    assert len(read) == (kind == "plain")
+    assert changed.reveals == ("which segments have changed rows" if kind == "plain" else "")
+
+
 @pytest.mark.sampled(4)  # plain columns: `test_all_rows_change_where_the_condition_is_true`
 @pytest.mark.parametrize(("values", "where"), UPDATES)
 def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str) -> None:
@@ -147,7 +173,7 @@ def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str
     plain = {each.plain.name for each in before.segments if each.plain}
     kept = before.objects() & done.manifest.objects()
     assert kept == {before.secret.name, *(set() if "ward" in values else {*plain, before.cells.name})}
-    assert bool(changed.reveals) == ("ward" in values)
+    assert changed.reveals.startswith("which rows change" if "ward" in values else "which segments have changed rows")
     agrees(world, unsplit, in_order=False)  # DuckDB's updates may change the order of rows
     names = ["age", "bill"] if "bill" in values else ["ward", "age"]
     world.put(append=True)  # after it, the table is as any other

@@ -1,7 +1,7 @@
 """Delete or change rows of a stored table: the segments with such rows are rewritten in one step.
 
-If only sensitive columns change, plain objects stay unchanged. Any other change shows the plain place which rows
-changed. It needs the owner's consent if the condition reads non-plain columns.
+If only sensitive columns change, plain objects of changed segments are read and stay unchanged. Any other change shows
+the plain place which rows changed. It needs the owner's consent if the condition reads non-plain columns.
 
 The signed record of a deletion says what was deleted, until when it can be restored, and how that is known. It has
 counts, and names and digests of the deleted sealed objects. It has nothing of a row, not even a digest, because rows
@@ -185,7 +185,8 @@ def update(
         return _changed(opened, {}, "", repeated=True), opened.manifest, None
     counts = _matching(tables, opened, condition, new, progress)
     reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
-    changed = _changed(opened, counts, reveals)
+    read = "which segments have changed rows" if schema.plain else ""  # their plain objects are read
+    changed = _changed(opened, counts, reveals or read)
     if not changed.rows or dry_run:
         return changed, opened.manifest, None
     if reveals:

@@ -307,7 +307,7 @@ def update(task: Task, name: str, values: Mapping[str, str], where: str, **optio
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])
     >>> cleave.update("corrected", {"bill": "bill * 2"}, "age > 90", store="tables").reveals
-    ''
+    'which segments have changed rows'
     """
     from cleave.maintain.changes import update as change_rows  # noqa: PLC0415 - as above
 
