@@ -202,7 +202,7 @@ class Sums:
             self.require_exact()
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
-        self.seen.append(self._session.describe(planned, options))
+        self.seen.append(self._session.describe(planned, self._options))
         answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"])
         usage = replace(answer.usage, rows=None, selected_rows=None, groups=None) if unseen else answer.usage
         self.answers.append(replace(answer, usage=usage))
