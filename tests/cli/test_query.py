@@ -65,6 +65,28 @@ def test_the_answer_as_json(ready: Cli, table: Path) -> None:
     assert answer["timings"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "bounds"),
+    [
+        ("SELECT approx_count_distinct(ward), count(DISTINCT ward) FROM patients", [None, 0]),  # plain
+        ("SELECT approx_quantile(length(ward), 0.5), max(ward) FROM patients", [None, 0]),
+        ("SELECT approx_count_distinct(age), count(DISTINCT age) FROM patients", [None, 0]),  # local
+        ("SELECT mode(age), approx_quantile(age, 0.5), sum(age) FROM patients", [None, None, 0]),
+        ("SELECT n FROM (SELECT approx_count_distinct(age) AS n FROM patients)", [None]),  # by DuckDB as a whole
+        ("SELECT n FROM (SELECT mode(age) AS n FROM patients)", [None]),
+        ("SELECT n FROM (SELECT count(DISTINCT age) AS n FROM patients)", [0]),
+    ],
+)
+def test_what_is_approximate_or_arbitrary_has_no_bound(
+    ready: Cli, table: Path, sql: str, bounds: list[int | None]
+) -> None:
+    result = ready.run("query", table, sql, "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["bounds"] == [bounds]
+    assert answer["exact"] == [[None if each is None else True for each in bounds]]
+
+
 def test_the_answer_for_people(ready: Cli, table: Path) -> None:
     result = ready.run("query", table, QUESTION)
     assert result.exit_code == 0, result.output

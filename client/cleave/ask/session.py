@@ -310,7 +310,7 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
             rows = within(deadline, lambda: deadline.call(run, _PATIENCE))
         from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
 
-        exact = [type_ not in ("FLOAT", "DOUBLE") for type_ in whole.types]
+        exact = [whole.has_bounds and type_ not in ("FLOAT", "DOUBLE") for type_ in whole.types]
         result = ResultTable(
             columns=list(whole.outputs),
             types=list(whole.types),

@@ -141,8 +141,11 @@ class _Finisher:
 
     def _as_it_is(self, number: int, values: Sequence[Any]) -> list[Cell]:
         final = self._plan.finals[number]
-        same = self._plan.outputs[number].source != "key" and all(
-            [*(self._plan.plain[i].exact for i in final.plain), *(self._plan.local[i].exact for i in final.local)]
+        same = self._plan.outputs[number].source != "key" and not any(
+            [
+                *(self._plan.plain[i].has_no_bound for i in final.plain),
+                *(not self._plan.local[i].exact for i in final.local),
+            ]
         )
         return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
-from cleave.sql.functions import APPROXIMATE, ARBITRARY, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
+from cleave.sql.functions import APPROXIMATE, ARBITRARY, ESTIMATES, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
 from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import NULL, Call, Case, Column, Constant, GroupColumn, Node, Ordered, integer, write
 from cleave.sql.order import ORDERED
@@ -369,6 +369,7 @@ class Cutter:
             weighted_mean=decomposed.weighted_mean,
             exact=is_exact(call, type_),
             certificate=certificate,
+            estimated=call.name in ESTIMATES,
         )
 
     def _certificates(self) -> dict[int, tuple[int, int]]:
@@ -397,7 +398,7 @@ class Cutter:
     def _local(self, sql: str, type_: str, node: Node, reason: str) -> LocalAggregate:
         calls = list(filter(is_aggregate, node.find(Call)))
         columns = tuple(column.name for column in columns_of(node, self._schema))
-        exact = all(map(self._is_settled, calls))
+        exact = all(self._is_settled(each) and each.name not in ESTIMATES for each in calls)
         ordered = any(each.name in ORDERED or not (self._is_settled(each) or self._is_mean(each)) for each in calls)
         return LocalAggregate(sql, type_, columns, exact, ordered, reason)
 

@@ -75,6 +75,9 @@ ARBITRARY = _names(
 APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
 """DuckDB's own approximations: another order of rows may give another."""
 
+ESTIMATES = APPROXIMATE | {"approx_count_distinct"}
+"""Aggregates that DuckDB approximates, in any order of rows."""
+
 EXACT_OF_DOUBLES = _names("first last max median min quantile_cont quantile_disc")
 """Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
 

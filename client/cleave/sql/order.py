@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cleave.sql.functions import AGGREGATE_NAMES, APPROXIMATE, ARBITRARY, FOLLOWS_ROW_ORDER
+from cleave.sql.functions import AGGREGATE_NAMES, APPROXIMATE, ARBITRARY, ESTIMATES, FOLLOWS_ROW_ORDER
 from cleave.table.duck import parts_of
 from cleave_shared.plain_functions import called
 
@@ -21,6 +21,12 @@ def follows_order(tree: Mapping[str, Any]) -> bool:
     Two cases are ignored: rows shown without ORDER BY, and rows that ORDER BY with LIMIT leaves equal.
     """
     return any(map(_depends, parts_of(tree)))
+
+
+def takes_any(tree: Mapping[str, Any]) -> bool:
+    """True if a part of a statement calls an aggregate that approximates, or takes one of several values."""
+    calls = (part for part in parts_of(tree) if part.get("class") == "FUNCTION")
+    return any(not (ARBITRARY | ESTIMATES).isdisjoint(called(part)) for part in calls)
 
 
 def shows_order(tree: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.nodes import Node
-from cleave.sql.order import follows_order, shows_order
+from cleave.sql.order import follows_order, shows_order, takes_any
 from cleave.table.types import range_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,12 @@ class PlainAggregate:
     weighted_mean: str | None
     exact: bool  # DuckDB's value does not depend on the order of rows
     certificate: tuple[int, int] | None = None  # indices of two more aggregates, see cleave.sql.plain.witnesses
+    estimated: bool = False  # DuckDB approximates it
+
+    @property
+    def has_no_bound(self) -> bool:
+        """True if the value may differ from the query's exact one, and nobody knows by how much."""
+        return self.estimated or not self.exact
 
     @property
     def decomposable(self) -> bool:
@@ -94,7 +100,7 @@ class LocalAggregate:
     sql: str
     type: str
     columns: tuple[str, ...]
-    exact: bool  # DuckDB's value does not depend on the order of rows, except those that its ORDER BY leaves equal
+    exact: bool  # no approximation; independent of the order of rows, except those that its ORDER BY leaves equal
     ordered: bool  # it must read rows in their order
     reason: str
 
@@ -255,6 +261,11 @@ class LocalPlan:
     def ordered(self) -> bool:
         """True if the answer depends on the order of rows."""
         return follows_order(self.statement.tree)
+
+    @property
+    def has_bounds(self) -> bool:
+        """False if the answer may have approximations, or any one of several values."""
+        return not takes_any(self.statement.tree)
 
     @property
     def in_file_order(self) -> bool:
