@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import cleave
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.moments import Cross
-from cleave.ask.question import Result
+from cleave.ask.question import Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
@@ -31,7 +32,7 @@ from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.sums.pairs import Pairs
 from cleave.table.progress import Silent
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, QueryRefused
 from tests.store.asking import planned
 from tests.store.scan_asking import Services, ask_by_scan
 from tests.store.trial import World, check
@@ -232,7 +233,7 @@ def test_all_that_models_ask_is_kept(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "ward")
     derive_products(world, *NUMBERS)
     schema = load_stored_schema(world.tables.open("trial").manifest)
-    for few in (NUMBERS, ("bill", "stay"), ("age", "weight"), ("age", "score")):
+    for few in (NUMBERS, ("bill", "stay")):
         columns = [schema.column(each) for each in few]
         nullable = [each.name for each in columns if each.nullable]
         expressions = [aligned(f'"{each}"', nullable) for each in few]
@@ -355,3 +356,35 @@ def test_a_product_of_floats_is_too_coarse() -> None:
     pair = Pairs(measures).of(expression_of("x"), expression_of("y"))
     assert pair is not None
     assert pair.product is None
+
+
+def test_a_threshold_counts_the_rows_of_both_columns(world: World, key_file: Path) -> None:
+    """By reading rows where a column may be NULL, as for other aggregates; else totals answer."""
+    nulls = "CASE WHEN ward = 'north' AND age > 20 THEN NULL ELSE bill END"
+    world.write(world.make(f"SELECT * REPLACE ({nulls} AS bill) FROM ({ROWS.format(60)})", SCHEMA), "ward", "sex")
+    derive_products(world, "age", "bill", "score")
+    select, groups = "SELECT ward, COUNT(*), ", " FROM trial GROUP BY ward ORDER BY ward"
+    both = f"{select}COVAR_POP(age, bill), REGR_COUNT(bill, age){groups}"
+    never_null = f"{select}COVAR_POP(age, score), SUM(age * age){groups}"
+    threshold, expected = Options(min_group=9), world.oracle.execute(never_null).fetchall()
+    with world.session(key_file) as session:
+        hidden = session.ask(session.plan(both), threshold).result
+        shown = session.ask(session.plan(never_null, cloud_only=True), threshold).result
+        with pytest.raises(QueryRefused, match="counts the rows that have a value"):
+            session.ask(session.plan(both, cloud_only=True), threshold)
+    (few,) = (place for place, row in enumerate(hidden.rows) if row[0] == "north")
+    assert hidden.rows[few][2:] == [None, None]
+    assert [each.source for each in shown.columns][2:] == ["encrypted"] * 2
+    assert min(row[1] for row in expected) < 9
+    check(shown.rows, shown.bounds, [each for each in expected if each[1] >= 9])
+
+
+@pytest.mark.slow  # test_all_that_models_ask_is_kept has all its sums
+def test_a_model_needs_no_rows(world: World, key_file: Path) -> None:
+    """Even of columns that may be NULL; it is the model of the file."""
+    world.write(world.make(ROWS.format(80), SCHEMA), "ward")
+    derive_products(world, "age", "bill", "weight")
+    formula = "bill ~ age + weight + C(ward)"
+    given = {"store": f"{world.stores.sensitive.location},{world.stores.plain.location}", "key": key_file}
+    fitted = cleave.fit("trial", formula, cloud_only=True, **given)
+    assert str(fitted) == str(cleave.fit(world.root / "trial.parquet", formula, key=key_file))
