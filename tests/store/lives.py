@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -529,6 +530,7 @@ class Life:
 
     def live(self, steps: int) -> None:
         """Make so many changes, most of them followed by a release."""
+        cleave.derive("t", products=["age", "lab"], **self.place)
         self.release()
         tries = 5 * steps
         while steps and tries:
@@ -539,9 +541,31 @@ class Life:
         self.compare()
 
     def compare(self) -> None:
-        """Compare the mirror with the table's rows."""
+        """Compare the mirror with the table's rows, and with the totals of products unless the table was replaced."""
         answer = cleave.query("t", "SELECT id, mark FROM t", min_group=1, yes=True, **self.place)
         assert {(id_, mark) for id_, mark in answer} == {(f"r{n}", 1 << e.version) for n, e in self.rows.items()}
+        if "age*lab" in [each["name"] for each in cleave.show("t", **self.place).facts["measures"]]:
+            figures = "REGR_COUNT(age, lab), REGR_SXY(age, lab), REGR_SXX(lab, age)"
+            sql = f"SELECT ward, sex, {figures} FROM t GROUP BY ward, sex"
+            found = cleave.query("t", sql, min_group=1, yes=True, cloud_only=True, **self.place)
+            assert {tuple(row[:2]): tuple(row[2:]) for row in found} == self.paired()
+
+    def paired(self) -> dict[Cell, tuple[object, ...]]:
+        """By cell: the number of rows with an age and a lab, the sum of their products, and that of squared ages, both
+        about the means.
+        """
+        cells: dict[Cell, list[tuple[int, int]]] = {each.cell: [] for each in self.rows.values()}
+        for each in self.rows.values():
+            if each.age is not None and each.lab is not None:
+                cells[each.cell].append((each.age, each.lab))
+        found: dict[Cell, tuple[object, ...]] = {}
+        for cell, pairs in cells.items():
+            ages, labs = [age for age, _ in pairs], [lab for _, lab in pairs]
+            n, sxy = len(pairs), sum(age * lab for age, lab in pairs)
+            about = [Fraction(sxy * n - sum(ages) * sum(labs), n or 1)]
+            about += [Fraction(sum(age * age for age in ages) * n - sum(ages) ** 2, n or 1)]
+            found[cell] = (n, *(float(each) if n else None for each in about))
+        return found
 
 
 def chosen(rows: Iterable[Row]) -> str:
