@@ -137,7 +137,7 @@ class Survival:
         return headings, rows
 
     def _steps(self) -> tuple[list[Heading], list[list[str]]]:
-        names = ["time", "at risk", "events", "left", "survival", "std error", f"{100 * self.level:g}% low", "high"]
+        names = ["time", "at risk", "events", "censored", "survival", "std error", f"{100 * self.level:g}% low", "high"]
         headings = [*([Heading(self.by)] if self.by else []), *(Heading(name, justify="right") for name in names)]
         rows = [
             [
