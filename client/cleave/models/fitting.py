@@ -84,6 +84,7 @@ def _cells(sums: Sums, formula: Formula, products: Products) -> dict[frozenset[t
     sets = [tuple(names.index(factor) for factor in each) for each in formula.sets]
     present = [f"{key} IS NOT NULL" for key, name in zip(keys, names, strict=True) if formula.factors[name].nullable]
     if sums.released:
+        sums.require_exact()
         _require_released(products)
     groups = sums.ask(keys, sets, products.figures, " AND ".join(present))
     found = {}
