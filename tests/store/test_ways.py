@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
+import cleave
 from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import Options
@@ -18,6 +21,7 @@ from cleave.ask.ways.rows import Fetch
 from cleave.ask.ways.scan import groups_of
 from cleave.ask.ways.totals import Totals
 from cleave.cli.plan import plan_json, plan_lines, plan_text
+from cleave.objects.locate import Folder
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement
@@ -125,6 +129,30 @@ def test_padded_questions_are_foreseen_to_read_all(session: Session) -> None:
         assert any("--pad reads all" in lesson for lesson in some.leakage.sensitive)
         assert not too_long(some.leakage)
         assert not any("--pad" in lesson for lesson in everything.leakage.sensitive)
+        assert any("which of its objects" in lesson for lesson in some.leakage.plain)
+        assert not any("which of its objects" in lesson for lesson in everything.leakage.plain)
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_plain_objects_are_read_of_the_segments_that_where_leaves(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch, pad: bool
+) -> None:
+    """As SECURITY.md says, the plain place sees which these are, unless all are read."""
+    place: dict[str, Any] = {"store": f"{tmp_path}/s,{tmp_path}/p", "key": key_file}
+    kinds = {"ward": "plain", "note": "sealed"}
+    cleave.put(pd.DataFrame({"ward": ["A", "B"], "note": ["v", "w"]}), "t", by=["ward"], schema=kinds, **place)
+    cleave.append(pd.DataFrame({"ward": ["A", "A"], "note": ["x", "y"]}), "t", schema=kinds, **place)
+    read: set[str] = set()
+    of_folder = Folder.read
+
+    def noted(folder: Folder, name: str, *args: Any, **options: Any) -> bytes:
+        if folder.location == f"{tmp_path}/p":
+            read.add(name)
+        return of_folder(folder, name, *args, **options)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    assert cleave.query("t", "SELECT note FROM t WHERE ward = 'B'", pad=pad, **place).rows == [("w",)]
+    assert len(read) == (2 if pad else 1)
 
 
 def many_cells(world: World, tmp_path: Path, cells: int) -> None:

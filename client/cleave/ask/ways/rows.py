@@ -134,16 +134,17 @@ class Rows(StoredWay):
         fetched = self.fetches(site, pad=pad)
         plain = {each.plain.name for fetch in fetched for each in fetch.stored.manifest.segments if each.plain}
         reads_plain = any(read.object.name in plain for fetch in fetched for read in fetch.reads())
-        text = "which of the stored columns are fetched"
+        text, of_plain = "which of the stored columns are fetched", "that its plain columns are fetched"
         if all(each.cells is None for each in fetched):
             text += ", all of their rows"
         else:
+            of_plain = "which of its objects WHERE on by columns leaves (--pad: all)"
             text = Lesson(
                 f"{text}, and which of their blocks of 65,536 rows: those that the condition on plain by columns "
                 "leaves (--pad reads all)",
                 "which columns and blocks of rows are fetched (--pad: all blocks)",
             )
-        return Disclosures(["that its plain columns are fetched"] if reads_plain else [], [text] if fetched else [])
+        return Disclosures([of_plain] if reads_plain else [], [text] if fetched else [])
 
     def answer(self, setting: Setting[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
