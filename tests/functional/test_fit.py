@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from formulaic import model_matrix
 
 import cleave
@@ -455,7 +456,7 @@ def test_a_model_as_text_json_and_html() -> None:
     assert facts["n"] == 579
     assert facts["checks"]["sentinel"] == "passed"
     assert len(facts["covariance"]) == 3
-    assert len(facts["seen"]) == len(model.seen) == len(model.usage) == 2
+    assert len(facts["seen"]) == len(model.seen) == len(model.usage) == 1
     page = model._repr_html_()
     assert page.count("<tr>") == 4
     assert "579 rows" in page
@@ -618,3 +619,27 @@ def test_parameters_are_at_most_a_third_of_the_people() -> None:
     assert "4 parameters, more than a third of the people" in error.message
     assert len(cleave.fit(frame, "y ~ a + b + c", schema=schema, min_group=3).names) == 4  # 18 rows
     assert len(cleave.fit(frame, "y ~ a + b + c", schema=schema).names) == 4
+
+
+def test_an_entity_of_two_columns_is_counted() -> None:
+    generator = np.random.default_rng(2)
+    frame = pd.DataFrame({name: generator.integers(0, 50, 18) for name in "yabc"})
+    frame["town"] = [f"T{number % 2}" for number in range(18)]
+    frame["person"] = [f"P{number // 4}" for number in range(18)]
+    schema = dict.fromkeys("yabc", "encrypted") | {"town": "sealed", "person": "sealed"}
+    given: dict[str, Any] = {"schema": schema, "entity": ["town", "person"], "min_group": 3}
+    assert len(cleave.fit(frame, "y ~ a + b", **given).names) == 3  # of 10 people
+    assert "more than a third of the people" in refused("y ~ a + b + c", data=frame, **given).message
+
+
+def test_a_derived_column_is_a_term(tmp_path: Path) -> None:
+    schema = (PATIENTS.parent / "patients.schema.toml").read_text()
+    own = tmp_path / "own.toml"
+    own.write_text(f'{schema}\n[derived.log_age]\nsql = "ln(age + 1)"\n')
+    model = cleave.fit(PATIENTS, "bill ~ log_age + age:log_age", schema=own)
+    rows = pd.read_csv(PATIENTS)
+    rows["log_age"] = np.log(rows["age"] + 1)
+    expected = smf.ols("bill ~ log_age + age:log_age", rows).fit()
+    for each, estimate, error in zip(model.coefficients.values(), expected.params, expected.bse, strict=True):
+        assert each.estimate.value == pytest.approx(estimate, rel=1e-7)
+        assert each.error.value == pytest.approx(error, rel=1e-7)

@@ -65,7 +65,9 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
             hint="leave terms out, or use coarser factors; the rule holds where small groups are left out of answers",
         )
     gram = Gram([*columns, response, constant], cells, products, weighting is not None)
-    return _Fit(gram, len(columns), n, penalty, level).model(sums, formula, weights, levels, _left_out(sums, whole, n))
+    return _Fit(gram, len(columns), n, penalty, level).model(
+        sums, formula, weights, levels, _left_out(sums, formula, whole, n)
+    )
 
 
 def require_gaussian(family: str) -> None:
@@ -130,11 +132,12 @@ def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells:
     )
 
 
-def _left_out(sums: Sums, whole: Cell | None, n: int) -> int | None:
+def _left_out(sums: Sums, formula: Formula, whole: Cell | None, n: int) -> int | None:
     """How many rows lack a value; None under a threshold, where the number may tell about few."""
     if sums.min_group or sums.released or whole is None:
         return None
-    return (sums.count("COUNT(*)") or 0) - n
+    needs_count = any(each.nullable for each in formula.factors.values())  # else all rows are in the model's answer
+    return (sums.count("COUNT(*)") or 0 if needs_count else whole.rows) - n
 
 
 def _levels_of(formula: Formula, cells: Mapping[frozenset[tuple[str, Any]], Cell]) -> dict[str, list[Any]]:
