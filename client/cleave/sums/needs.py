@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from cleave.aggregates.group import Aggregate
@@ -75,11 +76,17 @@ class Available(HasSums):
         self._measures = measures
         self._columns = {name.lower() for name in columns}
         self._totals = totals
-        texts = tuple(each.sql for each in measures)
-        self._by_sql = self._with_totals(spellings(texts))
-        self._by_condition = {each: self._with_totals(of) for each, of in filtered_spellings(texts).items()}
-        self._pairs = Pairs(measures)
+        self._texts = tuple(each.sql for each in measures)
+        self._by_sql = self._with_totals(spellings(self._texts))
         self.operands: dict[tuple[str, ...], Operand] = {}
+
+    @cached_property
+    def _by_condition(self) -> dict[str, dict[str, int]]:
+        return {each: self._with_totals(of) for each, of in filtered_spellings(self._texts).items()}
+
+    @cached_property
+    def _pairs(self) -> Pairs:
+        return Pairs(self._measures)
 
     def _with_totals(self, by_sql: Mapping[str, int]) -> dict[str, int]:
         totals = self._totals
