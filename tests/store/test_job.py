@@ -427,6 +427,8 @@ def test_a_job_of_other_groups_is_not_taken_up(cloud: Cloud) -> None:
 
 def test_a_job_that_the_last_release_started_is_refused_and_can_be_ended(cloud: Cloud) -> None:
     """Its state is without a wire version, and its answers are of the version before."""
+    going = threading.Event()
+    cloud.step = waiting(going, threading.Event())  # it writes nothing while the job is stopped
     with pytest.raises(OutOfTime):
         cloud.run(0.001)
     job = cloud.job()
@@ -438,6 +440,7 @@ def test_a_job_that_the_last_release_started_is_refused_and_can_be_ended(cloud: 
         cloud.run()
     assert "--stop-job" in str(refused.value.hint)
     assert cloud.job().stop()
+    going.set()
     assert cloud.left() == []
 
 
