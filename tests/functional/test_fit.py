@@ -417,7 +417,33 @@ def test_plain_doubles_of_one_group_among_large_ones_stay_in_their_balls() -> No
     assert contains(model.residual, residual)
 
 
-# --- predictions, text, JSON
+# --- frames, predictions, text, JSON
+
+
+def test_the_table_of_coefficients_is_a_frame_with_statsmodels_numbers() -> None:
+    frame = pd.DataFrame({"y": [1, 4, 2, 8, 5, 7], "a": [1, 2, 3, 4, 5, 7]})
+    model = cleave.fit(frame, "y ~ a", schema={"y": "encrypted", "a": "encrypted"})
+    table = model.df()
+    theirs = smf.ols("y ~ a", frame).fit()
+    assert list(table.index) == ["Intercept", "a"]
+    assert list(table.columns) == ["estimate", "error", "t", "p", "low", "high"]
+    interval = theirs.conf_int()
+    expected = [theirs.params, theirs.bse, theirs.tvalues, theirs.pvalues, interval[0], interval[1]]
+    assert np.allclose(table.to_numpy(), np.column_stack(expected), rtol=1e-10)
+    bounded = model.df(bounds=True)
+    assert list(bounded.columns[:4]) == ["estimate", "estimate_bound", "error", "error_bound"]
+    assert bounded.loc["a", "error_bound"] == model.coefficients["a"].error.bound > 0
+
+
+def test_predictions_take_a_dict_and_refuse_other_rows() -> None:
+    frame = pd.DataFrame({"y": [1, 4, 2, 8, 5, 7], "a": [1, 2, 3, 4, 5, 7]})
+    model = cleave.fit(frame, "y ~ a", schema={"y": "encrypted", "a": "encrypted"})
+    assert model.predict({"a": [3, 9]}).equals(model.predict(pd.DataFrame({"a": [3, 9]})))
+    with pytest.raises(InputError, match="the rows are list, not a pandas DataFrame"):
+        model.predict([3, 9])
+    for uneven in ({"a": [3, 9], "b": [1]}, {"a": 3}):
+        with pytest.raises(InputError, match="not lists of the same length"):
+            model.predict(uneven)
 
 
 def test_predictions_are_of_the_exact_model() -> None:

@@ -141,6 +141,11 @@ def test_decimals_scores_and_bounds() -> None:
     )
     assert scores["PC1"].var() == pytest.approx(found.variances[0])
     assert (scores[["PC1_bound", "PC2_bound"]] < 1e-14).all().all()
+    assert found.transform({"a": [0.1], "b": [3]}).equals(found.transform(pd.DataFrame({"a": [0.1], "b": [3]})))
+    loadings = found.df(bounds=True)
+    assert list(loadings.index) == ["a", "b"]
+    assert list(loadings.columns) == ["PC1", "PC1_bound", "PC2", "PC2_bound"]
+    assert loadings[["PC1", "PC2"]].to_numpy().T.tolist() == found.loadings
     missing = found.transform(pd.DataFrame({"B": [1, None], "A": [1, 2]}))
     assert missing["PC1"].isna().tolist() == [False, True]
     with pytest.raises(cleave.InputError, match="no column 'b'"):

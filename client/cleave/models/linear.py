@@ -15,11 +15,12 @@ from flint import fmpq
 
 from cleave.aggregates.balls import Number, rational
 from cleave.models.certified import NONE, Certified, certified
+from cleave.models.frames import columns_of, frame_of
 from cleave.models.solve import Solution
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, table
-from cleave_shared.errors import InputError, extra
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,29 +106,30 @@ class LinearModel:
         return self._solution
 
     def predict(self, frame: Any) -> pd.DataFrame:
-        """Return the fitted values for the rows of a pandas DataFrame, with the columns of the formula.
+        """Return the fitted values for the rows of a pandas DataFrame, or dict of lists.
 
-        The result has the response's name and NAME_bound as columns, and the index of `frame`. A row with a missing
-        value gives NaN. Raises InputError for a missing column and for a level that the model has not seen.
+        The rows need the columns of the formula. The result has the response's name and NAME_bound as columns, and the
+        index of `frame`. A row with a missing value gives NaN. Raises InputError for a missing column and for a level
+        that the model has not seen.
         """
-        with extra("pandas", "predictions"):
-            import pandas as pd  # noqa: PLC0415
         formula = self._formula
         assert formula is not None  # noqa: S101 - as above
         needed = dict.fromkeys(number for column in self._columns for number in column.numbers)
         needed |= dict.fromkeys(column.name for column in formula.factors.values())
-        spelled = {str(name).lower(): name for name in frame.columns}
-        for name in needed:
-            if name.lower() not in spelled:
-                raise InputError(f"the frame has no column {name!r}", hint="the model needs it")
-        held = {name: frame[spelled[name.lower()]].tolist() for name in needed}
+        held, index = columns_of(frame, needed, "the model needs")
         values = []
         with flint.ctx.workprec(_BITS):
-            for row in range(len(frame)):
+            for row in range(len(index)):
                 values.append(self._predicted(formula, {name: column[row] for name, column in held.items()}))
-        name = formula.response.name
-        columns = {name: [each.value for each in values], f"{name}_bound": [each.bound for each in values]}
-        return pd.DataFrame(columns, index=frame.index)
+        return frame_of({formula.response.name: values}, index, bounds=True)
+
+    def df(self, *, bounds: bool = False) -> pd.DataFrame:
+        """Return the coefficients as a pandas DataFrame: one row per term, one column per member of Coefficient.
+
+        `bounds` adds a column NAME_bound after each. Raises InputError if pandas is not installed.
+        """
+        numbers = {part: [getattr(each, part) for each in self.coefficients.values()] for part in Coefficient.__slots__}
+        return frame_of(numbers, self.names, bounds=bounds)
 
     def _predicted(self, formula: Formula, row: Mapping[str, Any]) -> Certified:
         if any(_is_missing(value) for value in row.values()):

@@ -16,11 +16,12 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, rational
 from cleave.models.certified import NONE, Certified, certified
 from cleave.models.components import directions, moments
+from cleave.models.frames import columns_of, frame_of
 from cleave.models.sums import Sums
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, table
-from cleave_shared.errors import InputError, extra
+from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,25 +88,23 @@ class Components:
         return [[each.value for each in one.loadings.values()] for one in self.components]
 
     def transform(self, frame: Any, *, bounds: bool = False) -> pd.DataFrame:
-        """Return the scores PC1, PC2, ... of the rows of a pandas DataFrame, with its index.
+        """Return the scores PC1, PC2, ... of the rows of a pandas DataFrame, with its index, or of a dict of lists.
 
         `bounds` adds a column PC1_bound after each. A row with a missing value gives NaN. Raises InputError for a
         missing column and for a value that is no number.
         """
-        with extra("pandas", "scores"):
-            import pandas as pd  # noqa: PLC0415
-        spelled = {str(name).lower(): name for name in frame.columns}
-        for name in self.columns:
-            if name.lower() not in spelled:
-                raise InputError(f"the frame has no column {name!r}", hint="the components need it")
-        rows = zip(*(frame[spelled[name.lower()]].tolist() for name in self.columns), strict=True)
-        scores = [self._scores(row) for row in rows]
-        columns: dict[str, list[float]] = {}
-        for place in range(len(self.components)):
-            columns[f"PC{place + 1}"] = [each[place].value for each in scores]
-            if bounds:
-                columns[f"PC{place + 1}_bound"] = [each[place].bound for each in scores]
-        return pd.DataFrame(columns, index=frame.index)
+        held, index = columns_of(frame, self.columns, "the components need")
+        scores = [self._scores(row) for row in zip(*held.values(), strict=True)]
+        numbers = {f"PC{place + 1}": [each[place] for each in scores] for place in range(len(self.components))}
+        return frame_of(numbers, index, bounds=bounds)
+
+    def df(self, *, bounds: bool = False) -> pd.DataFrame:
+        """Return the loadings as a pandas DataFrame: one row per column of the table, one column per component.
+
+        `bounds` adds a column PC1_bound after each. Raises InputError if pandas is not installed.
+        """
+        numbers = {f"PC{place + 1}": list(each.loadings.values()) for place, each in enumerate(self.components)}
+        return frame_of(numbers, self.columns, bounds=bounds)
 
     def _scores(self, row: Sequence[Any]) -> list[Certified]:
         if any(_is_missing(value) for value in row):
