@@ -669,3 +669,16 @@ def test_a_derived_column_is_a_term(tmp_path: Path) -> None:
     for each, estimate, error in zip(model.coefficients.values(), expected.params, expected.bse, strict=True):
         assert each.estimate.value == pytest.approx(estimate, rel=1e-7)
         assert each.error.value == pytest.approx(error, rel=1e-7)
+
+
+def test_an_interaction_alone_has_columns_of_one_factor() -> None:
+    """formulaic codes g:h beside an intercept as g[T.b], and h within each level of g."""
+    generator = np.random.default_rng(9)
+    frame = pd.DataFrame({name: generator.integers(-50, 50, 40) for name in "yx"})
+    frame["g"], frame["h"] = generator.choice([*"abc"], 40), generator.choice([*"de"], 40)
+    schema = {"y": "encrypted", "x": "encrypted", "g": "plain", "h": "plain"}
+    for formula in ("y ~ g:h", "y ~ x + g:h", "y ~ x:g:h"):
+        model = cleave.fit(frame, formula, schema=schema)
+        matrix = model_matrix(formula, frame).rhs
+        assert model.names == tuple(matrix.columns)
+        check_exactly(model, [fractions(row) for row in matrix.to_numpy(dtype=float)], fractions(frame["y"]))

@@ -81,7 +81,13 @@ class Formula:
     @cached_property
     def sets(self) -> list[tuple[str, ...]]:
         """The sets of factors whose groups give all sums of products of two terms, the empty set last."""
-        each = {frozenset(term.factors) for term in self.terms} | {frozenset[str]()}
+        # a column of a term may be of some of its factors: g:h alone has g[T.b] and g[a]:h[T.y]
+        each = {
+            frozenset(part)
+            for term in self.terms
+            for size in range(len(term.factors) + 1)
+            for part in itertools.combinations(term.factors, size)
+        } | {frozenset[str]()}
         pairs = {one | two for one in each for two in each}
         order = list(self.factors)
         sets = [tuple(sorted(pair, key=order.index)) for pair in pairs]

@@ -64,7 +64,8 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
             "about single ones",
             hint="leave terms out, or use coarser factors; the rule holds where small groups are left out of answers",
         )
-    gram = Gram([*columns, response, constant], cells, products, weighting is not None)
+    asked = [frozenset(each) for each in formula.sets]
+    gram = Gram([*columns, response, constant], cells, products, weighting is not None, asked)
     return _Fit(gram, len(columns), n, penalty, level).model(
         sums, formula, weights, levels, _left_out(sums, formula, whole, n)
     )

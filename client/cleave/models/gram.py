@@ -7,7 +7,7 @@ gives the total. For doubles it is a ball that also covers the rounding of each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -196,12 +196,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Gram:
-    """Sums of products of `columns`, pair by pair. `cells` has the totals of each group, by its factors and levels."""
+    """Sums of products of `columns`, pair by pair. `cells` has the totals of each group, by its factors and levels, for
+    the `sets` of factors; by default, of none.
+    """
 
     columns: Sequence[DesignColumn]
     cells: Mapping[frozenset[tuple[str, Any]], Cell]
     products: Products
     weighted: bool
+    sets: Collection[frozenset[str]] = (frozenset(),)
 
     def entry(self, one: int, two: int) -> Number:
         """The sum over all rows of column `one` times column `two`, times the weight.
@@ -233,26 +236,30 @@ class Gram:
     def _raw(self, one: int, two: int) -> tuple[Number, Cell | None, int]:
         """An entry as answered, its cell (None if no row is in both), and the number of roundings it does not cover."""
         first, second = self.columns[one], self.columns[two]
-        levels = dict(first.levels)
-        if any(levels.setdefault(factor, level) != level for factor, level in second.levels):
-            return fmpq(0), None, 0
-        cell = self.cells.get(frozenset(levels.items()))
-        if cell is None or not cell.used:
+        cell = self._cell(first, second)
+        if cell is None:
             return fmpq(0), None, 0
         key = tuple(sorted((*first.numbers, *second.numbers)))
         if not key and not self.weighted:
-            return fmpq(cell.used), cell, 0
+            return fmpq(cell.used or 0), cell, 0
         total = cell.sums[key]
         assert total.value is not None  # noqa: S101 - refused before
         return total.value, cell, self.products.of[key].roundings + (cell.rows if total.loose else 0)
 
     def counted(self, one: int, two: int) -> int:
         """The number of rows in the levels of both columns."""
-        levels = dict(self.columns[one].levels)
-        if any(levels.setdefault(factor, level) != level for factor, level in self.columns[two].levels):
-            return 0
-        cell = self.cells.get(frozenset(levels.items()))
+        cell = self._cell(self.columns[one], self.columns[two])
         return cell.used or 0 if cell else 0
+
+    def _cell(self, one: DesignColumn, two: DesignColumn) -> Cell | None:
+        """The totals of the rows in the levels of both columns; None if there are no such rows."""
+        levels = dict(one.levels)
+        if any(levels.setdefault(factor, level) != level for factor, level in two.levels):
+            return None
+        if frozenset(levels) not in self.sets:
+            raise KeyError("groups of these factors were not asked for")
+        cell = self.cells.get(frozenset(levels.items()))
+        return cell if cell and cell.used else None
 
 
 def _gamma(roundings: int) -> arb:
