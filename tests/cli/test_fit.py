@@ -29,6 +29,16 @@ def test_the_summary_is_that_of_python_and_the_footer_says_what_it_cost(cli: Cli
     assert "1 statement," in done.stderr
 
 
+def test_the_footer_says_why_rows_of_a_stored_table_were_read(cli: Cli, tmp_path: Path) -> None:
+    cleave.put(PATIENTS, "trial", store=tmp_path / "s", by=["ward"])
+    done = cli.run("fit", "trial", FORMULA, "--store", tmp_path / "s")
+    why, cost = done.stderr.splitlines()
+    assert why.startswith("local, over what was fetched and decrypted: ")
+    model = cleave.fit("trial", FORMULA, store=tmp_path / "s")
+    (usage,) = model.usage
+    assert f" 1 statement, {usage.objects_read} objects read, {usage.bytes_read / 1000:.1f} kB; no service used" in cost
+
+
 def test_json_and_options(cli: Cli) -> None:
     weighted = PATIENTS.with_name("patients.schema.toml")
     options = ("--weights", "age", "--ridge", "0.5", "--level", "0.9", "--schema", weighted, "--json")

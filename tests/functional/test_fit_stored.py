@@ -85,6 +85,10 @@ def test_a_release_gives_models_of_factors(tmp_path: Path, monkeypatch: pytest.M
     assert "only released parts" in model.summary()
     with pytest.raises(QueryRefused, match=r"needs totals of age\*bill, and products of columns are in no release"):
         cleave.fit("trial", "bill ~ age + C(ward)", **given)
+    with pytest.raises(QueryRefused, match=r"products of columns are in no release, and CORR needs them$"):
+        cleave.query("trial", "SELECT CORR(age, bill) FROM trial", **given)
+    with pytest.raises(QueryRefused, match=r'no totals are released of "age" \* "bill"$'):
+        cleave.query("trial", "SELECT SUM(age * bill) FROM trial", **given)
 
 
 def test_a_release_of_few_people_has_no_squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

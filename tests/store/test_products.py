@@ -202,6 +202,27 @@ def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     assert [each.source for each in sources.outputs] == ["encrypted"] * 3  # the bill alone has them
 
 
+@pytest.mark.parametrize(
+    ("figure", "helps"),
+    [
+        ("CORR(age, score)", True),
+        ("SUM(age * stay)", True),
+        ("SUM(CASE WHEN stay IS NOT NULL THEN age END)", True),
+        ("CORR(age, age + 1)", False),  # products are of columns alone
+        ("SUM(age * bill * stay)", False),
+        ("SUM(age * length(sex))", False),
+        ("SUM(CASE WHEN sex IS NOT NULL THEN age END)", False),  # no number
+        ("MEDIAN(age)", False),
+    ],
+)
+def test_a_refusal_names_the_command_where_it_helps(world: World, key_file: Path, figure: str, helps: bool) -> None:
+    world.write(world.make(ROWS.format(20), SCHEMA), "ward")
+    given = {"store": f"{world.stores.sensitive.location},{world.stores.plain.location}", "key": key_file}
+    with pytest.raises(QueryRefused) as caught:
+        cleave.query("trial", f"SELECT {figure} FROM trial", cloud_only=True, **given)
+    assert str(caught.value).endswith("; `cleave derive --products` keeps them") is helps
+
+
 def test_put_keeps_them_from_the_start_and_what_is_added_later_has_them(world: World) -> None:
     world.write(world.make(ROWS.format(30), SCHEMA), "sex", products=("bill", "age", "weight"))
     assert {"age*bill", "age*weight", "bill*weight"} <= {*names(world)}

@@ -162,12 +162,21 @@ def footer(answer: Result, seconds: float) -> str:
     if answer.result.trust:
         lines.append(printable(answer.result.trust))
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
-    traffic = f"{counted(usage.requests, 'request')}, {sized(usage.bytes_sent)} up, {sized(usage.bytes_received)} down"
-    if usage.objects_read is not None:
-        read = f"{counted(usage.objects_read, 'object')} read, {sized(usage.bytes_read or 0)}"
-        traffic = f"{read}; {traffic}" if usage.requests else f"{read}; no service used"
-    lines.append(f"{checked}. {traffic}, {seconds:.2f} s.")
+    lines.append(f"{checked}. {traffic_of([usage])}, {seconds:.2f} s.")
     return "\n".join(lines)
+
+
+def traffic_of(usages: Sequence[Usage]) -> str:
+    """What some statements read of stores and exchanged with services, together."""
+    requests, up, down = (
+        sum(getattr(each, name) for each in usages) for name in ("requests", "bytes_sent", "bytes_received")
+    )
+    traffic = f"{counted(requests, 'request')}, {sized(up)} up, {sized(down)} down"
+    stored = [each for each in usages if each.objects_read is not None]
+    if not stored:
+        return traffic
+    objects, size = (sum(getattr(each, name) or 0 for each in stored) for name in ("objects_read", "bytes_read"))
+    return f"{counted(objects, 'object')} read, {sized(size)}; {traffic if requests else 'no service used'}"
 
 
 def local_words(usage: Usage) -> str:

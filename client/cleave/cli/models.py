@@ -10,9 +10,10 @@ import typer
 from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.answer import Force, ReportOption
+from cleave.cli.answer_text import local_words, traffic_of
 from cleave.cli.options import Json, argument, flag, session_over
 from cleave.files import FORCE, require_absent, write_atomically
-from cleave.text.quantities import counted, sized
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def fit(
         model = fit_linear(Sums(session, asking), words[-1], weights, ridge, level)
     console.out(model.json() if as_json else model.summary())
     if not as_json:
-        settings.say(footer_of(model))
+        for line in footer_of(model):
+            settings.say(line)
 
 
 ColumnWords = Annotated[
@@ -97,7 +99,8 @@ def pca(
         found = principal_components(Sums(session, asking), words[-1], standardize=standardize)
     console.out(found.json() if as_json else found.summary())
     if not as_json:
-        settings.say(footer_of(found))
+        for line in footer_of(found):
+            settings.say(line)
 
 
 def survival(
@@ -140,7 +143,8 @@ def survival(
         _write_page(report, found, sums.table, force=force)
     console.out(found.json() if as_json else found.summary())
     if not as_json:
-        settings.say(footer_of(found))
+        for line in footer_of(found):
+            settings.say(line)
     if report is not None:
         settings.say(f"wrote {report}")
 
@@ -155,13 +159,12 @@ def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None
     write_atomically(path, survival_page(found, facts).encode(), error=InputError, overwrite=force)
 
 
-def footer_of(model: Components | LinearModel | Survival) -> str:
-    """Say which checks the statements of a model passed, and what they cost."""
+def footer_of(model: Components | LinearModel | Survival) -> list[str]:
+    """Say what was computed here and why, which checks the statements of a model passed, and what they cost."""
+    words = local_words(model.usage[0])
+    reasons = dict.fromkeys(each.reason for seen in model.seen for each in seen.local if each.reason)
+    lines = [f"{words}: {reason}" for reason in reasons]
     passed = [name for name, outcome in model.checks.items() if outcome == "passed"]
     checked = f"{counted(len(passed), 'check')} passed ({', '.join(passed)})" if passed else "Nothing was sent"
-    usages = model.usage
-    requests, up, down = (
-        sum(getattr(each, name) for each in usages) for name in ("requests", "bytes_sent", "bytes_received")
-    )
-    traffic = f"{counted(requests, 'request')}, {sized(up)} up, {sized(down)} down"
-    return f"{checked}. {counted(len(usages), 'statement')}, {traffic}, {model.seconds:.2f} s."
+    statements = counted(len(model.usage), "statement")
+    return [*lines, f"{checked}. {statements}, {traffic_of(model.usage)}, {model.seconds:.2f} s."]

@@ -168,10 +168,15 @@ class KeptTotals(Available):
         "no totals are kept of {}",
         "no totals are kept that {} of {} needs: {}",
     )
+    way_on = "; `cleave derive --products` keeps them"  # follows a reason that products would remove
 
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str) -> None:
         super().__init__(measures, by, None)
         self._no_plain = no_plain
+
+    def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
+        reason = super().aggregate(aggregate, arguments, types)
+        return reason + self.way_on if reason and self._pairs.may_be_kept([node for node, _ in arguments]) else reason
 
     def groups(self, selecting: Sequence[str]) -> str:
         others = [name for name in selecting if not self.is_kept(name)]
@@ -192,6 +197,17 @@ class KeptTotals(Available):
             # the rows of cells in which the argument is not NULL
             return Combination(filter=f"({argument.sql}) IS NOT NULL")
         return super()._combination(node, argument, types)
+
+
+class ReleasedSums(KeptTotals):
+    """Totals that an owner released to an analyst."""
+
+    words = (
+        "products of columns are in no release, and {} needs them",
+        "no totals are released of {}",
+        "no totals are released that {} of {} needs: {}",
+    )
+    way_on = ""
 
 
 class SummedRows(Available):

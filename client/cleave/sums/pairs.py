@@ -144,6 +144,23 @@ class Pairs:
         lost = Fraction(0) if product is None else _lost(measures[product], measures[one], measures[two])
         return Pair(in_y, in_x, None if product is None else (product, "sum"), count, lost)
 
+    def may_be_kept(self, nodes: Sequence[Node]) -> bool:
+        """True if `cleave derive --products` keeps what an aggregate of these arguments needs: two encrypted columns, a
+        product of two, or a column in the rows where others have a value.
+        """
+        if len(nodes) > 1:
+            return self._are_two_columns(nodes)
+        (node,) = nodes
+        if products := [each for each in node.find(Call) if each.name == "*"]:
+            return all(self._are_two_columns(each.arguments) for each in products)
+        taken = filtered(node)
+        there = [] if taken is None else [each for each in taken[1].walk() if not isinstance(each, Operation)]
+        return taken is not None and all(canonical(each) in self._kept.columns for each in (taken[0], *there))
+
+    def _are_two_columns(self, nodes: Sequence[Node]) -> bool:
+        columns = {_factor(each, self._kept.columns, self._measures) for each in nodes}
+        return len(columns) == 2 and None not in columns
+
     def _is_of_both(self, number: int, one: int, two: int) -> bool:
         """True if a measure has as many values as there are rows with both columns."""
         others = {one, two} - {number}

@@ -63,6 +63,7 @@ class NoisySums(KeptTotals):
     """Sums that a noisy release has."""
 
     counts: Source = "noisy"
+    way_on = ""
 
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], parts: Collection[TotalOf]) -> None:
         super().__init__(measures, by, "a noisy release has numbers alone, no rows")

@@ -18,7 +18,7 @@ from cleave.store.rows import whole
 from cleave.store.schemas import read_stored_schema
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.combination import TotalOf
-from cleave.sums.needs import CutSums, KeptTotals
+from cleave.sums.needs import CutSums, KeptTotals, ReleasedSums
 from cleave.sums.stored import CellTable
 from cleave.table.schema import Schema
 from cleave.table.table import Table
@@ -47,7 +47,7 @@ class Released:
 
     @property
     def sums(self) -> KeptTotals:
-        return KeptTotals(self.totals.measures, self.by, TOTALS_ALONE)
+        return ReleasedSums(self.totals.measures, self.by, TOTALS_ALONE)
 
     def way(self, sums: KeptTotals, cut: QueryPlan) -> Release:
         """The way to answer `cut`, which was cut by `sums`."""
