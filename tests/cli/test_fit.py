@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import cleave
+from cleave.text.quantities import sized
 from tests.cli.runner import Cli
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
@@ -36,7 +37,7 @@ def test_the_footer_says_why_rows_of_a_stored_table_were_read(cli: Cli, tmp_path
     assert why.startswith("local, over what was fetched and decrypted: ")
     model = cleave.fit("trial", FORMULA, store=tmp_path / "s")
     (usage,) = model.usage
-    assert f" 1 statement, {usage.objects_read} objects read, {usage.bytes_read / 1000:.1f} kB; no service used" in cost
+    assert f" 1 statement, {usage.objects_read} objects read, {sized(usage.bytes_read or 0)}; no service used" in cost
 
 
 def test_json_and_options(cli: Cli) -> None:
