@@ -8,7 +8,7 @@ GO ?= $(firstword $(wildcard /usr/local/go/bin/go /usr/bin/go))
 
 .PHONY: bench bench-image bench-query bench-encryption bench-thesis bench-upload bench-peers lock-bench bench-start bench-store
 .PHONY: bench-appends bench-columns bench-tpch bench-disclosure bench-scan bench-planner bench-ring bench-threshold
-.PHONY: bench-model bench-load scale
+.PHONY: bench-model bench-load bench-fit scale
 
 # Single operations on ciphertexts, and what services and answers are made of, as Markdown: three minutes. NAMES chooses.
 bench: setup
@@ -88,6 +88,10 @@ bench-threshold: setup
 # Processor time of file queries and scans, predicted from primitives and counts, beside what they take: three minutes.
 bench-model: setup
 	$(BIN)/python -m benchmarks.model
+
+# Regressions and survival curves beside statsmodels over the clear Parquet: five minutes. ROWS="1000000" for one size.
+bench-fit: setup
+	$(BIN)/python -m benchmarks.fit $(if $(ROWS),--rows $(ROWS))
 
 # 50 users at once of both services, mixed over a file and a stored table that grows, also across restarts: 3.5 minutes.
 bench-load: setup
