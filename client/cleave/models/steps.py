@@ -30,6 +30,8 @@ MOST_STEPS = 200
 MOST_GROUPS = 50
 _DOUBLINGS = 6  # of the rows that a merged step needs, as one person may have many
 _NEGATIVE = "-1"
+_WIDEST = 1 << 31  # of events: their squares are BIGINTs
+_BOUNDS = "store the column as BOOLEAN, or with lower = 0 and upper = 1 in the schema"
 _TIMES_WRITTEN = 3  # a key in one statement
 _ROOM = 1_000  # characters of a statement besides
 
@@ -167,31 +169,46 @@ class _Steps:
         return found
 
     def _figures(self, event: str) -> list[str]:
-        """SQL of the numbers of events, and of rows that have one or not. Raises InputError if values other than 0 and
-        1 are allowed.
+        """SQL of the sum of events, of the sum of squares unless bounds limit them to 0 and 1, and of the number of
+        rows that have one. Raises InputError if the bounds are too wide to square.
         """
         column = self._event
-        if column.type != "BOOLEAN" and (column.lower is None or column.lower < 0 or (column.upper or 2) > 1):
-            raise InputError(
-                f"the events {column.name!r} may be other than 0 and 1 by their declared bounds",
-                hint="set lower = 0 and upper = 1 in the schema, or store the column as BOOLEAN",
-            )
-        return [f"SUM({event})", *([f"COUNT({event})"] if column.nullable else [])]
+        figures = [f"SUM({event})"]
+        if not self._is_bounded:
+            bounds = (column.lower, column.upper)
+            if any(each is None or abs(each) > _WIDEST for each in bounds):
+                raise InputError(
+                    f"the events {column.name!r} may be other than 0 and 1 by their declared bounds", hint=_BOUNDS
+                )
+            figures.append(f"SUM({event} * {event})")
+        return [*figures, *([f"COUNT({event})"] if column.nullable else [])]
+
+    @property
+    def _is_bounded(self) -> bool:
+        """True if events can only be 0 and 1."""
+        event = self._event
+        return event.type == "BOOLEAN" or (event.lower is not None and event.lower >= 0 and event.upper in (0, 1))
 
     def _keyed(self, group: Group) -> dict[int, int]:
         """The rows of a group, by its event."""
         event = group.keys[-1]
         if event not in (0, 1):
-            raise InputError(
-                f"the events {self._event.name!r} have values other than 0 and 1",
-                hint="1 or true: the event happened; 0 or false: the person left without it",
-            )
+            raise self._no_event()
         return {int(event): group.rows}
+
+    def _no_event(self) -> InputError:
+        return InputError(
+            f"the events {self._event.name!r} have values other than 0 and 1",
+            hint="1 or true: the event happened; 0 or false: the person left without it",
+        )
 
     def _summed(self, group: Group) -> dict[int, int]:
         """The rows of a group without and with the event."""
         if any(total.hidden for total in group.totals):
-            raise QueryRefused(f"the number of events {self._event.name!r} is withheld in some step")
+            hint = "" if self._is_bounded else f"the totals must show that no event is other than 0 and 1: {_BOUNDS}"
+            raise QueryRefused(f"the number of events {self._event.name!r} is withheld in some step", hint=hint)
+        if not self._is_bounded and _whole(group.totals[0].value) != _whole(group.totals[1].value):
+            raise self._no_event()  # of whole numbers, only 0 and 1 are their own squares, and no square is smaller
         events, present = (_whole(total.value) for total in (group.totals[0], group.totals[-1]))
         if not self._event.nullable:
             present = group.rows
