@@ -43,8 +43,8 @@ def fit(
 ) -> None:
     """Fit a linear regression by least squares.
 
-    The sums it needs are asked as a query asks them, and solved with certified bounds. A term is a numeric column, a
-    product, a whole power such as I(age**2), or a factor such as C(ward). Needs the extra "models".
+    Asks for the sums it needs as a query does, and solves for coefficients with certified bounds. A term is a numeric
+    column, a product, a whole power such as I(age**2), or a factor such as C(ward). Needs the extra "models".
 
     Examples:
       cleave fit visits.csv "bill ~ age + C(ward)"

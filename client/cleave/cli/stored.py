@@ -159,7 +159,7 @@ def derive(
     expression: Annotated[str | None, argument("[EXPRESSION]", "A number per row, in SQL.")] = None,
     alias: Annotated[str | None, flag("--as NAME", "Name of the derived column.")] = None,
 ) -> None:
-    """Also store totals of an expression, or of the products of columns.
+    """Also store totals of an expression or of products.
 
     Queries over it then need no rows. With totals of products, COVAR, CORR and REGR of two columns need none either.
 

@@ -308,6 +308,11 @@ def _expression(text: str) -> tuple[str | None, Counter[str]]:
     match node:
         case ast.Call(ast.Name("C"), [ast.Name(name)], []):
             return names.get(name, name), Counter()
+        case ast.Call(ast.Name("C"), [ast.Name(), *_], _):
+            raise QueryRefused(
+                f"the term {text!r} chooses another coding, and the first level of a factor is its reference",
+                hint="differences of two coefficients do not depend on the reference",
+            )
         case ast.Call(ast.Name("I"), [inner], []):
             node = inner
     powers = _powers(node)
