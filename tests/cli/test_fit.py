@@ -40,6 +40,13 @@ def test_the_footer_says_why_rows_of_a_stored_table_were_read(cli: Cli, tmp_path
     assert f" 1 statement, {usage.objects_read} objects read, {sized(usage.bytes_read or 0)}; no service used" in cost
 
 
+def test_a_plan_of_a_formula_names_the_command_for_formulas(cli: Cli) -> None:
+    done = cli.run("plan", PATIENTS, FORMULA)
+    assert done.exit_code == 2
+    assert "only cleave fit takes formulas" in done.stderr
+    assert cli.run("plan", PATIENTS, "SELECT ~ age AS x FROM patients WHERE ward ~ 'x'").exit_code == 0
+
+
 def test_json_and_options(cli: Cli) -> None:
     weighted = PATIENTS.with_name("patients.schema.toml")
     options = ("--weights", "age", "--ridge", "0.5", "--level", "0.9", "--schema", weighted, "--json")

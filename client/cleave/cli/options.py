@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -139,6 +140,8 @@ def read_question(words: Sequence[str] | None, sql_file: Path | None) -> tuple[l
     if sql_file is None:
         if not given or (len(given) == 1 and not _is_sql(given[0])):
             raise typer.BadParameter("a query is needed: one SELECT as the last word, or --sql-file")
+        if _FORMULA.match(given[-1]):
+            raise typer.BadParameter("a query is needed, not a formula: only cleave fit takes formulas")
         return given[:-1], given[-1]
     if given and _is_sql(given[-1]):
         raise typer.BadParameter("one query is needed: either SQL or --sql-file")
@@ -172,6 +175,9 @@ def session_over(
         table = prefetch(table)
     with open_session(table, others, asking, settings.embedded, bars or settings.bars, machine) as session:
         yield session
+
+
+_FORMULA = re.compile(r"\s*(?!(select|with|from)\b)[^\s~]+\s*~", re.IGNORECASE)
 
 
 def _is_sql(word: str) -> bool:
