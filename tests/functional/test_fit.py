@@ -587,6 +587,39 @@ def test_collinear_columns_are_named() -> None:
     assert "g2[T.B] is a combination of g[T.b]" in error.message
 
 
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ (one + two) ** 1000000",
+        "y ~ (one + two) ^ 99",
+        "y ~ ((one + two) ** 9) ** 9",
+        "y ~ one ** 9 ** 9 ** 9",
+        "y ~ (one + two) ** two",
+        "y ~ " + " * ".join(f"x{place}" for place in range(24)),
+        "y ~ " + " : ".join(["(one + two)"] * 24),
+        "y ~ " + " / ".join(["(one + two)"] * 24),
+    ],
+)
+def test_a_formula_of_very_many_terms_is_refused_before_they_are_made(
+    formula: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*_: object, **__: object) -> None:
+        raise AssertionError("formulaic made the terms")
+
+    monkeypatch.setattr("formulaic.parser.types.ASTNode.to_terms", made)
+    frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9])
+    message = refused(formula, data=frame, schema=schema).message
+    assert "more than 10000 terms" in message or "no small whole number" in message
+
+
+def test_small_powers_and_crossed_terms_are_computed() -> None:
+    frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9])
+    crossed = cleave.fit(frame, "y ~ one * two", schema=schema).coefficients
+    assert cleave.fit(frame, "y ~ (one + two) ** 2", schema=schema).coefficients == crossed
+    assert cleave.fit(frame, "y ~ one ** 1 + two + one:two", schema=schema).coefficients == crossed
+    assert cleave.fit(frame, "y ~ one * two" + " + one" * 800, schema=schema).coefficients == crossed
+
+
 def test_levels_that_never_meet_are_named() -> None:
     frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], g=[*"aabbab"], h=[*"xyxxyx"])
     error = refused("y ~ g:h - 1", data=frame, schema=schema)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_PARAMETERS = 200
 _MOST_CHARACTERS = 5_000
 _MOST_DEGREE = 20  # of one term
+_MOST_TERMS = 10_000  # before equal ones are joined
 _MOST_CELLS = 100_000  # of levels in one term
 _LEVELS = 'add it to the schema as a derived column: [derived.NAME] with sql = "..."; or, of a stored table, with '
 _WAY_ON = _LEVELS + '`cleave derive TABLE "EXPRESSION" --as NAME`'
@@ -175,12 +177,18 @@ def read_formula(text: str, schema: Schema) -> Formula:
         from formulaic import Formula as Parser  # noqa: PLC0415 - 0.7 s
         from formulaic import SimpleFormula  # noqa: PLC0415 - as above
         from formulaic.errors import FormulaicError  # noqa: PLC0415 - as above
+        from formulaic.parser import DefaultFormulaParser  # noqa: PLC0415 - as above
         from formulaic.parser.algos.tokenize import tokenize  # noqa: PLC0415 - as above
     try:
         # first: of a response's calls, formulaic evaluates the called function while it parses
         for token in tokenize(text):
             if token.kind is token.Kind.PYTHON:
                 _expression(token.token)
+        if _expanded(DefaultFormulaParser().get_ast(text)) > _MOST_TERMS:
+            raise QueryRefused(
+                f"the formula writes out to more than {_MOST_TERMS} terms",
+                hint="cross fewer terms, or to a lower power",
+            )
         parsed = Parser(text)
     except (FormulaicError, SyntaxError, ValueError, RecursionError):
         raise InputError("the formula cannot be read", hint=_SHAPE) from None
@@ -196,6 +204,33 @@ def read_formula(text: str, schema: Schema) -> Formula:
     column = reader.response(response)
     meaning = tuple(map(reader.term, terms))
     return Formula(text, column, terms, meaning, dict(sorted(reader.columns.items())), reader.factors)
+
+
+def _expanded(tree: Any) -> int:
+    """At least as many terms as formulaic's syntax tree writes out, but at most one more than the limit."""
+    nodes: list[Any] = [tree]
+    counts: dict[int, int] = {}
+    for node in nodes:  # the tree of a long sum is deeper than Python recurses
+        nodes += list(getattr(node, "args", ()))
+    for node in reversed(nodes):
+        parts = list(getattr(node, "args", ()))
+        symbol = node.operator.symbol if parts else ""
+        found = [counts[id(part)] for part in parts]
+        total = 1 + sum(found)
+        if symbol in {"*", ":", "/", "in", "%in%"}:
+            total += math.prod(found)
+        elif symbol in {"**", "^"}:
+            total += int(found[0] ** _power(parts[1]))
+        counts[id(node)] = min(total, _MOST_TERMS + 1)
+    return counts[id(tree)]
+
+
+def _power(node: Any) -> int:
+    """Read the power of a bracket of terms."""
+    text = str(node)
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_DEGREE))):
+        raise InputError("a power of terms in the formula is no small whole number", hint=_SHAPE)
+    return int(text)
 
 
 class _Reader:
