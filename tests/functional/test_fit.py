@@ -612,6 +612,12 @@ def test_a_formula_of_very_many_terms_is_refused_before_they_are_made(
     assert "more than 10000 terms" in message or "no small whole number" in message
 
 
+@pytest.mark.parametrize("ridge", ["1e400", "1e999999999", "1e-999999999", "1" + "0" * 400 + "/3"])
+def test_a_ridge_beyond_doubles_is_refused(ridge: str) -> None:
+    frame, schema = frame_of(y=[1, 5, 2, 8], one=[1, 2, 3, 5])
+    assert "between 1e-200 and 1e200" in refused("y ~ one", data=frame, schema=schema, ridge=ridge).message
+
+
 def test_small_powers_and_crossed_terms_are_computed() -> None:
     frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9])
     crossed = cleave.fit(frame, "y ~ one * two", schema=schema).coefficients

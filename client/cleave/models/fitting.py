@@ -25,6 +25,7 @@ from cleave_shared.errors import InputError, QueryRefused, UsageError
 
 _BITS = 256
 _PEOPLE_A_PARAMETER = 3  # at least, where a threshold is in force
+_RIDGE_DIGITS = 200  # on each side of the point: results stay within doubles
 _ONE = "the constant"
 
 Ridge = int | float | Decimal | Fraction | str
@@ -164,10 +165,15 @@ def _weights(schema: Schema, name: str) -> Column:
 
 
 def _ridge(ridge: Ridge) -> fmpq:
+    text = str(ridge)
     try:
-        number = Fraction(str(ridge))
-    except (ValueError, ZeroDivisionError):
+        # first: a Fraction writes out all digits of 1e999999999
+        is_near = "/" in text or abs(Decimal(text).adjusted()) <= _RIDGE_DIGITS
+        number = Fraction(text) if is_near else None
+    except (ValueError, ArithmeticError):
         raise UsageError("ridge is a number, 0 or more") from None
+    if number is None or number > 10**_RIDGE_DIGITS:
+        raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}")
     if number < 0:
         raise UsageError("ridge is a number, 0 or more")
     return rational(number)
