@@ -27,11 +27,12 @@ from cleave.sql.plan import Argument
 from cleave.sql.read import expression_of
 from cleave.store.manifest import Measure
 from cleave.store.measures import of_bounds, unscaled
-from cleave.store.products import products_of
+from cleave.store.products import Product, arguments_of_products, products_of
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.sums.pairs import Pairs
 from cleave.table.progress import Silent
+from cleave_shared import limits
 from cleave_shared.errors import InputError, QueryRefused
 from tests.store.asking import planned
 from tests.store.scan_asking import Services, ask_by_scan
@@ -349,6 +350,21 @@ def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
     huge = '\n[columns.huge]\nkind = "encrypted"\ntype = "DECIMAL(38,10)"\n'
     with pytest.raises(InputError, match=said):
         products_of(read_schema(tomllib.loads(SCHEMA + huge), "t"), columns)
+
+
+def test_many_columns_that_may_be_null_have_products() -> None:
+    """The texts of 40 expressions over 40 such columns are longer than a statement may be."""
+    import tomllib  # noqa: PLC0415
+
+    from cleave.table.schema import read_schema  # noqa: PLC0415
+
+    column = '[columns.{}]\nkind = "encrypted"\ntype = "INTEGER"\nlower = 0\nupper = 9\n'
+    schema = read_schema(tomllib.loads("".join(column.format(f"c{each}") for each in range(40))), "t")
+    names = tuple(sorted(schema.names))
+    wide = [Product((each,), tuple(other for other in names if other != each)) for each in names]
+    assert sum(len(each.sql(schema)) for each in wide) > limits.MAX_SQL_CHARS
+    arguments = arguments_of_products(schema, wide)
+    assert len(arguments) == len({each.sql for each in arguments}) == 40
 
 
 @pytest.mark.parametrize(("other", "roundings"), [("DOUBLE", 1), ("FLOAT", 1), ("DECIMAL(9,2)", 3), ("BIGINT", 3)])

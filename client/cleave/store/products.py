@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 
 from cleave.sql.aligned import aligned, product
 from cleave.sql.nodes import Case
@@ -25,7 +25,8 @@ from cleave.table.stream import Extent
 from cleave.table.types import is_number
 from cleave_shared.errors import InputError
 
-_AT_ONCE = 40  # expressions of a statement, whose length is limited
+_AT_ONCE = 40  # expressions of a statement
+_CHARACTERS = 10_000  # of their texts, half of what a statement may have
 
 Extents = Callable[[Sequence[Argument]], Sequence[Extent | None]]
 
@@ -139,8 +140,12 @@ def _wanted(schema: Schema, columns: Sequence[str]) -> list[Product]:
 def arguments_of_products(schema: Schema, products: Sequence[Product]) -> list[Argument]:
     """The arguments of sums of products. Raises InputError for a product that may not fit its type."""
     texts = [each.sql(schema) for each in products]
-    starts = range(0, len(texts), _AT_ONCE)
-    return [each for start in starts for each in arguments_of(schema, texts[start : start + _AT_ONCE])]
+    arguments: list[Argument] = []
+    while len(arguments) < len(texts):
+        waiting = texts[len(arguments) :][:_AT_ONCE]
+        fit = sum(length <= _CHARACTERS for length in accumulate(map(len, waiting)))
+        arguments += arguments_of(schema, waiting[: max(fit, 1)])
+    return arguments
 
 
 def measures_of_products(
