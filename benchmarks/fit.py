@@ -138,8 +138,8 @@ class Bench:
 
     def _add(self, model: str, ran: dict[str, memory.Ran], theirs: memory.Ran) -> None:
         for way, each in ran.items():
-            ratio = f"{figure(theirs.seconds / each.seconds)}x"
-            own = [figure(each.seconds), figure(theirs.seconds), ratio, figure(each.peak_mb), figure(theirs.peak_mb)]
+            other = f"{figure(theirs.seconds)} ({figure(theirs.seconds / each.seconds)}x)"
+            own = [figure(each.seconds), other, figure(each.peak_mb), figure(theirs.peak_mb)]
             self.measured.append([f"{model}, {self._rows:,}, {way}", *own])
 
 
@@ -176,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="of each table; curves are of the first")
     given = parser.parse_args()
-    head = ["model, rows, answered from", "Cleave, s", "statsmodels, s", "ratio", "Cleave, MB", "statsmodels, MB"]
+    head = ["", "seconds", "statsmodels", "MB of memory", "statsmodels"]
     measured: list[list[str]] = []
     for rows in given.rows:
         with tempfile.TemporaryDirectory() as name:
