@@ -584,7 +584,8 @@ def test_collinear_columns_are_named() -> None:
     assert cleave.fit(frame, "y ~ one + two + both", schema=schema, ridge=1).n == 6
     frame["g2"] = frame["g"].str.upper()
     error = refused("y ~ g + g2", data=frame, schema=schema | {"g2": "plain"})
-    assert "g2[T.B] is a combination of g[T.b]" in error.message
+    assert "collinear: g2 is a combination of g" in error.message
+    assert error.hint == "leave one of them out: g, g2"
 
 
 @pytest.mark.parametrize(
@@ -626,10 +627,10 @@ def test_small_powers_and_crossed_terms_are_computed() -> None:
     assert cleave.fit(frame, "y ~ one * two" + " + one" * 800, schema=schema).coefficients == crossed
 
 
-def test_levels_that_never_meet_are_named() -> None:
+def test_a_term_with_levels_that_never_meet_is_named() -> None:
     frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], g=[*"aabbab"], h=[*"xyxxyx"])
     error = refused("y ~ g:h - 1", data=frame, schema=schema)
-    assert "g[b]:h[y] is 0 in all rows" in error.message
+    assert "a column of g:h is 0 in all rows" in error.message  # no level, which is a value
 
 
 def test_doubles_that_may_be_collinear_are_refused() -> None:
@@ -640,7 +641,7 @@ def test_doubles_that_may_be_collinear_are_refused() -> None:
     frame = pd.concat([frame.drop(columns="twice")] * 2, ignore_index=True)
     frame["g"], frame["h"] = [*"aabbccaabbcc"], [*"ddeeffddeeff"]
     error = refused("y ~ x + g + h", data=frame, schema=schema | {"g": "plain", "h": "plain"})
-    assert "collinear: h[T.e] is a combination of g[T.b]" in error.message
+    assert "collinear: h is a combination of g" in error.message
 
 
 def test_too_few_rows_are_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 from cleave.aggregates.balls import Number, figure_of
@@ -10,6 +12,22 @@ from cleave.text import figures
 
 _DIGITS = 6  # that a summary shows at most
 _NAN = float("nan")
+
+
+def given_number(value: object, digits: int) -> Fraction | None:
+    """Return the number that `value` writes, exactly; None if it has over `digits` digits on a side of the point.
+
+    A Fraction writes out all digits, those of 1e999999999 too, so they are counted before. Raises ValueError if `value`
+    is no finite number.
+    """
+    text = str(value)
+    try:
+        if "/" not in text and abs(Decimal(text).adjusted()) > digits:
+            return None
+        number = Fraction(text)
+    except ArithmeticError:
+        raise ValueError("no finite number") from None
+    return None if abs(number) > 10**digits else number
 
 
 class Certified(NamedTuple):

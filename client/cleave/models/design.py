@@ -61,6 +61,11 @@ class DesignColumn:
     def factors(self) -> frozenset[str]:
         return frozenset(factor for factor, _ in self.levels)
 
+    @property
+    def term(self) -> str:
+        """The name without levels, which are cell values and belong in no error."""
+        return ":".join([*(factor for factor, _ in self.levels), *self.numbers]) if self.levels else self.name
+
 
 @dataclass(frozen=True)
 class Formula:

@@ -11,7 +11,7 @@ import flint
 from flint import arb, fmpq, fmpq_mat
 
 from cleave.aggregates.balls import Number, rational, root
-from cleave.models.certified import NONE, Certified, certified
+from cleave.models.certified import NONE, Certified, certified, given_number
 from cleave.models.chances import f_tail, t_quantile, t_tail
 from cleave.models.design import DesignColumn, Formula, read_formula
 from cleave.models.gram import Cell, Gram, Products
@@ -165,14 +165,11 @@ def _weights(schema: Schema, name: str) -> Column:
 
 
 def _ridge(ridge: Ridge) -> fmpq:
-    text = str(ridge)
     try:
-        # first: a Fraction writes out all digits of 1e999999999
-        is_near = "/" in text or abs(Decimal(text).adjusted()) <= _RIDGE_DIGITS
-        number = Fraction(text) if is_near else None
-    except (ValueError, ArithmeticError):
+        number = given_number(ridge, _RIDGE_DIGITS)
+    except ValueError:
         raise UsageError("ridge is a number, 0 or more") from None
-    if number is None or number > 10**_RIDGE_DIGITS:
+    if number is None:
         raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}")
     if number < 0:
         raise UsageError("ridge is a number, 0 or more")
@@ -197,10 +194,10 @@ class _Fit:
         self._matrix = [[entries[min(one, two)][max(one, two)] for two in places] for one in places]
         self._square = gram.entry(self._response, self._response)
         cross = [gram.entry(place, self._response) for place in places]
-        names = [column.name for column in self._columns]
+        terms = [column.term for column in self._columns]
         is_intercept = [not column.numbers and not column.levels for column in self._columns]
         penalty = [[ridge if one == two and not is_intercept[one] else fmpq(0) for two in places] for one in places]
-        self._solution = solved(names, self._matrix, cross, self._square, penalty)
+        self._solution = solved(terms, self._matrix, cross, self._square, penalty)
         self._centred = any(is_intercept) or self._spans_constant()
 
     def _spans_constant(self) -> bool:

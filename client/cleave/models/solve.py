@@ -33,16 +33,16 @@ class Solution:
     effective: Number
 
 
-def solved(names: Sequence[str], gram: Matrix, cross: Sequence[Number], square: Number, penalty: Matrix) -> Solution:
-    """Solve the normal equations of the columns `names`: `gram` is X'WX, `cross` X'Wy and `square` y'Wy. `penalty` is
+def solved(terms: Sequence[str], gram: Matrix, cross: Sequence[Number], square: Number, penalty: Matrix) -> Solution:
+    """Solve the normal equations of columns of `terms`: `gram` is X'WX, `cross` X'Wy and `square` y'Wy. `penalty` is
     added to the Gram matrix for ridge regression.
 
     Raises QueryRefused for collinear columns, or where the bounds leave that open.
     """
     numbers = [*(each for row in gram for each in row), *cross, square]
     if all(isinstance(each, fmpq) for each in numbers):
-        return _exact(names, gram, cross, square, penalty)
-    _require_independent(names, gram, penalty)
+        return _exact(terms, gram, cross, square, penalty)
+    _require_independent(terms, gram, penalty)
     best: Solution | None = None
     for bits in _BITS:
         with flint.ctx.workprec(bits):
@@ -53,18 +53,18 @@ def solved(names: Sequence[str], gram: Matrix, cross: Sequence[Number], square: 
             return found
         best = found
     if best is None:
-        raise _undecided(names, gram, penalty)
+        raise _undecided(terms, gram, penalty)
     return best
 
 
-def _exact(names: Sequence[str], gram: Matrix, cross: Sequence[Any], square: Any, penalty: Matrix) -> Solution:
-    size = len(names)
+def _exact(terms: Sequence[str], gram: Matrix, cross: Sequence[Any], square: Any, penalty: Matrix) -> Solution:
+    size = len(terms)
     plain = fmpq_mat(size, size, [each for row in gram for each in row])
     full = plain + fmpq_mat(size, size, [each for row in penalty for each in row])
     try:
         inverse = full.inv()
     except ZeroDivisionError:
-        raise _collinear(names, full) from None
+        raise _collinear(terms, full) from None
     right = fmpq_mat(size, 1, list(cross))
     solution = inverse * right
     fitted = plain * solution
@@ -108,45 +108,45 @@ def _width(solution: Solution) -> arb:
     return max((arb(each).rad() / (arb(each).abs_upper() + 1) for each in numbers), default=arb(0))
 
 
-def _require_independent(names: Sequence[str], gram: Matrix, penalty: Matrix) -> None:
+def _require_independent(terms: Sequence[str], gram: Matrix, penalty: Matrix) -> None:
     """Raises QueryRefused if the columns whose own sums are all exact are collinear."""
     exact: list[int] = []
-    for place in range(len(names)):
+    for place in range(len(terms)):
         if all(isinstance(gram[place][other], fmpq) for other in [*exact, place]):
             exact.append(place)
     entries = [gram[one][two] + penalty[one][two] for one in exact for two in exact]
     part = fmpq_mat(len(exact), len(exact), entries)
     if part.rank() < len(exact):
-        raise _collinear([names[place] for place in exact], part)
+        raise _collinear([terms[place] for place in exact], part)
 
 
-def _collinear(names: Sequence[str], gram: fmpq_mat) -> QueryRefused:
-    """The error for a singular matrix: it names a column that is a combination of columns before it."""
+def _collinear(terms: Sequence[str], gram: fmpq_mat) -> QueryRefused:
+    """The error for a singular matrix: it terms the term of a column that is a combination of columns before it."""
     reduced, rank = gram.rref()
-    pivots = [next(column for column in range(len(names)) if reduced[row, column]) for row in range(rank)]
-    place = next(column for column in range(len(names)) if column not in pivots)
-    parts = [names[column] for row, column in enumerate(pivots) if reduced[row, place]]
+    pivots = [next(column for column in range(len(terms)) if reduced[row, column]) for row in range(rank)]
+    place = next(column for column in range(len(terms)) if column not in pivots)
+    parts = list(dict.fromkeys(terms[column] for row, column in enumerate(pivots) if reduced[row, place]))
     if not parts:
         return QueryRefused(
-            f"the column {names[place]} is 0 in all rows: no row has these levels, or all its values are 0",
+            f"a column of {terms[place]} is 0 in all rows: no row has its levels, or all its values are 0",
             hint="leave the term out, or use a coarser factor",
         )
     return QueryRefused(
-        f"the columns of the model are collinear: {names[place]} is a combination of {', '.join(parts)}",
-        hint=f"leave one of them out: {', '.join([*parts, names[place]])}",
+        f"the columns of the model are collinear: {terms[place]} is a combination of {', '.join(parts)}",
+        hint=f"leave one of them out: {', '.join(dict.fromkeys([*parts, terms[place]]))}",
     )
 
 
-def _undecided(names: Sequence[str], gram: Matrix, penalty: Matrix) -> QueryRefused:
-    """The error where a matrix of balls may be singular: it names the first column that may depend on others."""
+def _undecided(terms: Sequence[str], gram: Matrix, penalty: Matrix) -> QueryRefused:
+    """The error where a matrix of balls may be singular: it terms the first column that may depend on others."""
     with flint.ctx.workprec(_BITS[-1]):
-        for size in range(1, len(names) + 1):
+        for size in range(1, len(terms) + 1):
             part = arb_mat(size, size, [arb(gram[i][j]) + arb(penalty[i][j]) for i in range(size) for j in range(size)])
             try:
                 part.inv()
             except ZeroDivisionError:
                 break
     return QueryRefused(
-        f"the error bounds leave open whether {names[size - 1]} is a combination of the other columns",
+        f"the error bounds leave open whether {terms[size - 1]} is a combination of the other columns",
         hint="leave it out, or declare its column as DECIMAL, whose sums are exact",
     )

@@ -17,6 +17,7 @@ from typing import Any
 from flint import arb, fmpq
 
 from cleave.aggregates.balls import Number, rational
+from cleave.models.certified import given_number
 from cleave.models.curves import Leaving
 from cleave.models.sums import Group, Sums
 from cleave.table.duck import identifier
@@ -28,6 +29,7 @@ from cleave_shared.errors import InputError, QueryRefused, UsageError
 MOST_VALUES = 60  # distinct times without a width: a curve by the day identifies people
 MOST_STEPS = 200
 MOST_GROUPS = 50
+MOST_DIGITS = 15  # of a width on each side of the point: step ends stay literals of DuckDB
 _DOUBLINGS = 6  # of the rows that a merged step needs, as one person may have many
 _NEGATIVE = "-1"
 _WIDEST = 1 << 31  # of events: their squares are BIGINTs
@@ -68,9 +70,11 @@ def _width(width: Width | None, time: Column) -> Fraction | None:
             )
         return None
     try:
-        found = Fraction(str(width))
-    except (ValueError, ZeroDivisionError):
+        found = given_number(width, MOST_DIGITS)
+    except ValueError:
         raise UsageError("the width of the steps is a number above 0") from None
+    if found is None:
+        raise UsageError(f"the width of the steps is between 1e-{MOST_DIGITS} and 1e{MOST_DIGITS}")
     if found <= 0:
         raise UsageError("the width of the steps is a number above 0")
     digits = decimals_of(time.type) or 0

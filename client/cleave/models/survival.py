@@ -13,9 +13,9 @@ from flint import fmpq
 
 from cleave.aggregates.balls import rational
 from cleave.finish import ResultTable
-from cleave.models.certified import Certified
+from cleave.models.certified import Certified, given_number
 from cleave.models.curves import Curve, LogRank, curve, log_rank, number
-from cleave.models.steps import Width, counted
+from cleave.models.steps import MOST_DIGITS, Width, counted
 from cleave.models.sums import Sums
 from cleave.sql.plan import Output
 from cleave.text import figures, quantities
@@ -266,21 +266,21 @@ def _require_known(curves: Sequence[Curve], until: fmpq, by: str | None) -> None
 
 def _level(level: float) -> fmpq:
     try:
-        found = Fraction(str(level))
-    except (ValueError, ZeroDivisionError):
-        found = Fraction(0)
-    if not 0 < found < 1:
+        found = given_number(level, MOST_DIGITS)
+    except ValueError:
+        found = None
+    if found is None or not 0 < found < 1:
         raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
     return rational(found)
 
 
 def _until(until: Width) -> fmpq:
     try:
-        found = Fraction(str(until))
-    except (ValueError, ZeroDivisionError):
-        found = Fraction(0)
-    if found <= 0:
-        raise UsageError("the end of the mean is a number above 0")
+        found = given_number(until, MOST_DIGITS)
+    except ValueError:
+        found = None
+    if found is None or found <= 0:
+        raise UsageError(f"the end of the mean is a number above 0, at most 1e{MOST_DIGITS}")
     return rational(found)
 
 
