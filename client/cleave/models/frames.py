@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from flint import fmpq
+
+from cleave.aggregates.balls import rational
 from cleave.models.certified import Certified
 from cleave_shared.errors import InputError, extra
 
@@ -34,6 +39,18 @@ def columns_of(rows: Any, names: Iterable[str], needed_by: str) -> tuple[dict[st
         if name.lower() not in spelled:
             raise InputError(f"the frame has no column {name!r}", hint=f"{needed_by} it")
     return {name: rows[spelled[name.lower()]].tolist() for name in names}, rows.index
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124 - NaN
+
+
+def number_of(value: Any, name: str) -> fmpq:
+    """Return a value of the column `name`, exactly. Raises InputError if it is no number."""
+    try:
+        return rational(value if isinstance(value, int | float | Decimal | Fraction) else value.item())
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise InputError(f"column {name!r} of the frame has a value that is no number") from None
 
 
 def frame_of(numbers: Mapping[str, Sequence[Certified]], index: Any, *, bounds: bool) -> pd.DataFrame:

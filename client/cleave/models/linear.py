@@ -6,20 +6,18 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import flint
 from flint import fmpq
 
-from cleave.aggregates.balls import Number, rational
+from cleave.aggregates.balls import Number
 from cleave.models.certified import NONE, Certified, certified
-from cleave.models.frames import columns_of, frame_of
+from cleave.models.frames import columns_of, frame_of, is_missing, number_of
 from cleave.models.solve import Solution
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
-from cleave.text.tabular import Heading, table
+from cleave.text.tabular import Heading, html_table, table
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ class LinearModel:
         return frame_of(numbers, self.names, bounds=bounds)
 
     def _predicted(self, formula: Formula, row: Mapping[str, Any]) -> Certified:
-        if any(_is_missing(value) for value in row.values()):
+        if any(is_missing(value) for value in row.values()):
             return NONE
         levels = {}
         for factor, of_factor in formula.factors.items():
@@ -148,16 +146,20 @@ class LinearModel:
             if all(levels[factor] == level for factor, level in column.levels):
                 value = fmpq(1)
                 for number in column.numbers:
-                    value *= _number(row[number], number)
+                    value *= number_of(row[number], number)
                 total = total + _times(coefficient, value)
         return certified(total)
 
     def summary(self) -> str:
         """Return the model as a text table. Numbers have at most six digits, and none beyond their bounds."""
-        percent = f"{100 * self.level:g}%"
-        headings = [Heading("term"), *(Heading(name, justify="right") for name in self._headings(percent))]
-        rows = [[name, *(one.short for one in self._figures(each))] for name, each in self.coefficients.items()]
-        return "\n".join([self.formula, "", table(headings, rows), "", *map(printable, self._lines())])
+        return "\n".join([self.formula, "", table(*self._table()), "", *map(printable, self._lines())])
+
+    def _table(self) -> tuple[list[Heading], list[list[str]]]:
+        names = self._headings(f"{100 * self.level:g}%")
+        headings = [Heading("term"), *(Heading(name, justify="right") for name in names)]
+        return headings, [
+            [name, *(one.short for one in self._figures(each))] for name, each in self.coefficients.items()
+        ]
 
     def _headings(self, percent: str) -> list[str]:
         if self._scale is None:
@@ -195,16 +197,8 @@ class LinearModel:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        names = ["term", *self._headings(f"{100 * self.level:g}%")]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            f"<tr><td>{html.escape(printable(name))}</td>"
-            + "".join(f'<td style="text-align: right">{html.escape(one.short)}</td>' for one in self._figures(each))
-            + "</tr>"
-            for name, each in self.coefficients.items()
-        )
         notes = "<br>".join(html.escape(printable(each)) for each in [self.formula, *self._lines()])
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p><small>{notes}</small></p>"
+        return f"{html_table(*self._table())}<p><small>{notes}</small></p>"
 
     def json(self) -> str:
         """Return all numbers with their bounds, and what each party saw, as JSON. NaN is null."""
@@ -242,18 +236,5 @@ def _times(one: Number, two: Number) -> Number:
     return one * two
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124 - NaN
-
-
 def _same(level: Any, value: Any) -> bool:
     return bool(level == value) or str(level) == str(value)
-
-
-def _number(value: Any, name: str) -> fmpq:
-    try:
-        if isinstance(value, int | float | Decimal | Fraction):
-            return rational(value)
-        return rational(value.item())
-    except (AttributeError, TypeError, ValueError, OverflowError):
-        raise InputError(f"column {name!r} of the frame has a value that is no number") from None

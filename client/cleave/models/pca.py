@@ -6,22 +6,19 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import flint
 from flint import arb, fmpq
 
-from cleave.aggregates.balls import Number, rational
+from cleave.aggregates.balls import Number
 from cleave.models.certified import NONE, Certified, certified
 from cleave.models.components import directions, moments
-from cleave.models.frames import columns_of, frame_of
+from cleave.models.frames import columns_of, frame_of, is_missing, number_of
 from cleave.models.sums import Sums
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
-from cleave.text.tabular import Heading, table
-from cleave_shared.errors import InputError
+from cleave.text.tabular import Heading, html_table, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,11 +104,11 @@ class Components:
         return frame_of(numbers, self.columns, bounds=bounds)
 
     def _scores(self, row: Sequence[Any]) -> list[Certified]:
-        if any(_is_missing(value) for value in row):
+        if any(is_missing(value) for value in row):
             return [NONE] * len(self.components)
         with flint.ctx.workprec(_BITS):
             centred = [
-                arb((_number(value, name) - mean) / scale)
+                arb((number_of(value, name) - mean) / scale)
                 for value, name, (mean, scale) in zip(row, self.columns, self._centre, strict=True)
             ]
             return [
@@ -151,7 +148,7 @@ class Components:
 
     def _repr_html_(self) -> str:
         notes = "<br>".join(html.escape(printable(each)) for each in [self._title(), *self._notes()])
-        return f"{''.join(_html(*each) for each in self._tables())}<p><small>{notes}</small></p>"
+        return f"{''.join(html_table(*each) for each in self._tables())}<p><small>{notes}</small></p>"
 
     def json(self) -> str:
         """Return all numbers with their bounds, and what each party saw, as JSON."""
@@ -221,25 +218,3 @@ def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardiz
         _centre=centre,
         _vectors=tuple(each.vector for each in pairs),
     )
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124 - NaN
-
-
-def _number(value: Any, name: str) -> fmpq:
-    try:
-        return rational(value if isinstance(value, int | float | Decimal | Fraction) else value.item())
-    except (AttributeError, TypeError, ValueError, OverflowError):
-        raise InputError(f"column {name!r} of the frame has a value that is no number") from None
-
-
-def _html(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
-    def row(tag: str, cells: Sequence[str]) -> str:
-        return "".join(
-            f'<{tag} style="text-align: {heading.justify}">{html.escape(printable(cell))}</{tag}>'
-            for heading, cell in zip(headings, cells, strict=True)
-        )
-
-    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in rows)
-    return f"<table><thead><tr>{row('th', [each.name for each in headings])}</tr></thead><tbody>{body}</tbody></table>"

@@ -20,7 +20,7 @@ from cleave.models.sums import Sums
 from cleave.sql.plan import Output
 from cleave.text import figures, quantities
 from cleave.text.printable import printable
-from cleave.text.tabular import Heading, table
+from cleave.text.tabular import Heading, html_table, table
 from cleave_shared.errors import UsageError, extra
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ class Survival:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        shown = [_html(*self._groups()), *(f"<p>{html.escape(line)}</p>" for line in self._test() if line)]
+        shown = [html_table(*self._groups()), *(f"<p>{html.escape(line)}</p>" for line in self._test() if line)]
         notes = "<br>".join(map(html.escape, self._printed()))
         title = html.escape(printable(self._title()))
-        return f"<p>{title}</p>{''.join(shown)}{_html(*self._steps())}<p><small>{notes}</small></p>"
+        return f"<p>{title}</p>{''.join(shown)}{html_table(*self._steps())}<p><small>{notes}</small></p>"
 
     def json(self) -> str:
         """Return all figures with their bounds, and what each party saw, as JSON. A figure that does not exist is
@@ -286,14 +286,3 @@ def _until(until: Width) -> fmpq:
 
 def _value(number: Certified) -> float | None:
     return number.value if number.exists else None
-
-
-def _html(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
-    def row(tag: str, cells: Sequence[str]) -> str:
-        return "".join(
-            f'<{tag} style="text-align: {heading.justify}">{html.escape(printable(cell))}</{tag}>'
-            for heading, cell in zip(headings, cells, strict=True)
-        )
-
-    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in rows)
-    return f"<table><thead><tr>{row('th', [each.name for each in headings])}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,7 +1,8 @@
-"""A table as text."""
+"""A table as text or HTML."""
 
 from __future__ import annotations
 
+import html
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,3 +56,16 @@ def _width(text: str) -> int:
 def _pad(text: str, width: int, justify: Justify) -> str:
     blank = " " * (width - _width(text))
     return text + blank if justify == "left" else blank + text
+
+
+def html_table(headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> str:
+    """A table as HTML, without notes. Names and cells are made printable, and escaped."""
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        return "".join(
+            f'<{tag} style="text-align: {heading.justify}">{html.escape(printable(cell))}</{tag}>'
+            for heading, cell in zip(headings, cells, strict=True)
+        )
+
+    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in rows)
+    return f"<table><thead><tr>{row('th', [each.name for each in headings])}</tr></thead><tbody>{body}</tbody></table>"
