@@ -10,7 +10,6 @@ import typer
 from cleave.ask.options import Asking
 from cleave.cli import console
 from cleave.cli.answer import Force, ReportOption
-from cleave.cli.answer_text import local_words, traffic_of
 from cleave.cli.options import Json, argument, flag, session_over
 from cleave.files import FORCE, require_absent, write_atomically
 from cleave.text.quantities import counted
@@ -161,6 +160,8 @@ def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None
 
 def footer_of(model: Components | LinearModel | Survival) -> list[str]:
     """Say what was computed here and why, which checks the statements of a model passed, and what they cost."""
+    from cleave.cli.answer_text import local_words, traffic_of  # noqa: PLC0415 - DuckDB and numpy
+
     words = local_words(model.usage[0])
     reasons = dict.fromkeys(each.reason for seen in model.seen for each in seen.local if each.reason)
     lines = [f"{words}: {reason}" for reason in reasons]
