@@ -338,6 +338,7 @@ def test_a_filter_over_by_columns(world: World) -> None:
         (["age", "age"], "two columns at least"),
         (["age", "ward"], "'ward' is plain VARCHAR, and only encrypted numbers have totals of products"),
         (["age", "sex"], "'sex' is sealed VARCHAR"),
+        (["age", "Twice"], "'Twice' is derived"),
         (["age", "nothing"], "'nothing'"),
         (["stay", "huge"], "'huge' and 'stay': their products may not fit 38 digits"),
     ],
@@ -348,8 +349,9 @@ def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
     from cleave.table.schema import read_schema  # noqa: PLC0415
 
     huge = '\n[columns.huge]\nkind = "encrypted"\ntype = "DECIMAL(38,10)"\n'
+    derived = '\n[derived.twice]\nsql = "2 * age"\n'
     with pytest.raises(InputError, match=said):
-        products_of(read_schema(tomllib.loads(SCHEMA + huge), "t"), columns)
+        products_of(read_schema(tomllib.loads(SCHEMA + huge + derived), "t"), columns)
 
 
 def test_many_columns_that_may_be_null_have_products() -> None:

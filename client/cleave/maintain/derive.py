@@ -28,7 +28,7 @@ from cleave.table.schema import Schema, dump_schema
 from cleave.table.stream import Extent
 from cleave.table.types import is_number
 from cleave.text.nearest import did_you_mean
-from cleave.text.quantities import counted, sized
+from cleave.text.quantities import counted, listed, sized
 from cleave_shared.errors import InputError
 from cleave_shared.params import PROFILES
 
@@ -60,10 +60,9 @@ class PlannedTotals:
     def text(self) -> str:
         """One line: what is added, and the bytes to be stored."""
         cells = max((each.cells for each in self.opened.manifest.segments), default=0)
-        names = ", ".join(self.names)
         return (
-            f"totals of {counted(len(self.names), 'expression')} for {counted(cells, 'cell')}: {names}; "
-            f"about {sized(self.bytes)} will be stored"
+            f"totals of {counted(len(self.names), 'expression')} for {counted(cells, 'cell')}, "
+            f"about {sized(self.bytes)} will be stored: {listed(self.names)}"
         )
 
 

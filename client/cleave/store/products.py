@@ -112,10 +112,15 @@ def products_of(schema: Schema, names: Sequence[str], stored: Sequence[Measure] 
 
 def _columns(schema: Schema, names: Sequence[str]) -> list[str]:
     """The columns in their order, each once."""
-    for each in map(schema.column, names):
+    derived = {each.name.lower() for each in schema.derived}
+    for name in names:
+        if name.lower() in derived:
+            raise InputError(f"column {name!r} is derived, and only stored columns have totals of products")
+        each = schema.column(name)
         if half_of(each) != "encrypted" or not is_number(each.type):
             raise InputError(
-                f"column {each.name!r} is {each.kind} {each.type}, and only encrypted numbers have totals of products"
+                f"column {each.name!r} is {each.kind} {each.type}, and only encrypted numbers have totals of products",
+                hint="store it as a whole number, 0 or 1" if each.type == "BOOLEAN" else "",
             )
     columns = sorted({schema.column(each).name for each in names})
     if len(columns) < 2:

@@ -46,7 +46,7 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Kind, Schema, dump_schema
 from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
-from cleave.text.quantities import counted
+from cleave.text.quantities import counted, listed
 from cleave_shared.errors import InputError
 from cleave_shared.params import DEFAULT_PROFILE, Profile
 
@@ -175,7 +175,8 @@ def plan_put(
     measures = measures_of(schema, survey, stream)
     measures += tuple(measures_of_products(schema, needed, measures, partial(_extents, stream)))
     if needed:
-        say(f"with totals of {counted(len(needed), 'product')}: {', '.join(each.name for each in needed)}")
+        names = listed([each.name for each in needed])
+        say(f"with totals of {counted(len(needed), 'expression')} for products: {names}")
     manifest = Manifest.model_construct(
         format=FORMAT,
         table=name,
