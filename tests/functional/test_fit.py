@@ -572,6 +572,18 @@ def frame_of(**columns: Any) -> tuple[pd.DataFrame, dict[str, str]]:
     return frame, {name: "plain" if frame[name].dtype.kind not in "iuf" else "encrypted" for name in frame}
 
 
+def test_the_level_of_intervals_is_the_written_decimal() -> None:
+    """With one degree of freedom the quantile is tan(pi 0.95 / 2). The double 0.95 gives an interval 4e-15 off."""
+    from mpmath import mp, mpf  # noqa: PLC0415
+
+    frame, schema = frame_of(x=[0, 1, 2], y=[5, 7, 10])
+    found = cleave.fit(frame, "y ~ x", schema=schema).coefficients["Intercept"]
+    with mp.workdps(40):
+        error = mp.sqrt(mpf(5) / 36)  # s^2 = 1/6, and (1/n + mean^2 / Sxx) = 5/6
+        exact = mpf(29) / 6 - mp.tan(mp.pi * mpf("0.95") / 2) * error
+        assert abs(exact - mpf(found.low.value)) <= mpf(found.low.bound) * (1 + mpf(2) ** -40)
+
+
 def test_collinear_columns_are_named() -> None:
     frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9], g=[*"aabbcc"])
     frame["both"] = frame["one"] + 2 * frame["two"]

@@ -7,9 +7,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from cleave.aggregates.balls import Number, figure_of
-from cleave.text import figures
+from flint import fmpq
 
+from cleave.aggregates.balls import Number, figure_of, rational
+from cleave.text import figures
+from cleave_shared.errors import UsageError
+
+_LEVEL_DIGITS = 15  # on each side of the point
 _DIGITS = 6  # that a summary shows at most
 _NAN = float("nan")
 
@@ -28,6 +32,17 @@ def given_number(value: object, digits: int) -> Fraction | None:
     except ArithmeticError:
         raise ValueError("no finite number") from None
     return None if abs(number) > 10**digits else number
+
+
+def given_level(level: object) -> fmpq:
+    """Return a level of confidence as it is written: 0.95 is 19/20, not the double next to it. Raises UsageError."""
+    try:
+        found = given_number(level, _LEVEL_DIGITS)
+    except ValueError:
+        found = None
+    if found is None or not 0 < found < 1:
+        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
+    return rational(found)
 
 
 class Certified(NamedTuple):

@@ -11,7 +11,7 @@ import flint
 from flint import arb, fmpq, fmpq_mat
 
 from cleave.aggregates.balls import Number, rational, root
-from cleave.models.certified import NONE, Certified, certified, given_number
+from cleave.models.certified import NONE, Certified, certified, given_level, given_number
 from cleave.models.chances import f_tail, t_quantile, t_tail
 from cleave.models.design import DesignColumn, Formula, read_formula
 from cleave.models.gram import Cell, Gram, Products
@@ -37,7 +37,7 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
     Raises InputError for a formula, an option or a column that is wrong, QueryRefused for a model that these sums do
     not give, or that would say too much about too few people.
     """
-    penalty, level = _ridge(ridge), _level(level)
+    penalty, chosen = _ridge(ridge), given_level(level)
     formula = read_formula(text, sums.schema)
     weighting = None if weights is None else _weights(sums.schema, weights)
     products = Products(dict(formula.columns), weighting, formula.response)
@@ -67,7 +67,7 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
         )
     asked = [frozenset(each) for each in formula.sets]
     gram = Gram([*columns, response, constant], cells, products, weighting is not None, asked)
-    return _Fit(gram, len(columns), n, penalty, level).model(
+    return _Fit(gram, len(columns), n, penalty, chosen).model(
         sums, formula, weights, levels, _left_out(sums, formula, whole, n)
     )
 
@@ -176,16 +176,10 @@ def _ridge(ridge: Ridge) -> fmpq:
     return rational(number)
 
 
-def _level(level: float) -> float:
-    if not isinstance(level, int | float) or not 0 < level < 1:
-        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
-    return float(level)
-
-
 class _Fit:
     """The statistics of one model. The last two columns of `gram` are the response and the constant."""
 
-    def __init__(self, gram: Gram, size: int, n: int, ridge: fmpq, level: float) -> None:
+    def __init__(self, gram: Gram, size: int, n: int, ridge: fmpq, level: fmpq) -> None:
         self._gram, self._size, self._n, self._ridge, self._level = gram, size, n, ridge, level
         self._columns = list(gram.columns[:size])
         self._response, self._constant = size, size + 1
@@ -253,7 +247,7 @@ class _Fit:
                 left_out=left_out,
                 df_model=explained,
                 df_resid=degrees,
-                level=self._level,
+                level=float(Fraction(int(self._level.p), int(self._level.q))),
                 ridge=float(Fraction(int(self._ridge.p), int(self._ridge.q))),
                 weights=weights,
                 coefficients=self._coefficients(solution, scale, degrees),
@@ -282,7 +276,7 @@ class _Fit:
 
     def _coefficients(self, solution: Solution, scale: Number | None, degrees: int) -> dict[str, Coefficient]:
         found = {}
-        quantile = None if scale is None else t_quantile((1 + rational(self._level)) / 2, degrees)
+        quantile = None if scale is None else t_quantile((1 + self._level) / 2, degrees)
         for place, column in enumerate(self._columns):
             estimate = solution.coefficients[place]
             if scale is None or quantile is None:

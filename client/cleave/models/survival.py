@@ -13,7 +13,7 @@ from flint import fmpq
 
 from cleave.aggregates.balls import rational
 from cleave.finish import ResultTable
-from cleave.models.certified import Certified, given_number
+from cleave.models.certified import Certified, given_level, given_number
 from cleave.models.curves import Curve, LogRank, curve, log_rank, number
 from cleave.models.steps import MOST_DIGITS, Width, counted
 from cleave.models.sums import Sums
@@ -225,7 +225,7 @@ def survive(
     columns = [schema.column(name) for name in (time, event, *([by] if by else []))]
     if len({each.name for each in columns}) < len(columns):
         raise UsageError("time, event and group are different columns")
-    chosen, end = _level(level), None if until is None else _until(until)
+    chosen, end = given_level(level), None if until is None else _until(until)
     found = counted(sums, columns[0], columns[1], columns[2] if by else None, width)
     last = min(leaving[-1].end for leaving in found.groups.values())
     end = last if end is None else end
@@ -262,16 +262,6 @@ def _require_known(curves: Sequence[Curve], until: fmpq, by: str | None) -> None
             f"--until is after the last step of {f'a group of {by!r}' if by else 'the curve'}",
             hint="leave it out: the mean then goes up to the last step that all groups have",
         )
-
-
-def _level(level: float) -> fmpq:
-    try:
-        found = given_number(level, MOST_DIGITS)
-    except ValueError:
-        found = None
-    if found is None or not 0 < found < 1:
-        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
-    return rational(found)
 
 
 def _until(until: Width) -> fmpq:
