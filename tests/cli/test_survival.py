@@ -165,7 +165,7 @@ def test_a_threshold_counts_people() -> None:
     frame = pd.concat([one] * 4)
     found = cleave.survival(frame, "days", "died", None, 30, schema=KINDS, min_group=6, entity="person")
     thresholds(found, 24)
-    assert (found.counted, found.n) == ("people", 240)
+    assert (found.people, found.n) == ("people", 240)
     rows = cleave.survival(frame, "days", "died", None, 30, schema=KINDS, min_group=6)
     assert len(rows.curves[0].steps) > len(found.curves[0].steps)
 
@@ -177,7 +177,7 @@ def test_each_count_under_a_threshold_is_of_enough_people() -> None:
     frame["person"] = [f"P{draw.randrange(70)}" for _ in range(len(frame))]
     for least in (3, 6, 9):
         found = cleave.survival(frame, "days", "died", "arm", 30, schema=KINDS, min_group=least, entity="person")
-        assert (found.n, found.counted) == (240, "people")
+        assert (found.n, found.people) == (240, "people")
         ends = sorted({step.time for each in found.curves for step in each.steps})
         merged = [next(end for end in ends if day < end) for day in frame["days"]]
         assert counts(found) == expected(frame, merged)
@@ -326,6 +326,14 @@ def test_what_is_refused(frame: pd.DataFrame, options: dict[str, Any], message: 
     with pytest.raises(cleave.CleaveError) as caught:
         cleave.survival(frame, "days", "died", schema=kinds, **options)
     assert message in caught.value.message
+
+
+def test_a_level_may_be_a_fraction() -> None:
+    found = [
+        cleave.survival(frame_of([1, 2], [0, 1]), "days", "died", level=each, schema=PAIR) for each in (0.95, "19/20")
+    ]
+    assert found[0].curves == found[1].curves
+    assert found[1].level == 0.95
 
 
 def test_doubles_and_decimals_fall_in_their_step() -> None:

@@ -203,7 +203,7 @@ def test_a_third_of_the_people_is_enough() -> None:
     frame["person"] = [f"P{row // 4}" for row in range(60)]
     options: dict[str, Any] = {"schema": {**kinds(frame), "person": "sealed"}, "entity": "person"}
     found = cleave.pca(frame, "c0,c1", min_group=3, **options)  # 15 people, 5 numbers
-    assert (found.n, found.left_out, found.counted) == (60, None, "people")
+    assert (found.n, found.left_out, found.people) == (60, None, "people")
     with pytest.raises(cleave.QueryRefused, match="more than a third of the people"):
         cleave.pca(frame[:56], "c0,c1", min_group=3, **options)
 

@@ -10,7 +10,7 @@ from typing import Any
 import flint
 from flint import arb, fmpq, fmpq_mat
 
-from cleave.aggregates.balls import Number, rational, root
+from cleave.aggregates.balls import Number, nearest, rational, root
 from cleave.models.certified import NONE, Certified, certified, given_level, given_number
 from cleave.models.chances import f_tail, t_quantile, t_tail
 from cleave.models.design import DesignColumn, Formula, read_formula
@@ -247,8 +247,8 @@ class _Fit:
                 left_out=left_out,
                 df_model=explained,
                 df_resid=degrees,
-                level=float(Fraction(int(self._level.p), int(self._level.q))),
-                ridge=float(Fraction(int(self._ridge.p), int(self._ridge.q))),
+                level=nearest(self._level),
+                ridge=nearest(self._ridge),
                 weights=weights,
                 coefficients=self._coefficients(solution, scale, degrees),
                 r2=certified(r2),
@@ -259,14 +259,7 @@ class _Fit:
                 f_p=NONE if f is None else certified(f_tail(f, explained, degrees)),
                 residual=certified(solution.residual),
                 total=certified(total),
-                min_group=sums.min_group,
-                people=sums.people,
-                released=sums.released,
-                checks=sums.checks,
-                seen=tuple(sums.seen),
-                usage=sums.usages,
-                seconds=sums.seconds,
-                scanned=any(each.result.scanned for each in sums.answers),
+                **sums.asked(),
                 _columns=tuple(self._columns),
                 _solution=solution,
                 _formula=formula,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import flint
@@ -15,6 +15,7 @@ from cleave.aggregates.balls import Number
 from cleave.models.certified import NONE, Certified, certified
 from cleave.models.frames import columns_of, frame_of, is_missing, number_of
 from cleave.models.solve import Solution
+from cleave.models.sums import Asked
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, html_table, table
@@ -23,8 +24,6 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cleave.ask.describe import Description
-    from cleave.ask.question import Usage
     from cleave.models.design import DesignColumn, Formula
 
 _BITS = 256  # of the arithmetic after the solution
@@ -42,15 +41,13 @@ class Coefficient:
     high: Certified
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LinearModel:
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class LinearModel(Asked):
     """A fitted linear model. Every number is a value with its bound.
 
     `n` counts rows, `left_out` those without a value in some column of the model (None where a threshold forbids
     counting them). `scale` is the residual variance, `deviation` its root. `f` tests all terms but the intercept. Ridge
-    models have no standard errors. `min_group` is the threshold in force, in `people` ("people" or "rows"), or 0.
-    `released`: only released parts of the table are counted. `seen` says what each party saw, and `usage`
-    counts the work, both by statement.
+    models have no standard errors.
     """
 
     formula: str
@@ -70,14 +67,6 @@ class LinearModel:
     f_p: Certified
     residual: Certified
     total: Certified
-    min_group: int
-    people: str
-    released: bool
-    checks: Mapping[str, str]
-    seen: tuple[Description, ...]
-    usage: tuple[Usage, ...]
-    seconds: float
-    scanned: bool
     _columns: tuple[DesignColumn, ...] = field(default=())
     _solution: Solution | None = None
     _formula: Formula | None = None
@@ -225,11 +214,7 @@ class LinearModel:
             facts[name] = getattr(self, name).pair
         if self._scale is not None:
             facts["covariance"] = [[each.pair for each in row] for row in self.covariance]
-        facts["checks"] = dict(self.checks)
-        facts["scanned"] = self.scanned
-        facts["seen"] = [asdict(each.leakage) for each in self.seen]
-        facts["usage"] = [asdict(each) for each in self.usage]
-        return json.dumps(facts, indent=2)
+        return json.dumps(facts | self._asked_facts(), indent=2)
 
 
 def _times(one: Number, two: Number) -> Number:

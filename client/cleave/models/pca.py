@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import flint
@@ -15,16 +15,13 @@ from cleave.aggregates.balls import Number
 from cleave.models.certified import NONE, Certified, certified
 from cleave.models.components import directions, moments
 from cleave.models.frames import columns_of, frame_of, is_missing, number_of
-from cleave.models.sums import Sums
+from cleave.models.sums import Asked, Sums
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, html_table, table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from cleave.ask.describe import Description
-    from cleave.ask.question import Usage
 
 _BITS = 192
 
@@ -43,14 +40,13 @@ class Component:
     loadings: Mapping[str, Certified]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Components:
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Components(Asked):
     """Principal components, the largest first. Every number is a value with its bound.
 
     `standardize`: of the correlation matrix; else of the covariance matrix. `n` counts rows, `left_out` those without
     a value in one of the columns (None where a threshold forbids counting them). `means` and `deviations` are by
-    column, deviations with the divisor n - 1. `seen` says what each party saw, as `cleave.plan` does, statement by
-    statement; `usage` counts the work of each.
+    column, deviations with the divisor n - 1.
     """
 
     columns: tuple[str, ...]
@@ -60,13 +56,6 @@ class Components:
     means: Mapping[str, Certified]
     deviations: Mapping[str, Certified]
     components: tuple[Component, ...]
-    min_group: int
-    counted: str
-    checks: Mapping[str, str]
-    seen: tuple[Description, ...]
-    usage: tuple[Usage, ...]
-    seconds: float
-    scanned: bool
     _centre: tuple[tuple[Number, Number], ...] = field(default=())
     _vectors: tuple[tuple[arb, ...], ...] = field(default=())
 
@@ -164,11 +153,7 @@ class Components:
             }
             for each in self.components
         ]
-        facts["checks"] = dict(self.checks)
-        facts["scanned"] = self.scanned
-        facts["seen"] = [asdict(each.leakage) for each in self.seen]
-        facts["usage"] = [asdict(each) for each in self.usage]
-        return json.dumps(facts, indent=2)
+        return json.dumps(facts | self._asked_facts(), indent=2)
 
 
 def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardize: bool = True) -> Components:
@@ -208,13 +193,7 @@ def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardiz
         means=dict(zip(found.columns, map(certified, found.means), strict=True)),
         deviations=dict(zip(found.columns, map(certified, deviations), strict=True)),
         components=tuple(components),
-        min_group=sums.min_group,
-        counted=sums.people,
-        checks=sums.checks,
-        seen=tuple(sums.seen),
-        usage=sums.usages,
-        seconds=sums.seconds,
-        scanned=any(each.result.scanned for each in sums.answers),
+        **sums.asked(),
         _centre=centre,
         _vectors=tuple(each.vector for each in pairs),
     )

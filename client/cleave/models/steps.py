@@ -50,6 +50,7 @@ class Counted:
     groups: Mapping[Any, Sequence[Leaving]]
     left_out: int | None
     merged: bool
+    width: Fraction | None
 
 
 def counted(sums: Sums, time: Column, event: Column, by: Column | None, width: Width | None) -> Counted:
@@ -132,7 +133,7 @@ class _Steps:
         if not leaving:
             raise QueryRefused("no row has a time and an event", hint="look for NULLs in the columns")
         ordered = sorted(leaving, key=lambda group: (type(group).__name__, group))
-        return Counted({group: leaving[group] for group in ordered}, left_out, merged)
+        return Counted({group: leaving[group] for group in ordered}, left_out, merged, self._width)
 
     def _first(self, step: str) -> _Rows:
         """Ask for events in the cheaper of two forms: as groups, or as a sum. A release may have only one of them."""

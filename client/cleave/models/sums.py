@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,34 @@ class Group:
     totals: tuple[Total, ...]
 
 
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Asked:
+    """How the sums of a model were asked for.
+
+    `min_group` is the threshold in force, in `people` ("people" or "rows"), or 0. `released`: only released parts of
+    the table are counted. `scanned`: a scan made sums. `seen` says what each party saw, as `cleave.plan` does, and
+    `usage` counts the work, both by statement.
+    """
+
+    min_group: int
+    people: str
+    released: bool
+    checks: Mapping[str, str]
+    seen: tuple[Description, ...]
+    usage: tuple[Usage, ...]
+    seconds: float
+    scanned: bool
+
+    def _asked_facts(self) -> dict[str, Any]:
+        """The last members of the JSON of a model."""
+        return {
+            "checks": dict(self.checks),
+            "scanned": self.scanned,
+            "seen": [asdict(each.leakage) for each in self.seen],
+            "usage": [asdict(each) for each in self.usage],
+        }
+
+
 class Sums:
     """Sums of one table for one model. `answers` and `seen` have the answers and descriptions of all statements so far.
 
@@ -109,18 +137,22 @@ class Sums:
     def left_out(self) -> int:
         return sum((each.usage.suppressed_groups or 0) + (each.usage.withheld_groups or 0) for each in self.answers)
 
-    @property
-    def checks(self) -> dict[str, str]:
-        """The checks of all answers: passed if one of them needed it."""
+    def asked(self) -> dict[str, Any]:
+        """The members of `Asked`. A check of several answers is passed if one of them needed it."""
         checks: dict[str, str] = {}
         for answer in self.answers:
             for name, state in answer.checks.items():
                 checks[name] = state if checks.get(name) != "passed" else "passed"
-        return checks
-
-    @property
-    def usages(self) -> tuple[Usage, ...]:
-        return tuple(each.usage for each in self.answers)
+        return {
+            "min_group": self.min_group,
+            "people": self.people,
+            "released": self.released,
+            "checks": checks,
+            "seen": tuple(self.seen),
+            "usage": tuple(each.usage for each in self.answers),
+            "seconds": self.seconds,
+            "scanned": any(each.result.scanned for each in self.answers),
+        }
 
     def ask(
         self,

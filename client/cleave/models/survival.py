@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flint import fmpq
 
-from cleave.aggregates.balls import rational
+from cleave.aggregates.balls import nearest, rational
 from cleave.finish import ResultTable
 from cleave.models.certified import Certified, given_level, given_number
 from cleave.models.curves import Curve, LogRank, curve, log_rank, number
 from cleave.models.steps import MOST_DIGITS, Width, counted
-from cleave.models.sums import Sums
+from cleave.models.sums import Asked, Sums
 from cleave.sql.plan import Output
 from cleave.text import figures, quantities
 from cleave.text.printable import printable
@@ -26,23 +25,19 @@ from cleave_shared.errors import UsageError, extra
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cleave.ask.describe import Description
-    from cleave.ask.question import Usage
-
 _COUNTS = ("at_risk", "events", "censored")
 _FIGURES = ("survival", "error", "low", "high")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Survival:
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Survival(Asked):
     """Kaplan-Meier curves, one per group. Every figure is a value with its bound, and counts are exact.
 
     Times are ends of steps: who leaves within a step is at risk through the whole of it, and events come first.
     `level` is that of the confidence intervals, `until` the end of the restricted mean. `test` is the log-rank test,
     None without groups to compare. `left_out` counts rows that lack a time, event or group; None where a threshold
     forbids counting them. `merged`: steps were merged until each has `min_group` people with the event, or none, and
-    as many without it, or none; so in each group. `released`: only released parts of the table are counted. `seen`
-    says what each party saw, as `cleave.plan` does, statement by statement; `usage` counts the work of each.
+    as many without it, or none; so in each group.
     """
 
     time: str
@@ -57,14 +52,6 @@ class Survival:
     curves: tuple[Curve, ...]
     test: LogRank | None
     merged: bool
-    min_group: int
-    counted: str
-    released: bool
-    checks: Mapping[str, str]
-    seen: tuple[Description, ...]
-    usage: tuple[Usage, ...]
-    seconds: float
-    scanned: bool
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -73,7 +60,7 @@ class Survival:
         notes = [f"Each time is the end of a step; {event} comes before leaving without it in the same step."]
         if self.merged:
             notes.append(
-                f"Steps are merged so that in each, and in each group, at least {self.min_group} {self.counted} have "
+                f"Steps are merged so that in each, and in each group, at least {self.min_group} {self.people} have "
                 f"{event}, or none, and at least {self.min_group} leave without it, or none."
             )
         if self.left_out is None:
@@ -201,11 +188,7 @@ class Survival:
             "expected": [each.pair for each in self.test.expected],
         }
         facts["notes"] = self.notes
-        facts["checks"] = dict(self.checks)
-        facts["scanned"] = self.scanned
-        facts["seen"] = [asdict(each.leakage) for each in self.seen]
-        facts["usage"] = [asdict(each) for each in self.usage]
-        return json.dumps(facts, indent=2)
+        return json.dumps(facts | self._asked_facts(), indent=2)
 
 
 def survive(
@@ -235,8 +218,8 @@ def survive(
         time=columns[0].name,
         event=columns[1].name,
         by=columns[2].name if by else None,
-        width=None if width is None else number(rational(Fraction(str(width)))),
-        level=float(level),
+        width=None if found.width is None else number(rational(found.width)),
+        level=nearest(chosen),
         until=number(end),
         n=sum(each.n for each in curves),
         events=sum(each.events for each in curves),
@@ -244,14 +227,7 @@ def survive(
         curves=curves,
         test=log_rank(list(found.groups.values())) if by else None,
         merged=found.merged,
-        min_group=sums.min_group,
-        counted=sums.people,
-        released=sums.released,
-        checks=sums.checks,
-        seen=tuple(sums.seen),
-        usage=sums.usages,
-        seconds=sums.seconds,
-        scanned=any(each.result.scanned for each in sums.answers),
+        **sums.asked(),
     )
 
 
