@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cleave.ask.choice import FETCH_LIMIT, WAYS
 from cleave.ask.options import Access
 from cleave.ask.plan import Plan
@@ -18,7 +20,7 @@ from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.choosing import ways_of
 from cleave.ask.ways.rows import Rows
 from cleave.local.embedded import embedded_services
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Folder, Stores
 from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
@@ -87,3 +89,17 @@ def ask_plan(stored: Stored, plan: Plan, options: Options = DEFAULTS) -> Result:
     question = question_of(options, Deadline(HANGS))
     sums = answered(plan, Setting(site_of(stored, plan.table), question, stop=stored.stop))
     return finished(replace(sums, usage=usage_of(stored), checks=checks_of(stored)), question)
+
+
+def reads_of(location: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of objects that are read from a folder from now on."""
+    read: set[str] = set()
+    of_folder = Folder.read
+
+    def noted(folder: Folder, name: str, *args: Any, **options: Any) -> bytes:
+        if folder.location == location:
+            read.add(name)
+        return of_folder(folder, name, *args, **options)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    return read

@@ -9,7 +9,6 @@ from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -30,7 +29,7 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind
 from cleave_shared.errors import InputError
-from tests.store.asking import ask
+from tests.store.asking import ask, reads_of
 from tests.store.contributing import World as Parties
 from tests.store.contributing import kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH
@@ -146,15 +145,7 @@ def test_an_update_says_that_the_plain_place_sees_its_segments(
     first, second = (pd.DataFrame({"ward": ["A", "B"], "note": notes}) for notes in (["v", "w"], ["x", "y"]))
     cleave.put(first, "t", by=[], schema={"ward": kind, "note": "sealed"}, **place)
     cleave.append(second, "t", schema={"ward": kind, "note": "sealed"}, **place)
-    read: set[str] = set()
-    of_folder = Folder.read
-
-    def noted(folder: Folder, name: str, *args: Any, **options: Any) -> bytes:
-        if folder.location == f"{tmp_path}/p":
-            read.add(name)
-        return of_folder(folder, name, *args, **options)
-
-    monkeypatch.setattr(Folder, "read", noted)
+    read = reads_of(f"{tmp_path}/p", monkeypatch)
     changed = cleave.update("t", {"note": "NULL"}, "note = 'y'", **place)
     assert len(read) == (kind == "plain")
     assert changed.reveals == ("which segments have changed rows" if kind == "plain" else "")

@@ -21,7 +21,6 @@ from cleave.ask.ways.rows import Fetch
 from cleave.ask.ways.scan import groups_of
 from cleave.ask.ways.totals import Totals
 from cleave.cli.plan import plan_json, plan_lines, plan_text
-from cleave.objects.locate import Folder
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement
@@ -35,7 +34,7 @@ from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 from tests.lessons import too_long
-from tests.store.asking import stored_site
+from tests.store.asking import reads_of, stored_site
 from tests.store.scan_asking import scan_sums
 from tests.store.trial import World
 
@@ -142,15 +141,7 @@ def test_plain_objects_are_read_of_the_segments_that_where_leaves(
     kinds = {"ward": "plain", "note": "sealed"}
     cleave.put(pd.DataFrame({"ward": ["A", "B"], "note": ["v", "w"]}), "t", by=["ward"], schema=kinds, **place)
     cleave.append(pd.DataFrame({"ward": ["A", "A"], "note": ["x", "y"]}), "t", schema=kinds, **place)
-    read: set[str] = set()
-    of_folder = Folder.read
-
-    def noted(folder: Folder, name: str, *args: Any, **options: Any) -> bytes:
-        if folder.location == f"{tmp_path}/p":
-            read.add(name)
-        return of_folder(folder, name, *args, **options)
-
-    monkeypatch.setattr(Folder, "read", noted)
+    read = reads_of(f"{tmp_path}/p", monkeypatch)
     assert cleave.query("t", "SELECT note FROM t WHERE ward = 'B'", pad=pad, **place).rows == [("w",)]
     assert len(read) == (2 if pad else 1)
 
