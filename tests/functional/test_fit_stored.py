@@ -12,7 +12,7 @@ import statsmodels.formula.api as smf
 import cleave
 from cleave.ckks.public_key import public_side
 from cleave.store.identity import create_identity
-from cleave_shared.errors import QueryRefused
+from cleave_shared.errors import InputError, QueryRefused
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 
@@ -58,6 +58,21 @@ def test_rows_are_fetched_where_totals_do_not_answer() -> None:
     assert same(model, cleave.fit(PATIENTS, formula))
     with pytest.raises(QueryRefused, match="totals"):
         cleave.fit("trial", formula, store="s", cloud_only=True)
+
+
+def test_a_table_that_is_not_there_is_refused_as_a_query_refuses_it() -> None:
+    """A model asks in a snapshot, of which its user knows nothing."""
+    cleave.put(PATIENTS, "trial", store="s", by=["ward"])
+    with pytest.raises(InputError) as asked:
+        cleave.query("trail", "SELECT COUNT(*) FROM trail", store="s")
+    for model in (
+        lambda: cleave.fit("trail", "bill ~ age", store="s"),
+        lambda: cleave.pca("trail", "age,bill", store="s"),
+        lambda: cleave.survival("trail", "age", "insured", store="s"),
+    ):
+        with pytest.raises(InputError) as refused:
+            model()
+        assert (refused.value.message, refused.value.hint) == (asked.value.message, asked.value.hint)
 
 
 def test_a_threshold_over_a_stored_table() -> None:

@@ -292,8 +292,8 @@ class StoredSource(VersionedSource[Stored]):
         return Stored(self._tables, newest, session=self._resident)
 
     def _fix(self) -> None:
-        """Open all tables in the store. This reads the head of each."""
-        if self.name and not isinstance(self._tables, Tables):  # a reader finds no others
+        """Open all tables in the store. This reads the head of each. Raises InputError if the session's own is none."""
+        if self.name:  # first: here the error says what there is, and a reader finds no others
             self._require(self.name)
         self._find_all()
         for each in self._held.values():

@@ -137,19 +137,28 @@ class Sums:
     def left_out(self) -> int:
         return sum((each.usage.suppressed_groups or 0) + (each.usage.withheld_groups or 0) for each in self.answers)
 
-    def asked(self) -> dict[str, Any]:
-        """The members of `Asked`. A check of several answers is passed if one of them needed it."""
+    @property
+    def checks(self) -> dict[str, str]:
+        """The checks of all answers: passed if one of them needed it."""
         checks: dict[str, str] = {}
         for answer in self.answers:
             for name, state in answer.checks.items():
                 checks[name] = state if checks.get(name) != "passed" else "passed"
+        return checks
+
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        return tuple(each.usage for each in self.answers)
+
+    def asked(self) -> dict[str, Any]:
+        """The members of `Asked`."""
         return {
             "min_group": self.min_group,
             "people": self.people,
             "released": self.released,
-            "checks": checks,
+            "checks": self.checks,
             "seen": tuple(self.seen),
-            "usage": tuple(each.usage for each in self.answers),
+            "usage": self.usages,
             "seconds": self.seconds,
             "scanned": any(each.result.scanned for each in self.answers),
         }
