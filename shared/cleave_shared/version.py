@@ -1,3 +1,3 @@
 """The release named by the wheel, `cleave --version` and reports. It is defined only here."""
 
-VERSION = "1.1.0.dev0"
+VERSION = "2.0.0"
