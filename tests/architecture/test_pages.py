@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,20 @@ def sentences(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sentences_are_short(page: Path) -> None:
     assert [each for each in sentences(page) if len(each.split()) > LONGEST] == []
+
+
+def test_aggregates_are_named_by_their_whole_names() -> None:
+    """VAR and COVAR are no functions: VAR_POP, VARIANCE and COVAR_SAMP are. COVAR_* stands for several."""
+    with duckdb.connect() as connection:
+        listed = "SELECT DISTINCT upper(function_name), function_type = 'aggregate' FROM duckdb_functions()"
+        functions = dict(connection.execute(listed).fetchall())
+        words = "SELECT upper(keyword_name) FROM duckdb_keywords() UNION SELECT upper(type_name) FROM duckdb_types()"
+        known = {*functions, *(word for (word,) in connection.execute(words).fetchall())}
+    cut = {name.partition("_")[0] for name, aggregates in functions.items() if aggregates and "_" in name} - known
+    files = [*PAGES, *sorted((ROOT / "client/cleave").rglob("*.py"))]
+    found = [(file.name, word) for file in files for word in re.findall(r"\b[A-Z]{3,}\b", file.read_text("utf-8"))]
+    assert "VAR" in cut
+    assert sorted({each for each in found if each[1] in cut}) == []
 
 
 def test_the_changelog_of_a_release_stays() -> None:

@@ -256,7 +256,8 @@ class Releasing(Place, total=False):
         ),
     ]
     squares: Annotated[
-        bool, Flag(False, "--squares", "With --epsilon: sums of squares too, for VAR and STDDEV.", bool, advanced=True)
+        bool,
+        Flag(False, "--squares", "With --epsilon: sums of squares too, for VARIANCE and STDDEV.", bool, advanced=True),
     ]
     again: Annotated[
         bool,
@@ -408,7 +409,9 @@ class Putting(Place, total=False):
     ]
     products: Annotated[
         str | Sequence[str] | None,
-        Flag(None, "--products COLUMN,...", "Also totals of the columns' products: COVAR, CORR, REGR.", advanced=True),
+        Flag(
+            None, "--products COLUMN,...", "Also totals of the columns' products: COVAR_*, CORR, REGR_*.", advanced=True
+        ),
     ]
     replace: Annotated[bool, Flag(False, "--replace", "Replace the existing table.", bool)]
     dry_run: Annotated[
@@ -430,7 +433,9 @@ class Deriving(Place, total=False):
 
     products: Annotated[
         str | Sequence[str] | None,
-        Flag(None, "--products COLUMN,...", "Totals of the columns' products instead: for COVAR, CORR, REGR, models."),
+        Flag(
+            None, "--products COLUMN,...", "Totals of the columns' products instead: for COVAR_*, CORR, REGR_*, models."
+        ),
     ]
     dry_run: Annotated[bool, Flag(False, "--dry-run", "Print what would be stored; store nothing.", bool)]
 

@@ -161,7 +161,7 @@ def derive(
 ) -> None:
     """Also store totals of an expression or of products.
 
-    Queries over it then need no rows. With totals of products, COVAR, CORR and REGR of two columns need none either.
+    Queries over it then need no rows. With totals of products, COVAR_*, CORR and REGR_* of two columns need none.
 
     Examples:
       cleave derive sales "price * (1 - discount)" --as revenue --store s3://bucket/prefix

@@ -2,8 +2,8 @@
 
     SELECT ward, AVG(bill - paid) / 100 FROM visits WHERE year >= 2024 GROUP BY ward HAVING COUNT(*) > 20
 
-G1. Figures are COUNT, SUM, AVG, VAR and STDDEV of stored numbers and of their linear combinations with constants, and
-    COUNT(DISTINCT entity). Expressions over figures and keys see the answer after small groups are left out.
+G1. Figures are COUNT, SUM, AVG, VARIANCE and STDDEV of stored numbers and of their linear combinations with constants,
+    and COUNT(DISTINCT entity). Expressions over figures and keys see the answer after small groups are left out.
 G2. One table. WHERE and keys name columns that the table is stored by, other than the entity; WHERE compares each with
     constants of its type.
 
@@ -56,8 +56,8 @@ TESTS: Final = "IS_NULL IS_NOT_NULL"
 """Operators on a column alone."""
 
 G1: Final = (
-    "rule G1: COUNT, SUM, AVG, VAR and STDDEV of stored numbers and of their linear combinations with constants, and "
-    "COUNT(DISTINCT entity)"
+    "rule G1: COUNT, SUM, AVG, VARIANCE and STDDEV of stored numbers and of their linear combinations with constants, "
+    "and COUNT(DISTINCT entity)"
 )
 G2: Final = (
     "rule G2: one table, and in WHERE and GROUP BY only columns that it is stored by, other than the entity, compared "

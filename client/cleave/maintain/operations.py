@@ -227,8 +227,8 @@ def derive(
 ) -> StoredTable:
     """Store totals of `expression` too, as column `alias`: questions over it then need no rows.
 
-    `products`: instead, columns whose products in pairs get totals, so that COVAR, CORR and REGR_* of two of them need
-    no rows either. Those that are stored already are not stored again. `dry_run`: say what would be stored, store
+    `products`: instead, columns whose products in pairs get totals, so that COVAR_*, CORR and REGR_* of two of them
+    need no rows either. Those that are stored already are not stored again. `dry_run`: say what would be stored, store
     nothing, and add it to `facts`.
 
     >>> import cleave

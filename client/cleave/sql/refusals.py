@@ -32,7 +32,7 @@ def too_deep() -> QueryRefused:
 
 def no_function(name: str) -> QueryRefused:
     """The refusal of a function that does not exist in DuckDB or may not be called."""
-    of_sample = [f"{name}_samp"]  # VAR is the usual word for VAR_SAMP
+    of_sample = [f"{name}_samp"]  # the usual word for a sample's variance lacks it
     near = of_sample if FUNCTIONS.issuperset(of_sample) else difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
     hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
     return QueryRefused(f"there is no function {name.upper()}", hint=hint)

@@ -1,8 +1,8 @@
 """Measures of products of columns, which `put --products` and `cleave derive --products` keep.
 
 Of two columns a and b, the table keeps totals of a * b. If b may be NULL, it also keeps those of a in the rows where b
-has a value, since COVAR, CORR and REGR_* count only rows with both. A model of all columns counts only rows with all of
-them, so columns and products are also kept over these. No question names such a measure: it is found by its SQL.
+has a value, since COVAR_*, CORR and REGR_* count only rows with both. A model of all columns counts only rows with all
+of them, so columns and products are also kept over these. No question names such a measure: it is found by its SQL.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The total of a group is the sum of its cells' numbers, and its noise that of all of them. An interval is of the noise,
 around the total of the rows that the release kept. Intervals of
 
-    COUNT, SUM      the deviation of the noise times ln(20) / sqrt(2), which one draw stays within in 95% of cases
-    AVG             Fieller's: all ratios that a sum and a count within their noise may have; within the clamp
-    VAR, STDDEV     the delta method: the noise of count, sum and sum of squares, each times its derivative
+    COUNT, SUM        the deviation of the noise times ln(20) / sqrt(2), which one draw stays within in 95% of cases
+    AVG               Fieller's: all ratios that a sum and a count within their noise may have; within the clamp
+    VARIANCE, STDDEV  the delta method: the noise of count, sum and sum of squares, each times its derivative
 
 A mean or variance whose interval is outside what the clamp allows has all that the clamp allows.
 
@@ -72,7 +72,7 @@ class NoisySums(KeptTotals):
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         name = aggregate.names[0]
         if name not in _NAMES:
-            return f"a noisy release answers COUNT, SUM, AVG, VAR and STDDEV, not {name}"
+            return f"a noisy release answers COUNT, SUM, AVG, VARIANCE and STDDEV, not {name}"
         lacking = super().aggregate(aggregate, arguments, types)
         if lacking:
             return lacking
@@ -205,7 +205,7 @@ class _Figures:
         counting = combination.counted(needs.measures)
         self._counting: TotalOf = ROWS if counting is None else (counting, "count")
         wanted = [self._counting, *((number, "sum") for number, _ in combination.terms)]
-        if self._name.startswith(("VAR", "STD")):
+        if self._name.startswith(("VAR_", "STDDEV_")):
             wanted += [(number, "square") for number, _ in combination.terms]
         self._cells = selection.total(np.ones(len(release.cells), np.int64), combination.filter)
         self._totals = {which: selection.total(release.numbers[which], combination.filter) for which in wanted}
