@@ -194,6 +194,12 @@ class Child:
                 view.release()
                 buffer.release()
 
+    def is_idle(self) -> bool:
+        """True if the child waits for a call: it has sent nothing that was not received, and will not end by itself."""
+        poll = select.poll()
+        poll.register(self.channel.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
     def kill(self) -> None:
         """Kill and reap the child. A second call does nothing.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -81,9 +80,7 @@ class Crew:
                 if not self._idle:
                     return None
                 child = self._idle.pop()
-            poll = select.poll()
-            poll.register(child.channel.fileno(), select.POLLIN)
-            if not poll.poll(0):
+            if child.is_idle():
                 return child
             child.__exit__(None, None, None)  # it only raises if the worker has died
 

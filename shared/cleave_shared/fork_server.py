@@ -73,8 +73,7 @@ class ForkServer:
         self._preload = preload
         self._environment = environment
         self._lock = threading.Lock()
-        self._control: socket.socket | None = None
-        self._pid = 0
+        self._process: _Process | None = None
         self._ready = False
         self.peak_kb = 0  # the most memory that any child used
         os.register_at_fork(after_in_child=self._forget)  # a process forked from this one starts its own server
@@ -99,19 +98,23 @@ class ForkServer:
             for each in (ours, lifeline):
                 stack.push(each)
             with theirs, its_end:
-                self._ask(" ".join(modules).encode(), [theirs.fileno(), its_end.fileno(), *share])
+                process = self._ask(" ".join(modules).encode(), [theirs.fileno(), its_end.fileno(), *share])
             stack.pop_all()
-        return _Child(Channel(ours), lifeline, self.note)
+        return _Child(Channel(ours), lifeline, process, self.note)
 
     def stop(self) -> None:
         """End the server and all its children."""
         with self._lock:
             self._end()
 
-    def _ask(self, modules: bytes, descriptors: list[int]) -> None:
+    def _ask(self, modules: bytes, descriptors: list[int]) -> _Process:
+        """Returns the server's process that was asked for a child."""
         with self._lock:
+            if self._process is not None and self._process.has_ended():
+                self._end()
             for last in (False, True):
-                control = self._started()
+                process = self._started()
+                control = process.control
                 try:
                     if not self._ready:
                         control.settimeout(_START_SECONDS)
@@ -123,24 +126,25 @@ class ForkServer:
                     if last:
                         raise _NONE from None
                 else:
-                    return
+                    return process
+            raise AssertionError("the last attempt returns or raises")
 
     def note(self, peak_kb: int) -> None:
         """Record a child's memory, if nobody waited for the child."""
         self.peak_kb = max(self.peak_kb, peak_kb)
 
-    def _started(self) -> socket.socket:
-        if self._control is None:
+    def _started(self) -> _Process:
+        if self._process is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 try:
                     start = _forked if threads() == 1 else _spawned
-                    self._pid = start(theirs, self._preload, self._variables())
+                    pid = start(theirs, self._preload, self._variables())
                 except OSError:
                     ours.close()
                     raise _NONE from None
-            self._control, self._ready = ours, False
-        return self._control
+            self._process, self._ready = _Process(pid, ours), False
+        return self._process
 
     def _variables(self) -> Mapping[str, str]:
         if self._environment is not None:
@@ -149,32 +153,60 @@ class ForkServer:
         return {"OPENBLAS_NUM_THREADS": "1"} | {name: os.environ[name] for name in _FEW if name in os.environ}
 
     def _end(self) -> None:
-        if self._control is None:
-            return
-        self._control.close()
-        self._control = None
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            for _ in range(100):  # it ends when it reads that `control` is closed
-                if os.waitpid(self._pid, os.WNOHANG)[0]:
-                    return
-                time.sleep(0.002)
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if self._process is not None:
+            self._process.end()
+            self._process = None
 
     def _forget(self) -> None:
-        if self._control is not None:
-            self._control.close()  # otherwise the server would not notice the end of its client
-            self._control = None
+        if self._process is not None:
+            self._process.control.close()  # otherwise the server would not notice the end of its client
+            self._process = None
         self._lock = threading.Lock()
+
+
+class _Process:
+    """A server's process, seen from its client."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.control = control
+        self.pid = pid
+        self._reaped = False
+
+    def has_ended(self) -> bool:
+        """True from its death on. Its children live a moment longer, and may hold its end of `control` until then."""
+        try:
+            return self._reaped or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # reaped elsewhere
+            return True
+
+    def end(self) -> None:
+        self.control.close()
+        try:
+            for _ in range(100):  # it ends when it reads that `control` is closed
+                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.002)
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            return
+        finally:
+            self._reaped = True
 
 
 class _Child(Child):
     """A child of the fork server."""
 
-    def __init__(self, channel: Channel, lifeline: socket.socket, note: Callable[[int], None]) -> None:
+    def __init__(
+        self, channel: Channel, lifeline: socket.socket, server: _Process, note: Callable[[int], None]
+    ) -> None:
         super().__init__(0, channel)
         self._lifeline = lifeline
+        self._server = server
         self._note = note  # called with the most memory that the child used, in KiB
+
+    def is_idle(self) -> bool:
+        return super().is_idle() and not self._server.has_ended()  # which ends the child, at once or a moment later
 
     def release(self) -> None:
         super().release()

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cleave_shared.fork_server import ForkServer
+
 HANGS = 120.0  # seconds after which what takes a moment is taken to hang
 
 
@@ -22,6 +24,11 @@ def descendants(pid: int) -> list[int]:
     for each in found:
         found += [child for child, parent in parents.items() if parent == each]
     return found[1:]
+
+
+def server_of(server: ForkServer) -> int:
+    """The process of a fork server; 0 if none was started."""
+    return server._process.pid if server._process else 0
 
 
 def _state(pid: int) -> str:

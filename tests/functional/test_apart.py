@@ -17,7 +17,7 @@ from cleave_services.sensitive import workers as sharing
 from cleave_shared import limits, requests
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ServiceError
-from tests.functional.processes import descendants, have_ended
+from tests.functional.processes import descendants, have_ended, server_of
 
 CLIENT = os.getpid()
 CREW = Crew(sharing._server.fork, 4)
@@ -84,7 +84,7 @@ def test_a_worker_that_is_late_ends(
 
 def workers() -> set[int]:
     """Living workers of the sensitive service's own fork server. Other tests leave other servers behind."""
-    server = sharing._server._pid
+    server = server_of(sharing._server)
     return set(descendants(server)) if server else set()
 
 

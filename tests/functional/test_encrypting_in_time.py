@@ -23,7 +23,7 @@ from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from tests.answering import table_of
 from tests.functional.encrypting import Work, never, one_chunk, three_chunks
-from tests.functional.processes import HANGS, descendants, have_ended, met
+from tests.functional.processes import HANGS, descendants, have_ended, met, server_of
 from tests.samples import write_table
 
 
@@ -37,10 +37,10 @@ def test_a_part_that_is_not_done_in_time_is_waited_for_no_longer() -> None:
 def test_a_process_that_cannot_be_given_its_work_ends() -> None:
     parts: Any = [SimpleNamespace(start=0, stop=MIN_CHUNKS_TO_FORK)]
     job: Any = Work(lambda: None)  # cannot be pickled
-    before = {*descendants(encryptors_module._server._pid)}
+    before = {*descendants(server_of(encryptors_module._server))}
     with pytest.raises((AttributeError, pickle.PicklingError)), Encryptors(job, parts):
         pass
-    assert have_ended(*({*descendants(encryptors_module._server._pid)} - before))
+    assert have_ended(*({*descendants(server_of(encryptors_module._server))} - before))
 
 
 def test_a_query_ends_with_its_time_while_it_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_processes_end_while_the_last_parts_are_asked_about() -> None:
         assert ended.wait(HANGS)
 
     encryptors_module._server.start()
-    server = encryptors_module._server._pid
+    server = server_of(encryptors_module._server)
     before = {*descendants(server)}  # of other tests: the sums' processes, and what waits to be one
     with Encryptors(job, parts) as encryptors:
         assert met(lambda: len({*descendants(server)} - before) >= 2)

@@ -39,7 +39,7 @@ for line in sys.stdin:
         with cleave.connect(**json.loads(sys.argv[1])) as connection:
             said = [[str(each) for each in row] for row in connection.execute(line).fetchall()]
     except cleave.CleaveError as error:
-        said = type(error).__name__
+        said = f"{type(error).__name__}: {error}"
     print(json.dumps(said), flush=True)
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from cleave_shared.children import Channel, limit_time
+from cleave_shared.children import _PR_SET_PDEATHSIG, Channel, limit_time
 from cleave_shared.errors import WireError
 
 
@@ -32,6 +33,11 @@ def write_to_shared(channel: Channel, *arguments: Any) -> None:
 
 def say_whether_loaded(channel: Channel, *modules: str) -> None:
     channel.send([str(each in sys.modules).encode() for each in modules])
+
+
+def outlive_the_server(channel: Channel) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    tell(channel)
 
 
 def tell_and_sleep(channel: Channel) -> None:

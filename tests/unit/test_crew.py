@@ -56,6 +56,19 @@ def test_a_worker_that_died_or_failed_is_not_used_again(start: Callable[[], Chil
     crew.end()
 
 
+def test_a_worker_whose_server_died_is_not_used_again(start: Callable[[], Child]) -> None:
+    """The kernel ends it a moment after its server; here it lives until its channel ends."""
+    crew = Crew(start, 1)
+    with crew.worker() as child:
+        child.call(forked.outlive_the_server, lasting=True)
+        worker, server = map(int, child.receive(HANGS))
+    os.kill(server, signal.SIGKILL)
+    assert have_ended(server)
+    assert used(crew) != worker
+    assert have_ended(worker)
+    crew.end()
+
+
 def test_a_worker_of_one_call_is_never_used_twice_and_the_next_one_waits(start: Callable[[], Child]) -> None:
     crew = Crew(start, 1, once=True)
     seen = set()

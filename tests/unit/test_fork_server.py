@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -215,6 +217,26 @@ def test_a_server_that_died_is_started_again(server: ForkServer) -> None:
             child.receive(HANGS)
         assert have_ended(pid)
     assert int(answer(server)[1]) != parent
+
+
+def test_a_server_that_died_is_not_asked_through_what_its_children_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that was just forked holds its server's end of the socket to the client: here this process does."""
+    spawn, held = fork_server._spawned, []
+
+    def holding(control: socket.socket, *rest: Any) -> int:
+        held.append(control.dup())
+        return spawn(control, *rest)
+
+    monkeypatch.setattr(fork_server, "_spawned", holding)
+    monkeypatch.setattr(fork_server, "threads", lambda: 2)
+    made = ForkServer([])
+    parent = int(answer(made)[1])
+    os.kill(parent, signal.SIGKILL)
+    assert have_ended(parent)
+    assert int(answer(made)[1]) != parent
+    made.stop()
+    for each in held:
+        each.close()
 
 
 def test_a_server_that_cannot_start_is_one_error() -> None:
