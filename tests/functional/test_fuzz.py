@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from random import Random
 
 import pytest
 
+from aws.events import AGGREGATE
 from cleave.ckks import job
 from cleave.ckks.checks import GroupDrift
 from cleave.ckks.secret_key import SecretKey
@@ -61,6 +63,15 @@ def test_wrong_figures_would_be_seen(key: SecretKey, monkeypatch: pytest.MonkeyP
                     assert truth.WRONG in truth.judged(message, Answer(200, kind, changed)), place
         elif "moments" in message.path:
             assert truth.judged(message, campaign.asgi(other)).startswith(truth.WRONG)
+
+
+def test_only_a_label_that_was_sent_has_to_come_back(key: SecretKey) -> None:
+    message = next(each for each in truth.seeds(key) if (each.path, each.kind) == (AGGREGATE, wire.JSON_TYPE))
+    head = json.loads(message.body)
+    bare = replace(message, body=json.dumps({name: head[name] for name in head.keys() - {"label"}}).encode())
+    answered = campaign.asgi(bare)
+    assert truth.judged(bare, answered) == truth.RIGHT
+    assert truth.WRONG in truth.judged(message, answered)
 
 
 def test_messages_are_the_same_each_time_and_differ_from_each_other(key: SecretKey) -> None:
