@@ -81,6 +81,16 @@ def test_clean_leaves_only_keys_and_settings_of_what_git_ignores(checkout: Path)
     assert {path for path in checkout.rglob("*") if path.is_file()} == tracked
 
 
+@pytest.mark.parametrize("goal", ["store-faults", "fuzz", "bombs", "mutants"])
+def test_long_proofs_name_what_exists(checkout: Path, goal: str) -> None:
+    said = make(checkout, "-n", "-o", "setup", goal)
+    named = re.findall(r"tests/\S+", said) + [
+        f"{each.replace('.', '/')}.py" for each in re.findall(r"-m (tests\.\S+)", said)
+    ]
+    assert named
+    assert [each for each in named if not (ROOT / each).is_file()] == []
+
+
 CONFIGURED = """
 version = 0.1
 [sensitive.deploy.parameters]
