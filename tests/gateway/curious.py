@@ -170,6 +170,7 @@ REFUSED = [
     "PRODUCT(age)",
     "CORR(age, lab)",
     "COVAR_POP(age, lab)",
+    "VAR_POP(age + lab) - VAR_POP(age) - VAR_POP(lab)",
     "REGR_SLOPE(age, lab)",
     "KURTOSIS(age)",
     "ENTROPY(age)",

@@ -51,7 +51,7 @@ FIGURES: Final = {
     "var_pop": "var_pop(bill)",
     "var_samp": "var_samp(bill)",
     "variance": "variance(age)",
-    "stddev": "stddev(bill - paid)",
+    "stddev": "stddev(2 * bill - 0.5 * bill)",
     "stddev_pop": "stddev_pop(level)",
     "stddev_samp": "stddev_samp(small)",
 }
@@ -121,6 +121,9 @@ BY_G1: Final = (
     "SELECT SUM(bill * paid) FROM visits",
     "SELECT CORR(bill, paid) FROM visits",
     "SELECT COVAR_POP(bill, paid) FROM visits",
+    "SELECT VAR_POP(bill + paid) - VAR_POP(bill) - VAR_POP(paid) FROM visits",
+    "SELECT STDDEV(bill - 0 * paid) FROM visits",
+    "SELECT VAR_SAMP(net) FROM visits",
     "SELECT SUM(bill * bill) FROM visits",
     "SELECT SUM(bill / 2) FROM visits",
     "SELECT SUM(age % 2) FROM visits",

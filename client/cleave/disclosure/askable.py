@@ -2,8 +2,9 @@
 
     SELECT ward, AVG(bill - paid) / 100 FROM visits WHERE year >= 2024 GROUP BY ward HAVING COUNT(*) > 20
 
-G1. Figures are COUNT, SUM, AVG, VARIANCE and STDDEV of stored numbers and of their linear combinations with constants,
-    and COUNT(DISTINCT entity). Expressions over figures and keys see the answer after small groups are left out.
+G1. Figures are COUNT, SUM and AVG of stored numbers and of their linear combinations with constants, VARIANCE and
+    STDDEV of one stored number and its multiples, and COUNT(DISTINCT entity). Expressions over figures and keys see the
+    answer after small groups are left out. Variances of two columns together would give the sum of their products.
 G2. One table. WHERE and keys name columns that the table is stored by, other than the entity; WHERE compares each with
     constants of its type.
 
@@ -56,8 +57,8 @@ TESTS: Final = "IS_NULL IS_NOT_NULL"
 """Operators on a column alone."""
 
 G1: Final = (
-    "rule G1: COUNT, SUM, AVG, VARIANCE and STDDEV of stored numbers and of their linear combinations with constants, "
-    "and COUNT(DISTINCT entity)"
+    "rule G1: COUNT, SUM and AVG of stored numbers and of their linear combinations with constants, VARIANCE and "
+    "STDDEV of one stored number, and COUNT(DISTINCT entity)"
 )
 G2: Final = (
     "rule G2: one table, and in WHERE and GROUP BY only columns that it is stored by, other than the entity, compared "
@@ -300,7 +301,7 @@ class _Figures:
         if isinstance(node, Column):
             if self._number(node) in FLOATS:  # DuckDB adds them without errors
                 return
-        elif name in _SPREADS and self._read(node).constant:  # a constant would only add rounding
+        elif name in _SPREADS and (self._read(node).constant or _has_several(node)):  # a constant only adds rounding
             raise refused(G1)
         read = self._read(node)
         (type_,) = self._catalog.types([write(node)])
@@ -348,6 +349,13 @@ class _Figures:
                 raise refused(G1) from None
         value = Fraction(text or 0)
         return _Linear(Range(value, value), constant=value)
+
+
+def _has_several(node: Node) -> bool:
+    """True for several columns. VAR_POP(x + y) - VAR_POP(x) - VAR_POP(y) is twice their covariance, which gives the sum
+    of their products: a value of one person, if x is 0 for all others.
+    """
+    return len({column.name.lower() for column in node.find(Column)}) > 1
 
 
 @dataclass(frozen=True, slots=True)
