@@ -155,9 +155,9 @@ def test_without_noise_the_answers_are_those_of_the_rows_that_count(world: Noisy
         answer = world.ask("carol", sql).result
         expected = truth(sql)
         assert len(answer.rows) == len(expected)
-        for row, right, column_bounds in zip(answer.rows, expected, answer.bounds, strict=True):
-            for value, other, source, bound in zip(row, right, answer.columns, column_bounds, strict=True):
-                assert source.source == ("key" if isinstance(other, str) or bound is None else "noisy")
+        for row, right in zip(answer.rows, expected, strict=True):
+            for value, other, column in zip(row, right, answer.columns, strict=True):
+                assert column.source == ("key" if column.name in ("ward", "sex") else "noisy")
                 if isinstance(value, int | float | Decimal) and other is not None:
                     assert float(value) == pytest.approx(float(other), rel=1e-9)
                 else:
@@ -369,7 +369,7 @@ def test_what_is_stored_has_one_size_for_all_draws(world: NoisyReleases, tmp_pat
 def test_what_a_noisy_release_does_not_answer_is_refused(world: NoisyReleases) -> None:
     world.draw("carol")
     for sql, message in (
-        ("SELECT VAR_SAMP(bill) FROM trial", "--squares"),
+        ("SELECT VAR_SAMP(bill) FROM trial", "no sums of squares"),
         ("SELECT MEDIAN(bill) FROM trial", "MEDIAN"),
         ("SELECT SEM(bill) FROM trial", "not SEM"),
         ("SELECT BOOL_AND(smoker) FROM trial", "not BOOL_AND"),
@@ -379,6 +379,19 @@ def test_what_a_noisy_release_does_not_answer_is_refused(world: NoisyReleases) -
     ):
         with pytest.raises(QueryRefused, match=message):
             world.ask("carol", sql)
+
+
+def test_a_hint_names_variances_only_if_the_release_has_them(world: NoisyReleases) -> None:
+    world.draw("carol")
+    with pytest.raises(QueryRefused) as refused:
+        world.ask("carol", "SELECT VARIANCE(bill) FROM trial")
+    assert refused.value.hint is not None
+    assert "sums, means over them need no rows; variances need a release with --squares" in refused.value.hint
+    world.draw("carol", squares=True)
+    with pytest.raises(QueryRefused) as refused:
+        world.ask("carol", "SELECT SEM(bill) FROM trial")
+    assert refused.value.hint is not None
+    assert "sums, means, variances over them need no rows" in refused.value.hint
 
 
 def test_small_groups_have_no_mean(world: NoisyReleases) -> None:
@@ -401,7 +414,17 @@ def test_values_that_are_not_declared_are_no_certain_zero(world: NoisyReleases, 
     world.draw("carol")
     answer = world.ask("carol", sql).result
     assert any("count nowhere" in each for each in answer.warnings)
+    unknown = [place for place, each in enumerate(answer.columns) if each.name == ("bill" if "FILTER" in sql else "n")]
+    for bounds, exact in zip(answer.bounds, answer.exact, strict=True):
+        assert [(bounds[place], exact[place]) for place in unknown] == [(None, False)]
     assert not world.ask("carol", BY_WARD).result.warnings
+
+
+def test_nothing_is_decided_by_a_count_of_values_that_are_not_declared(world: NoisyReleases) -> None:
+    world.draw("carol")
+    answer = world.ask("carol", "SELECT COUNT(*) > 0 AS some, SUM(bill) + 1 AS more FROM trial WHERE ward = 'Z'").result
+    assert answer.exact == [[False, False]]
+    assert answer.is_undecided(0, 0)
 
 
 def test_what_overlaps_is_undecided(world: NoisyReleases) -> None:

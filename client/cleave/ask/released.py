@@ -122,7 +122,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             try:
                 cut = planner.cut(sums, cloud_only=True)
             except Uncut as error:
-                raise not_by_totals(error, release.by) from None
+                raise not_by_totals(error, release.by, sums.answers, sums.more) from None
         cut = release.shown(cut)
         return Plan(cut, (release.way(sums, cut),))
 

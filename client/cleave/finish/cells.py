@@ -133,7 +133,7 @@ _TINY = Fraction(2) ** -1074  # the error of a mean below the normal doubles
 
 def certified(figure: Figure, names: tuple[str, ...]) -> Value:
     if figure.value is None:
-        return UNKNOWN if figure.hidden else NULL
+        return NULL if figure.exact else UNKNOWN
     number = figure.value
     if isinstance(number, bool):
         return value_of(number)

@@ -169,6 +169,8 @@ class KeptTotals(Available):
         "no totals are kept that {} of {} needs: {}",
     )
     way_on = "; `cleave derive --products` keeps them"  # follows a reason that products would remove
+    answers = "counts, sums, means, variances"
+    more = ""  # what other totals would answer
 
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], no_plain: str) -> None:
         super().__init__(measures, by, None)

@@ -104,6 +104,7 @@ class Choosing:
         return unreadable(stored.manifest)
 
 
-def not_by_totals(error: Uncut, by: Sequence[str]) -> QueryRefused:
-    over = f"totals are kept by {', '.join(by) or 'no columns'}: counts, sums, means, variances over them need no rows"
+def not_by_totals(error: Uncut, by: Sequence[str], answers: str = KeptTotals.answers, more: str = "") -> QueryRefused:
+    """`answers`: what totals answer; `more`: what others would."""
+    over = f"totals are kept by {', '.join(by) or 'no columns'}: {answers} over them need no rows{more}"
     return QueryRefused(f"the stored totals do not answer it: {error}", hint=over)

@@ -68,6 +68,8 @@ class NoisySums(KeptTotals):
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], parts: Collection[TotalOf]) -> None:
         super().__init__(measures, by, "a noisy release has numbers alone, no rows")
         self._parts = parts
+        if not any(part == "square" for _, part in parts):
+            self.answers, self.more = "counts, sums, means", "; variances need a release with --squares"
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         name = aggregate.names[0]
@@ -81,7 +83,7 @@ class NoisySums(KeptTotals):
             return "a noisy release answers sums of columns, not of their products"
         needed = operand.needs(aggregate, self._measures)
         if any(which not in self._parts and which[1] == "square" for which in needed if not isinstance(which, str)):
-            return f"the release has no sums of squares, which {name} needs: the owner adds them with --squares"
+            return f"the release has no sums of squares, which {name} needs"
         return ""
 
 
@@ -269,8 +271,8 @@ class _Figures:
 
 
 def _of_no_cell(name: str) -> Figure:
-    """SQL's figure of no row: no cell was selected."""
-    return Figure(0 if name.startswith("COUNT") else None, 0.0, exact=True)
+    """SQL's figure of no row. How many rows count nowhere is unknown, so nothing bounds it."""
+    return Figure(0 if name.startswith("COUNT") else None, math.inf, exact=False)
 
 
 def _whole(value: Fraction, half: float) -> Figure:
