@@ -127,6 +127,8 @@ def test_what_a_contributor_is_told(parties: Parties) -> None:
     assert f"fingerprint {fingerprint[0]}" in exported
     right = parties.at("north").run(*PUT.split(), "--fingerprint", fingerprint[0])
     assert right.exit_code == 0
+    assert "put as version" not in right.stderr
+    assert re.search(r"nothing put: version 2 of contributor \S+ has the \d+ rows;", right.stderr)
     wrong = parties.at("north").fails(5, *PUT.split(), "--fingerprint", fingerprint[0][:-1] + "x")
     assert "another owner's key" in wrong
     assert "exported for no table" in parties.at("north").fails(5, *PUT.replace("west.pub.json", "bare.json").split())

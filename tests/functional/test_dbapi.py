@@ -184,7 +184,7 @@ def test_errors_of_use(connection: cleave.Connection, tmp_path: Path) -> None:
         cleave.connect("patients", store=tmp_path, key=tmp_path / "missing.json").execute(WARDS)
     with pytest.raises(cleave.DataError, match="number of people or rows"):
         cleave.connect(PATIENTS, min_group=-1)
-    with pytest.raises(cleave.ProgrammingError, match="has 1 placeholders, and 2 parameters"):
+    with pytest.raises(cleave.ProgrammingError, match="has 1 placeholder, and values of 2"):
         connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", ["a", "b"])
     with pytest.raises(cleave.ProgrammingError, match="sequence"):
         connection.execute("SELECT COUNT(*) FROM patients WHERE ward = ?", {"ward": 1})  # type: ignore[arg-type]

@@ -186,7 +186,7 @@ def test_values_that_the_table_was_not_made_for(table: Table) -> None:
             Summing(table, ["cell"], [measure])
     measure = measure.model_copy(update={"nullable": False})
     fill(table, "BIGINT", [0, None, 7])
-    with pytest.raises(InputError, match="x is NULL in 1 rows"):
+    with pytest.raises(InputError, match="x is NULL in 1 row,"):
         Summing(table, ["cell"], [measure])
 
 

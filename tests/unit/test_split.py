@@ -134,7 +134,7 @@ def test_a_null_where_there_is_none_by_the_schema_is_refused(type_: str, keys: s
     assert values.valid is not None
     assert values.valid.tolist() == [True, False, True]
     assert not values.values[..., 1].any()
-    with pytest.raises(InputError, match="is NULL in 1 rows, and the schema says it never is"):
+    with pytest.raises(InputError, match="is NULL in 1 row, and the schema says it never is"):
         Columns(plan.domains, plan.encrypted).encode(["n"], [values])
 
 

@@ -62,7 +62,7 @@ def require_values(name: str, domain: Domain, column: Values) -> None:
     """Raises InputError for a NULL in a column that is declared NOT NULL."""
     if column.valid is not None and not domain.nullable and not column.valid.all():
         raise InputError(
-            f"{name} is NULL in {int((~column.valid).sum())} rows, and the schema says it never is",
+            f"{name} is NULL in {_rows(~column.valid)}, and the schema says it never is",
             hint="set nullable = true in the schema, or run `cleave schema` again",
         )
 
@@ -89,9 +89,14 @@ def _exact(name: str, domain: Domain, column: Values, present: Flags | None) -> 
     return Operand(domain, Fraction(domain.middle, domain.unit), present, above, nothing, nothing, 0.0, 0.0)
 
 
+def _rows(flags: Flags) -> str:
+    number = int(flags.sum())
+    return f"{number} row{'' if number == 1 else 's'}"
+
+
 def _outside(name: str, rows: Flags) -> InputError:
     return InputError(
-        f"{name} is outside its bounds in {int(rows.sum())} rows",
+        f"{name} is outside its bounds in {_rows(rows)}",
         hint="widen `lower` and `upper` in the schema, or run `cleave schema` again",
     )
 

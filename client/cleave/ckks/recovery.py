@@ -131,7 +131,8 @@ def joined(paths: Sequence[Path]) -> bytes:
     need: int = first.share.member_threshold
     if len(shares) < need:
         raise KeyFileError(
-            f"{len(shares)} shares, and {need} are needed", hint="fewer say nothing about the key; find another one"
+            f"{len(shares)} share{'' if len(shares) == 1 else 's'}, and {need} are needed",
+            hint="fewer say nothing about the key; find another one",
         )
     (master, *others) = {_combined(some) for some in _choices(shares, need)}
     if others or len(master) != MASTER_BYTES:

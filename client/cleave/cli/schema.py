@@ -348,6 +348,6 @@ def _check(files: list[str], contract: Schema, target: Path, *, as_json: bool, q
         console.out(schema_json(contract, target))
     elif not quiet:
         console.say(
-            f"{printable(str(target))} covers {printable(', '.join(files))}: {len(contract.columns)} columns, "
-            f"{rows:,} rows"
+            f"{printable(str(target))} covers {printable(', '.join(files))}: "
+            f"{counted(len(contract.columns), 'column')}, {counted(rows, 'row')}"
         )

@@ -63,10 +63,9 @@ def put(
         refuse_options(options, given, taken, what)
     if taken is Contributing:
         done = cleave.contribute(files, table, **contributing)
-        ctx.obj.say(
-            f"{table}: {counted(done.rows, 'row')} put as version {done.version} of contributor "
-            f"{done.contributor[:16]}...; the owner adds them with `cleave contributor collect`"
-        )
+        rows, version = counted(done.rows, "row"), f"version {done.version} of contributor {done.contributor[:16]}..."
+        what = f"{rows} put as {version}" if done.added else f"nothing put: {version} has the {rows}"
+        ctx.obj.say(f"{table}: {what}; the owner adds them with `cleave contributor collect`")
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
     if putting["dry_run"]:

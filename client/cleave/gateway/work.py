@@ -291,7 +291,7 @@ def _with_parameters(
         shown = map(oid_of_parameter, types)
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
-        raise QueryRefused(f"the statement has {len(oids)} parameters, and {len(given)} are bound")
+        raise QueryRefused(f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound")
     if request.form == "none":
         nulls = [Typed(None, type_of(oid)) for oid in oids]
         return statement.with_parameters(nulls), oids

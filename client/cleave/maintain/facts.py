@@ -49,13 +49,14 @@ class TableFacts:
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """The last put of a contributor, with its rows. `version` counts its puts. `contributor`: its public key,
-    in hex.
+    in hex. `added` is False if an earlier put had added the same rows.
     """
 
     name: str
     contributor: str
     version: int
     rows: int
+    added: bool
 
 
 @dataclass(frozen=True, slots=True)

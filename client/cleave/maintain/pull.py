@@ -26,6 +26,7 @@ from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
+from cleave.text.quantities import counted
 from cleave_shared.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
         if release.totals is not None:
             yield "the newest release", *digested(release.totals)
     for number, segment in enumerate(manifest.segments, 1):
-        place = f"segment {number} ({segment.rows:,} rows)"
+        place = f"segment {number} ({counted(segment.rows, 'row')})"
         yield f"{place}: index", *sealed("cells", segment.index)
         for at, each in enumerate(manifest.sealed):
             which = segment.columns[at].object

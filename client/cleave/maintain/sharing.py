@@ -40,7 +40,8 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     Only its owner can read them, and adds them with `collect`. `identity`: the file that `cleave key contributor`
     made; else CLEAVE_IDENTITY, else ~/.config/cleave/contributor.pem. `fingerprint`: that of the public key, as its
     owner gave it over another channel; required on first use. A call that was stopped continues when it is made again
-    with the same data. Rows that the last call added are not added again, unless `again`; a warning says so.
+    with the same data. Rows that the last call added are not added again, unless `again`: a warning says so, and
+    `added` is False.
     """
     from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
 
@@ -55,8 +56,8 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     task.say(invited.consent)
     with closing(open_place(options)) as stores, unread.stream() as rows:
         contributions = Contributions(stores, invited, task.warn)
-        head, count = contributions.put(rows, task.progress, replace=options["replace"], again=options["again"])
-    return Contribution(invited.invitation.table, invited.identity.public, head.version, count)
+        head, count, added = contributions.put(rows, task.progress, replace=options["replace"], again=options["again"])
+    return Contribution(invited.invitation.table, invited.identity.public, head.version, count, added)
 
 
 @operation(Place)

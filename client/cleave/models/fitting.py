@@ -21,6 +21,7 @@ from cleave.models.sums import Group, Sums
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.types import is_number
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError, QueryRefused, UsageError
 
 _BITS = 256
@@ -61,8 +62,8 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
         )
     if people is not None and _PEOPLE_A_PARAMETER * len(columns) > people:
         raise QueryRefused(
-            f"the model has {len(columns)} parameters, more than a third of the {sums.people}: such a model says much "
-            "about single ones",
+            f"the model has {counted(len(columns), 'parameter')}, more than a third of the {sums.people}: such a "
+            "model says much about single ones",
             hint="leave terms out, or use coarser factors; the rule holds where small groups are left out of answers",
         )
     asked = [frozenset(each) for each in formula.sets]

@@ -24,6 +24,7 @@ from cleave.table.stream import open_table
 from cleave.table.table import Table
 from cleave.table.typed_reading import columns_of, schema_type
 from cleave.table.types import FLOATS, is_number
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 
@@ -172,13 +173,14 @@ def _sealed(column: Column, facts: Facts, count: int) -> Column:
     """Return a column as sealed if it is of floats, `count` of which cannot be encrypted."""
     if facts.type not in FLOATS:
         return column
-    reason = f"{column.reason}; {count:,} values are NaN or infinite, which cannot be encrypted: sealed"
+    which = f"{counted(count, 'value')} {'is' if count == 1 else 'are'} NaN or infinite"
+    reason = f"{column.reason}; {which}, which cannot be encrypted: sealed"
     return replace(column, kind=Kind.SEALED, reason=reason, unsure=True)
 
 
 def _as_text(_: Column, facts: Facts, count: int) -> Column:
     """Return the column as text, because its type cannot hold `count` of its values."""
-    note = f"{count:,} value{'' if count == 1 else 's'} that {facts.type} cannot hold, kept as text"
+    note = f"{counted(count, 'value')} that {facts.type} cannot hold, kept as text"
     return _column(replace(facts, type="VARCHAR", note=note, unit="", format=None))
 
 

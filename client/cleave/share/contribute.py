@@ -192,8 +192,9 @@ class Contributions:
         replace: bool = False,
         again: bool = False,
         segment_rows: int = of_measures.SEGMENT_ROWS,
-    ) -> tuple[ContributionHead, int]:
-        """Add all `rows`, and return their number. `replace`: instead of all earlier rows.
+    ) -> tuple[ContributionHead, int, bool]:
+        """Add all `rows`, and return their number, and whether they were added now. `replace`: instead of all earlier
+        rows.
 
         They become visible all at once. A put of the same rows that was killed continues after its last segment. Rows
         that the last put added are not added again, unless `again`. Raises InputError, StoreError; ConflictError if
@@ -215,7 +216,7 @@ class Contributions:
             if draft.is_open:  # it was killed during its sweep
                 self._sweep(current, listed(self._stores, [self.folder]), draft)
             self._close(draft, replace=replace)
-            return current, survey.rows
+            return current, survey.rows, False
         advance = progress.stage("encrypt and store", survey.rows, "rows")
         draft = self._drafts.resumable(draft, version)
         if draft is None or not new.can_resume(draft.steps):
@@ -224,7 +225,7 @@ class Contributions:
         head, before = self._commit(draft, current, version, replace=replace)
         self._sweep(head, before, draft)
         self._close(draft, replace=replace)
-        return head, survey.rows
+        return head, survey.rows, True
 
     def _steps(
         self, new: NewRows, draft: ContributionDraft, advance: Callable[[int], None]

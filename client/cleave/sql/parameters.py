@@ -47,7 +47,8 @@ def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mappin
         return tree
     places = {str(each["identifier"]) for each in parts_of(tree) if each.get("class") == "PARAMETER"}
     if places != {str(number) for number in range(1, len(parameters) + 1)}:
-        raise QueryRefused(f"the statement has {len(places)} placeholders, and {len(parameters)} parameters are given")
+        marks = f"{len(places)} placeholder{'' if len(places) == 1 else 's'}"
+        raise QueryRefused(f"the statement has {marks}, and values of {len(parameters)} are given")
     constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
 
     def put(node: Tree) -> Tree:

@@ -24,6 +24,7 @@ from cleave.sql.plan import Argument
 from cleave.sql.split import units
 from cleave.store.manifest import Measure
 from cleave.table.stream import Extent
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 SEGMENT_ROWS = 1 << 20
@@ -209,7 +210,7 @@ def require_within(measure: Measure, rows: int, count: int, least: float | None,
     domain = domain_of(measure)
     if count < rows and not domain.nullable:
         raise InputError(
-            f"{measure.name} is NULL in {rows - count} rows, and the schema says it never is",
+            f"{measure.name} is NULL in {counted(rows - count, 'row')}, and the schema says it never is",
             hint="set nullable = true in the schema, or run `cleave schema` again",
         )
     if least is None or largest is None:
