@@ -162,6 +162,16 @@ def test_python_has_the_same(parties: Parties) -> None:
     assert revoked.analysts == ()
 
 
+def test_only_a_second_lineage_is_warned_of(parties: Parties) -> None:
+    west, words = parties.at("west"), (*STORE, "--key", "key.json")
+    west.run("put", "stays.csv", "--table", "again", "--by", "ward", *words)
+    first = west.run("release", "new", "again", "--to", "../carol/carol.pem.pub", *words)
+    assert "published: 2 parts" in first.stderr
+    assert "lineage" not in first.stderr
+    second = west.run("release", "new", "again", "--new-lineage", "--yes", *words)
+    assert "a new lineage: differences of releases" in second.stderr
+
+
 def test_a_page_is_approved_before_anything_is_released(parties: Parties) -> None:
     west, key = parties.at("west"), ("--key", "key.json")
     Path("more.csv").write_text(Path("stays.csv").read_text().splitlines()[0] + "\n" + "C,f,4.00\n" * 4)

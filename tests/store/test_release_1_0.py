@@ -118,7 +118,7 @@ def test_a_table_is_changed_and_moved_to_another_key(truth: duckdb.DuckDBPyConne
 
 def test_a_release_goes_on(truth: duckdb.DuckDBPyConnection) -> None:
     facts = cleave.release("shared")
-    assert (facts.analysts, facts.min_cell, facts.begins) == (("carol",), 5, True)
+    assert (facts.analysts, facts.min_cell, facts.begins, facts.ends) == (("carol",), 5, True, True)
     answer = cleave.query("shared", SUMS.format("shared"), analyst="carol.pem", fingerprint=OWNER)
     assert answer.rows == answers(truth, SUMS, "shared")
 

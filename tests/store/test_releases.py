@@ -241,7 +241,7 @@ def test_a_replaced_table_without_key_columns_gets_no_further_parts(world: Relea
     with pytest.raises(InputError, match="could be subtracted"):
         world.release(new_lineage=True)
     made = world.release(new_lineage=True, yes=True)
-    assert (made.begins, made.parts) == (True, 3)
+    assert (made.begins, made.ends, made.parts) == (True, True, 3)
     assert world.shown("carol") == world.shown("dave") == shown
 
 

@@ -163,10 +163,8 @@ def _say_noise(ctx: typer.Context, done: NoisyReleaseFacts) -> None:
 
 
 def _say_exact(ctx: typer.Context, done: ReleaseFacts) -> None:
-    if done.begins:
-        ctx.obj.say(
-            "a new lineage: if rows of it were released before, differences of both releases can show few people"
-        )
+    if done.ends:
+        ctx.obj.say("a new lineage: differences of releases of this one and of an earlier one can show few people")
     if done.publishes and done.made:
         ctx.obj.say(f"published: {counted(done.parts, 'part')} of at least {done.min_cell} {done.counted}")
     elif done.made:

@@ -82,6 +82,8 @@ def put(
 def ls(place: Place, as_json: Json = False) -> None:
     """List the tables of your key in a store.
 
+    An analyst or reader has to know the names: its files let it read tables by name, and list none.
+
     Examples:
       cleave ls --store s3://bucket/prefix
       cleave ls --store tables --json

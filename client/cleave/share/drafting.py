@@ -68,8 +68,10 @@ class Draft:
 
     @property
     def ends(self) -> bool:
-        """True if it ends an earlier lineage."""
-        return self.begins and self.opened.manifest.release is not None
+        """True if it may end an earlier lineage: of this table, or of a copy that lacked later changes."""
+        newest = self.opened.manifest.release
+        was_exact = newest is not None and (not newest.epsilon or bool(newest.ended))
+        return self.begins and (was_exact or self.accepted > (newest.accepted if newest else 0))
 
     @property
     def counted(self) -> str:

@@ -39,7 +39,7 @@ class ReleaseFacts:
 
     `parts` were published now, with `new_rows` rows. `waiting`: number of cells whose new rows are too few so far.
     `withheld`: (measure, number of new parts without it). `left_out`: measures that no release has, such as doubles
-    without bounds. `begins`: it starts a new lineage, whose numbers can be subtracted from those of earlier ones.
+    without bounds. `begins`: it starts a new lineage. `ends`: there was one, and numbers of both can be subtracted.
     `publishes` is False if only the numbers of earlier releases were sealed again. `place`: where it is stored.
     `fingerprint` is the owner's, with @ and the release's number: an analyst's machine that knows it refuses older
     releases.
@@ -57,6 +57,7 @@ class ReleaseFacts:
     withheld: tuple[tuple[str, int], ...]
     left_out: tuple[str, ...]
     begins: bool
+    ends: bool
     publishes: bool
     place: str
     fingerprint: str
@@ -205,6 +206,7 @@ def _facts(draft: Draft, number: int, names: tuple[str, ...], ledger: Ledger) ->
         tuple((name, count) for name, count in missing.items() if count),
         tuple(each.name for each in manifest.measures if each.name not in released) if draft.publishes else (),
         draft.begins,
+        draft.ends,
         draft.publishes,
         draft.tables.places[0],
         f"{public_side(draft.tables.key).fingerprint}@{number}",
