@@ -169,6 +169,13 @@ def test_a_time_that_is_over_already(session: Session) -> None:
         run_local(table_of(session), session.plan(SLOW).cut, deadline=Deadline(0))
 
 
+@pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM t", "SELECT DISTINCT 1 FROM t"])
+def test_an_answer_that_comes_too_late_is_none(session: Session, sql: str) -> None:
+    """DuckDB may have ended before it is interrupted."""
+    with pytest.raises(OutOfTime, match="1e-09 seconds"):
+        session.ask(session.plan(sql), seconds=1e-9)
+
+
 @pytest.mark.usefixtures("patient")
 def test_no_thread_outlives_its_question(session: Session) -> None:
     """Python aborts where DuckDB's thread asks for its lock while the program ends."""

@@ -81,7 +81,14 @@ class Place(TypedDict, total=False):
     profile: Annotated[str | None, Flag(None, "--profile NAME", "AWS profile.", advanced=True)]
     region: Annotated[str | None, Flag(None, "--region NAME", "AWS region.", advanced=True)]
     timeout: Annotated[
-        float | None, Flag(None, "--timeout SECONDS", "Stop after this time, retries included.", float, advanced=True)
+        float | None,
+        Flag(
+            None,
+            "--timeout SECONDS",
+            "Stop after this time, retries included. Reading a query's files does not count.",
+            float,
+            advanced=True,
+        ),
     ]
     progress: Annotated["bool | Bars | None", Flag()]
     say: Annotated["Callable[[str], None] | None", Flag()]

@@ -156,7 +156,7 @@ class Session:
     ) -> Result:
         """Answer `plan`.
 
-        Once files are read, the services and stores may take `seconds`, and DuckDB on this machine as long again.
+        Once files are read, services, stores and DuckDB on this machine together may take `seconds`.
         `strict` raises Undecided if the error bounds leave a decision open. Raises InputError, QueryRefused,
         ServiceError, CheckFailed. Every error of the question itself is raised before anything is sent.
         """
@@ -348,9 +348,14 @@ def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Questi
 
 
 def within(deadline: Deadline, work: Callable[[], T]) -> T:
-    """Run `work` of DuckDB on this machine, and interrupt it when `deadline` is over. Raises OutOfTime, Stopped."""
+    """Run `work` of DuckDB on this machine, and interrupt it when `deadline` is over.
+
+    Raises OutOfTime and Stopped, also for work that ended too late.
+    """
     try:
-        return work()
+        done = work()
+        if deadline.left():
+            return done
     except (duckdb.InterruptException, OutOfTime):
         pass
     except CleaveError:
