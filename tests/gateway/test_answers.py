@@ -100,7 +100,6 @@ SHOWN = {
     "'NaN'::DOUBLE": "NaN",
     "1e30::FLOAT": "1e+30",
 }
-TIMES_OF_PARAMETERS = {"DATE": 4, "TIMESTAMP": 8}
 
 
 def plain(value: object) -> object:

@@ -22,7 +22,6 @@ Message = list[Any]
 """A message: its letter, then its fields."""
 
 SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
-GSS_REQUEST: Final = struct.pack("!II", 8, 80877104)
 PROTOCOL: Final = 196608
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +106,3 @@ class Rows:
             for number in np.unique(numbers)
             if number
         }
-
-
-def relabelled(asked: SumCall, **changes: object) -> SumCall:
-    return replace(asked, **changes)  # type: ignore[arg-type]

@@ -31,7 +31,6 @@ from tests.store.faulty import Failing, KilledError
 from tests.store.made import filled, loaded
 
 SUM = "SELECT COUNT(*), SUM(bill) FROM trial"
-PRODUCT = "SELECT SUM(bill * age) FROM trial"
 CSV = "ward,age,bill,name\nA,61,12.50,Ada\nB,47,99.00,Bo\nA,33,7.25,Cy\n"
 SCHEMA = """
 [columns.ward]

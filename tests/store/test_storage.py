@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import threading
 import urllib.request
@@ -22,7 +21,6 @@ from tests.functional.processes import HANGS
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
 
 CONTENT = bytes(range(256)) * 20
-DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture(params=["folder", "s3"])

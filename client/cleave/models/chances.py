@@ -20,11 +20,6 @@ _CORRECT_BITS = 64  # a double has 53
 _STEPS = 256  # of a bisection, at most
 
 
-def normal_tail(z: Number) -> arb:
-    """P(|Z| > |z|) of the standard normal distribution."""
-    return _falling(lambda end: (end / arb(2).sqrt()).erfc(), *_sizes(z))
-
-
 def t_tail(t: Number, degrees: int) -> arb:
     """P(|T| > |t|) of Student's t distribution."""
 
