@@ -131,6 +131,7 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     the other kind than the table has.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
+    from cleave.share.analysts import analysts_of, read_analysts  # noqa: PLC0415
     from cleave.share.drafting import drafted  # noqa: PLC0415
     from cleave.share.page import page_of  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
@@ -138,9 +139,9 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     to = options["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
     files = [PublicFile.parse(each) for each in words]
-    analysts = releases.read_analysts([each.path for each in files])
+    analysts = read_analysts([each.path for each in files])
     prints = [each.fingerprint for each in analysts.values()]
-    listed = () if all(each.fingerprint for each in files) else releases.analysts_of(task.tables, name)
+    listed = () if all(each.fingerprint for each in files) else analysts_of(task.tables, name)
     require_compared("analyst", "--to", list(zip(files, prints, strict=True)), listed)
     noise = noise_of(options)
     page = None if options["page"] is None else Path(options["page"])

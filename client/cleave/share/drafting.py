@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from cleave.ckks.public_key import PublicKey
 from cleave.disclosure.joining import Part, parts_of
-from cleave.share.addressed import place_of, public_of
+from cleave.share.analysts import joined
 from cleave.share.ledger import Ledger, Sums, load_ledger
-from cleave.share.release import ReleaseHead
 from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
 from cleave.share.users import LEAST
 from cleave.sql.catalog import Catalog
@@ -20,7 +18,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.contributors import MIN_GROUP
 from cleave.store.log import records_of
-from cleave.store.manifest import Analyst, Manifest, Measure, Release, now
+from cleave.store.manifest import Analyst, Manifest, Measure, Release
 from cleave.store.published import ENDED, identity_of
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
@@ -28,8 +26,6 @@ from cleave.store.tables import Tables
 from cleave.sums.combination import combination_of
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
-
-MOST_ANALYSTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +75,7 @@ class Draft:
 
     @property
     def number(self) -> int:
-        newest = self.opened.manifest.release
-        return newest.number + 1 if newest else 1
+        return self.opened.manifest.next_release
 
 
 def drafted(
@@ -99,11 +94,7 @@ def drafted(
     if noisy and not yes:
         raise exclusion(table, "noisy", "an exact one")
     schema = load_stored_schema(manifest)
-    analysts = joined(table, newest.analysts if newest else (), to)
-    if not analysts:
-        raise InputError("no analyst is named", hint="--to carol.pem.pub: what `cleave analyst new` wrote")
-    keys = {each.box for each in analysts}
-    revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
+    analysts, revoked = joined(table, newest, to)
     past = ledger_of(tables, opened)
     before = newest.lineage if newest else None
     begins = new_lineage or before is None
@@ -119,7 +110,7 @@ def drafted(
             f"table {table!r} had exact releases before its noisy ones: their rows would be released again",
             hint="--new-lineage --yes publishes all rows; both can be subtracted",
         )
-    is_known = newest is not None and {each.box for each in newest.analysts} == keys
+    is_known = newest is not None and newest.analysts == analysts
     publishes = begins or is_known
     is_over = newest is not None and past is not None and (bool(newest.ended) or not _is_named_alike(manifest, past))
     if publishes and not begins and is_over:
@@ -135,8 +126,7 @@ def drafted(
     least = _least(table, schema, None if begins and (before or (newest and newest.epsilon)) else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
-    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins)
-    draft = replace(draft, accepted=accepted)
+    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, accepted=accepted)
     return _with_parts(draft, schema) if publishes else draft
 
 
@@ -251,24 +241,3 @@ def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
     if newest is None or newest.lineage is None:
         return None
     return load_ledger(tables.unseal(opened.vault, "release", newest.ledger))
-
-
-def joined(table: str, existing: Sequence[Analyst], to: Mapping[str, PublicKey]) -> tuple[Analyst, ...]:
-    """The existing analysts and those in `to`. Raises InputError if two have the same name or the same key."""
-    analysts = {each.name: each for each in existing}
-    for name, public in to.items():
-        previous = analysts.get(name)
-        if previous is not None and public_of(previous) != public:
-            raise InputError(
-                f"there is another analyst {name!r}", hint="revoke that one first, or give the file another name"
-            )
-        if same := [each.name for each in analysts.values() if each.name != name and public_of(each) == public]:
-            raise InputError(f"analyst {name!r} has the key of {same[0]!r}")
-        if previous is None:
-            box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
-            analysts[name] = Analyst(
-                name=name, box=box, signing=signing, place=place_of(ReleaseHead, public, table), added=now()
-            )
-    if len(analysts) > MOST_ANALYSTS:
-        raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")
-    return tuple(analysts.values())

@@ -16,13 +16,13 @@ from typing import Any
 
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.disclosure.noise import Clamp
-from cleave.share.drafting import joined
+from cleave.share.analysts import joined
 from cleave.share.drawing import noisy, require_sampler
 from cleave.share.kept import kept_totals
 from cleave.share.noisy import NoisyStatistic, NoisyTotals
 from cleave.share.noisy_draft import NoisyDraft, require_budget
-from cleave.share.publishing import head_of, publish
-from cleave.share.release import KEY_BYTES, seal_content
+from cleave.share.publishing import committed, finish, head_of, write_totals
+from cleave.share.release import KEY_BYTES
 from cleave.store.manifest import Analyst, Measure, Release, new_id, now
 from cleave.store.padding import padded
 from cleave.store.reader import Opened
@@ -64,8 +64,7 @@ def release(draft: NoisyDraft) -> NoisyReleaseFacts:
     """
     tables, manifest = draft.tables, draft.opened.manifest
     if draft.is_done:
-        publish(tables, draft.opened)
-        tables.sweep(draft.opened)
+        finish(tables, draft.opened)
         return _facts(tables, draft.opened, _drawn(tables, draft.opened), draws=False)
     require_budget(draft)
     require_sampler()
@@ -76,7 +75,7 @@ def release(draft: NoisyDraft) -> NoisyReleaseFacts:
         schema_toml=dump_schema(_shown_schema(draft)),
         by=draft.reading.by,
         values=draft.reading.values,
-        measures=tuple(_measure(load_stored_schema(manifest), each) for each in draft.reading.clamps),
+        measures=tuple(_measure(draft.schema, each) for each in draft.reading.clamps),
         number=draft.number,
         at=now(),
         epsilon=draft.noise.epsilon,
@@ -116,13 +115,10 @@ def shared(tables: Tables, opened: Opened, to: Mapping[str, PublicKey]) -> Noisy
     """
     newest = opened.manifest.release
     assert newest is not None  # noqa: S101 - the caller has looked
-    analysts = joined(opened.manifest.table, newest.analysts, to)
+    analysts, revoked = joined(opened.manifest.table, newest, to)
     if analysts == newest.analysts:
-        publish(tables, opened)
-        tables.sweep(opened)
+        finish(tables, opened)
         return _facts(tables, opened, _drawn(tables, opened), draws=False)
-    keys = {each.box for each in analysts}
-    revoked = tuple(each for each in newest.revoked if each.box not in keys)
     return sealed_again(tables, opened, "release", analysts, revoked)
 
 
@@ -137,12 +133,9 @@ def _committed(
 ) -> Opened:
     """Write and commit a release. `draw`: fields of manifest and head for new numbers; empty for old ones."""
     manifest, newest = opened.manifest, opened.manifest.release
-    number, key = (newest.number if newest else 0) + 1, secrets.token_bytes(KEY_BYTES)
+    number, key = manifest.next_release, secrets.token_bytes(KEY_BYTES)
     head = head_of(tables, manifest.table_id, new_id(), number, 0, None)
-    written = None
-    if analysts:
-        written = tables.write(tables.released(manifest.table_id), seal_content(key, head, content.dump()))
-        tables.read(written, cached=False)  # or no head would lead to them
+    written = write_totals(tables, key, head, content.dump()) if analysts else None
     stored = {
         "id": head.release,
         "number": number,
@@ -158,12 +151,7 @@ def _committed(
     before = {name: getattr(newest, name) for name in ("epsilon", "request", "drawn")} if newest and not draw else {}
     released = Release.model_validate({**stored, **before, **draw})
     said: dict[str, Any] = {"epsilon": epsilon_text(released.epsilon)} if draw else {}
-    names = ", ".join(each.name for each in analysts)
-    update = {"release": released}
-    done = tables.commit(manifest.model_copy(update=update), opened, what, to=names, **said)
-    publish(tables, done, key)
-    tables.sweep(done)
-    return done
+    return committed(tables, opened, released, what, key, **said)
 
 
 def _ledger(key: bytes, content: NoisyTotals) -> bytes:
@@ -182,7 +170,7 @@ def _drawn(tables: Tables, opened: Opened) -> NoisyTotals:
 
 def _shown_schema(draft: NoisyDraft) -> Schema:
     """Names, types, clamps and values, and which columns may be NULL: nothing that was proposed from rows."""
-    schema, reading = load_stored_schema(draft.opened.manifest), draft.reading
+    schema, reading = draft.schema, draft.reading
     by = [(schema.column(name), values) for name, values in zip(reading.by, reading.values, strict=True)]
     cells = [
         Column(

@@ -22,7 +22,8 @@ from cleave.disclosure.noise import (
     Statistic,
     statistics,
 )
-from cleave.share.drafting import exclusion, joined
+from cleave.share.analysts import joined
+from cleave.share.drafting import exclusion
 from cleave.share.kept import Reading
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Analyst
@@ -62,6 +63,7 @@ class NoisyDraft:
 
     tables: Tables
     opened: Opened
+    schema: Schema
     analysts: tuple[Analyst, ...]
     revoked: tuple[Analyst, ...]
     noise: Noise
@@ -71,8 +73,7 @@ class NoisyDraft:
 
     @property
     def number(self) -> int:
-        newest = self.opened.manifest.release
-        return newest.number + 1 if newest else 1
+        return self.opened.manifest.next_release
 
     @property
     def is_done(self) -> bool:
@@ -102,7 +103,7 @@ class NoisyDraft:
 
     @property
     def budget(self) -> int | None:
-        budget = load_stored_schema(self.opened.manifest).privacy.budget
+        budget = self.schema.privacy.budget
         return None if budget is None else int(budget * MICRO)
 
 
@@ -115,9 +116,7 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
     schema = load_stored_schema(manifest)
-    analysts = joined(table, newest.analysts if newest else (), to)
-    if not analysts:
-        raise InputError("no analyst is named", hint="--to carol.pem.pub: what `cleave analyst new` wrote")
+    analysts, revoked = joined(table, newest, to)
     if not schema.privacy.entity:
         raise InputError(
             f"table {table!r} names no entity: noise hides what one person adds to the totals",
@@ -138,8 +137,6 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
     numbers = statistics(clamps, noise.most_rows, epsilon, squares=noise.squares, split=noise.split)
     reading = Reading(by, values, schema.privacy.entity, clamps, noise.most_rows)
     _require_few(values, len(numbers))
-    keys = {each.box for each in analysts}
-    revoked = tuple(each for each in (newest.revoked if newest else ()) if each.box not in keys)
     named = [(each.name, each.low, each.high) for each in clamps]
     request = [
         noise.epsilon,
@@ -149,10 +146,10 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
         values,
         noise.squares,
         sorted(noise.split.items()),
-        sorted(keys),
+        sorted(each.box for each in analysts),
     ]
     digest = hashlib.sha256(json.dumps(request).encode()).hexdigest()
-    return NoisyDraft(tables, opened, analysts, revoked, noise, reading, numbers, digest)
+    return NoisyDraft(tables, opened, schema, analysts, revoked, noise, reading, numbers, digest)
 
 
 def _values(

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, public_side
-from cleave.share import addressed
 from cleave.share.addressed import public_of
 from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
 from cleave.share.ledger import Ledger
 from cleave.share.noising import NoisyReleaseFacts, sealed_again, shared
 from cleave.share.page import is_of
-from cleave.share.publishing import head_of, old_content, publish
-from cleave.share.release import KEY_BYTES, ReleasedTotals, seal_content
+from cleave.share.publishing import committed, finish, head_of, old_content, publish, write_totals
+from cleave.share.release import KEY_BYTES, ReleasedTotals
 from cleave.store.manifest import Analyst, Manifest, Release, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
@@ -64,19 +62,6 @@ class ReleaseFacts:
     made: bool = True
 
 
-def read_analysts(paths: Sequence[Path]) -> dict[str, PublicKey]:
-    """The public halves in files, by name. Raises KeyFileError, InputError."""
-    return addressed.read_holders(
-        paths, "analyst", "an analyst makes an identity with `cleave analyst new` and sends the file that ends in .pub"
-    )
-
-
-def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
-    """Fingerprints of the analysts of a table. Raises InputError if there is no such table."""
-    newest = tables.open(table).manifest.release
-    return tuple(public_of(each).fingerprint for each in newest.analysts) if newest else ()
-
-
 def release(
     tables: Tables,
     table: str,
@@ -111,8 +96,7 @@ def release(
     if newest is None or not _is_same(draft, newest):
         return commit(draft)
     publish(tables, draft.opened)  # what a release that was stopped left to do; the next change sweeps
-    names = tuple(each.name for each in draft.analysts)
-    return replace(_facts(draft, newest.number, names, draft.ledger), made=False)
+    return replace(_facts(draft, newest.number, draft.ledger), made=False)
 
 
 def _is_same(draft: Draft, newest: Release) -> bool:
@@ -144,10 +128,7 @@ def commit(draft: Draft) -> ReleaseFacts:
         content = None if draft.publishes else old_content(tables, opened)
         if content is None and not is_old and ledger.by == manifest.by:  # or nothing can be shown by these columns
             content = released_totals(manifest, ledger).dump()
-    folder, place = tables.folder(manifest.table), tables.released(manifest.table_id)
-    written = None if content is None else tables.write(place, seal_content(key, head, content))
-    if written is not None:
-        tables.read(written, cached=False)  # or no head would lead to them
+    written = None if content is None else write_totals(tables, key, head, content)
     lineage = new_id() if draft.begins else newest.lineage if newest else new_id()
     ledger_content = ledger.dump()
     if is_old and newest is not None:
@@ -158,7 +139,7 @@ def commit(draft: Draft) -> ReleaseFacts:
         number=number,
         at=at,
         least=draft.least,
-        ledger=tables.seal(folder, opened.vault, "release", ledger_content),
+        ledger=tables.seal(tables.folder(manifest.table), opened.vault, "release", ledger_content),
         totals=written,
         before=newest.totals if newest and draft.what == "release" else None,
         analysts=draft.analysts,
@@ -169,12 +150,8 @@ def commit(draft: Draft) -> ReleaseFacts:
         ended=newest.ended if newest and not draft.begins else 0,
         accepted=newest.accepted if newest and not draft.begins else draft.accepted,
     )
-    names = tuple(each.name for each in draft.analysts)
-    update = {"release": released, "segments": _segments(draft)}
-    done = tables.commit(manifest.model_copy(update=update), opened, draft.what, to=", ".join(names))
-    publish(tables, done, key)
-    tables.sweep(done)
-    return _facts(draft, number, names, ledger)
+    committed(tables, opened, released, draft.what, key, _segments(draft))
+    return _facts(draft, number, ledger)
 
 
 def _segments(draft: Draft) -> tuple[Segment, ...]:
@@ -187,7 +164,7 @@ def _segments(draft: Draft) -> tuple[Segment, ...]:
     return tuple(news.get(each.id, each) for each in draft.opened.manifest.segments)
 
 
-def _facts(draft: Draft, number: int, names: tuple[str, ...], ledger: Ledger) -> ReleaseFacts:
+def _facts(draft: Draft, number: int, ledger: Ledger) -> ReleaseFacts:
     manifest = draft.opened.manifest
     missing = {
         each.name: sum(not part.rule.shown[place] for part in draft.parts) for place, each in enumerate(draft.measures)
@@ -198,7 +175,7 @@ def _facts(draft: Draft, number: int, names: tuple[str, ...], ledger: Ledger) ->
         number,
         draft.least,
         draft.counted,
-        names,
+        tuple(each.name for each in draft.analysts),
         len(draft.parts),
         sum(each.rows for each in draft.parts),
         len(draft.waiting),
@@ -258,8 +235,7 @@ def revoke(tables: Tables, table: str, analyst: str) -> ReleaseFacts | NoisyRele
     gone = [each for each in (newest.analysts if newest else ()) if is_named(each)]
     if newest is None or not gone:
         if newest is not None and any(map(is_named, newest.revoked)):
-            publish(tables, opened)
-            tables.sweep(opened)
+            finish(tables, opened)
             return None
         names = ", ".join(each.name for each in newest.analysts) if newest else ""
         raise InputError(f"there is no analyst {analyst!r}", hint=f"analysts of this table: {names or 'none'}")

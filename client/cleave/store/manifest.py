@@ -282,6 +282,11 @@ class Manifest(StoredModel):
         """Bytes of all its objects, in either store."""
         return sum(each.bytes for each in self.parts())
 
+    @property
+    def next_release(self) -> int:
+        """The number of the next release."""
+        return self.release.number + 1 if self.release else 1
+
     def next(self) -> Manifest:
         """The manifest of the next version."""
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
