@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from cleave.sql.functions import EXACT_OF_DOUBLES
 from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
@@ -18,6 +19,7 @@ from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import Tree, mapped
+from cleave.table.types import FLOATS
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -63,6 +65,17 @@ class Catalog:
             reason = reason_of(error, select)
         raise QueryRefused(f"DuckDB refuses the query: {reason}")
 
+    def rounds(self, select: str) -> bool:
+        """True if a result that is no DOUBLE may follow from an aggregate of DOUBLEs that depends on the order of rows,
+        as in `SUM(x)::INT`. DuckDB's plan of `select` has the types, also within subqueries and windows.
+        """
+        try:
+            ((plan,),) = self._connection.execute(_PLAN, [select]).fetchall()
+        except duckdb.Error:
+            return True
+        parts = list(parts_of(json.loads(plan)))
+        return any(part.get("error") for part in parts) or (any(map(_adds, parts)) and any(map(_converts, parts)))
+
     def parameters(self, statement: Statement) -> list[str]:
         """The types of a statement's parameters, see `parameters_of`."""
         return parameters_of(self._connection, statement)
@@ -98,6 +111,21 @@ class Catalog:
             described = self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}")
             self._types |= {(sql, grouped): type_ for sql, (_, type_) in zip(untyped, described, strict=True)}
         return tuple(self._types[sql, grouped] for sql in expressions)
+
+
+def _is_float(expression: Tree) -> bool:
+    return (expression.get("return_type") or {}).get("id") in FLOATS
+
+
+def _adds(part: Tree) -> bool:
+    """True for a planned aggregate whose last digits depend on the order of rows."""
+    is_aggregate = part.get("type") in ("BOUND_AGGREGATE", "WINDOW_AGGREGATE")
+    return is_aggregate and _is_float(part) and part["qname"]["path"][-1].lower() not in EXACT_OF_DOUBLES
+
+
+def _converts(part: Tree) -> bool:
+    """True for a planned expression of another type that reads a DOUBLE or FLOAT."""
+    return bool(part.get("return_type")) and not _is_float(part) and any(map(_is_float, part.get("children") or ()))
 
 
 def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -> list[str]:

@@ -239,7 +239,7 @@ class LocalPlan:
 
     `reads`: by table, the columns that the question may read. `reason`: why it could not be cut; `hint`: what services
     could answer instead. `inner`: by name, the tables that are answers themselves; `over_inner`: the statement over
-    them. `conditions`: of one SELECT over `table` only.
+    them. `conditions`: of one SELECT over `table` only. `rounds`: see `Catalog.rounds`.
     """
 
     statement: Statement
@@ -252,6 +252,7 @@ class LocalPlan:
     inner: Mapping[str, QueryPlan] = field(default_factory=dict)
     over_inner: Statement | None = None
     conditions: tuple[Node, ...] = ()
+    rounds: bool = False
 
     @property
     def runs(self) -> str:
@@ -265,7 +266,7 @@ class LocalPlan:
     @property
     def has_bounds(self) -> bool:
         """False if the answer may have approximations, or any one of several values."""
-        return not takes_any(self.statement.tree)
+        return not (self.rounds or takes_any(self.statement.tree))
 
     @property
     def in_file_order(self) -> bool:
