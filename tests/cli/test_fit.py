@@ -47,6 +47,16 @@ def test_a_plan_of_a_formula_names_the_command_for_formulas(cli: Cli) -> None:
     assert cli.run("plan", PATIENTS, "SELECT ~ age AS x FROM patients WHERE ward ~ 'x'").exit_code == 0
 
 
+@pytest.mark.parametrize("words", [("fit", FORMULA), ("pca", "age,bill"), ("survival", "--time", "age")])
+def test_a_model_is_of_one_table(cli: Cli, words: tuple[str, ...]) -> None:
+    command, *others = words
+    assert "there is no option --with" in cli.fails(2, command, PATIENTS, *others, "--with", "stays.csv")
+    text = " ".join(cli.run(command, "--help").stdout.split())
+    assert "--min-group N Refuse or merge what is of fewer than N people" in text
+    with pytest.raises(TypeError, match="no argument 'others'"):
+        getattr(cleave, command)(PATIENTS, "bill", "age", others={"stays": "stays.csv"})
+
+
 def test_json_and_options(cli: Cli) -> None:
     weighted = PATIENTS.with_name("patients.schema.toml")
     options = ("--weights", "age", "--ridge", "0.5", "--level", "0.9", "--schema", weighted, "--json")

@@ -1,7 +1,7 @@
 """Models that follow from sums and counts.
 
 `fit` is linear regression, `pca` principal components, and `survival` curves of the time until an event. The sums
-are asked as ordinary queries, so every argument of `query` means the same here.
+are asked as ordinary queries, so arguments that `query` has too mean the same here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.ask import session_over
-from cleave.ask.options import Asking, complete, stated
+from cleave.ask.options import Modelling, complete, of_one_table, stated
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cleave.models.survival import Survival
 
 
-@stated(Asking)
+@stated(Modelling)
 def fit(
     data: Data,
     formula: str,
@@ -29,7 +29,7 @@ def fit(
     ridge: float | Decimal | str = 0,
     level: float = 0.95,
     family: str = "gaussian",
-    **asking: Unpack[Asking],
+    **asking: Unpack[Modelling],
 ) -> LinearModel:
     """Fit a linear regression to a frame, files, or a stored or released table, by least squares.
 
@@ -56,17 +56,17 @@ def fit(
     require_gaussian(family)
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
-    given = complete(Asking, asking)
+    given = of_one_table(complete(Modelling, asking))
     with session_over(data, given) as session, session.snapshot():
         return fit_linear(Sums(session, given), formula, weights, ridge, level)
 
 
-@stated(Asking)
+@stated(Modelling)
 def pca(
     data: Data,
     columns: Sequence[str] | str,
     standardize: bool = True,
-    **asking: Unpack[Asking],
+    **asking: Unpack[Modelling],
 ) -> Components:
     """Compute the principal components of columns of a frame, files, or a stored or released table.
 
@@ -88,12 +88,12 @@ def pca(
 
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
-    given = complete(Asking, asking)
+    given = of_one_table(complete(Modelling, asking))
     with session_over(data, given) as session, session.snapshot():
         return principal_components(Sums(session, given), columns, standardize=standardize)
 
 
-@stated(Asking)
+@stated(Modelling)
 def survival(
     data: Data,
     time: str,
@@ -102,7 +102,7 @@ def survival(
     width: float | Decimal | str | None = None,
     until: float | Decimal | str | None = None,
     level: float = 0.95,
-    **asking: Unpack[Asking],
+    **asking: Unpack[Modelling],
 ) -> Survival:
     """Estimate Kaplan-Meier curves of a frame, files, or a stored or released table, from counts per time step.
 
@@ -126,6 +126,6 @@ def survival(
 
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
-    given = complete(Asking, asking)
+    given = of_one_table(complete(Modelling, asking))
     with session_over(data, given) as session, session.snapshot():
         return survive(Sums(session, given), time, event, by, width, until, level)

@@ -94,13 +94,9 @@ class Place(TypedDict, total=False):
     say: Annotated["Callable[[str], None] | None", Flag()]
 
 
-class Answering(Place, total=False):
-    """Where questions over stored tables read and what limits they keep, for one query or for a gateway."""
+class Reaching(Place, total=False):
+    """Where questions over stored tables read, and what limits they keep."""
 
-    others: Annotated[
-        "Others | None",
-        Flag(None, "--with FILE[=SCHEMA]", "Another file to join; it stays on this machine. Repeatable.", list[str]),
-    ]
     endpoint: Annotated[str | None, Flag(None, "--endpoint URL", "URL of both services, or SENSITIVE_URL,PLAIN_URL.")]
     analyst: Annotated[
         str | Path | None,
@@ -143,12 +139,21 @@ class Answering(Place, total=False):
     insecure_http: Annotated[bool, Flag(False, "--insecure-http", "Allow http to other machines.", bool, advanced=True)]
 
 
+class Answering(Reaching, total=False):
+    """Where questions of one query or of a gateway read."""
+
+    others: Annotated[
+        "Others | None",
+        Flag(None, "--with FILE[=SCHEMA]", "Another file to join; it stays on this machine. Repeatable.", list[str]),
+    ]
+
+
 _SHEET = Flag(None, "--sheet NAME", "Sheet of an Excel file. Default: as the schema says, else the first.")
 _FLATTEN = Flag(False, "--flatten", "Read nested JSON objects as columns a.b, and lists as text.", bool)
 
 
-class Asking(Answering, total=False):
-    """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
+class Opened(TypedDict, total=False):
+    """How a table is opened, and what its answers may show."""
 
     schema: Annotated[
         "SchemaLike | None", Flag(None, "--schema FILE", "Schema file. Default: NAME.schema.toml next to the table.")
@@ -156,15 +161,6 @@ class Asking(Answering, total=False):
     sheet: Annotated[str | None, _SHEET]
     flatten: Annotated[bool, _FLATTEN]
     table: Annotated[str | None, Flag(None, "--table NAME", "Name of the table in SQL.")]
-    min_group: Annotated[
-        int,
-        Flag(
-            0,
-            "--min-group N",
-            "Leave out groups of fewer than N people, or rows without --entity. Default: 5 with contributors.",
-            int,
-        ),
-    ]
     entity: Annotated[
         str | Sequence[str] | None,
         Flag(None, "--entity COLUMN,...", "Columns of a file that name whom a row is about: --min-group counts them."),
@@ -176,6 +172,34 @@ class Asking(Answering, total=False):
     strict: Annotated[bool, Flag(False, "--strict", "Fail if error bounds leave a decision open.", bool)]
     cloud_only: Annotated[bool, Flag(False, "--cloud-only", "Refuse what only this machine can compute.", bool)]
     pad: Annotated[bool, Flag(False, "--pad", "Send and read more, to hide how much is selected.", bool, advanced=True)]
+
+
+class Asking(Answering, Opened, total=False):
+    """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
+
+    min_group: Annotated[
+        int,
+        Flag(
+            0,
+            "--min-group N",
+            "Leave out groups of fewer than N people, or rows without --entity. Default: 5 with contributors.",
+            int,
+        ),
+    ]
+
+
+class Modelling(Reaching, Opened, total=False):
+    """How models open their one table and ask for its sums."""
+
+    min_group: Annotated[
+        int,
+        Flag(
+            0,
+            "--min-group N",
+            "Refuse or merge what is of fewer than N people, or rows without --entity. Default: 5 with contributors.",
+            int,
+        ),
+    ]
 
 
 class Pulling(Place, total=False):
@@ -524,6 +548,11 @@ def complete(options: type[G], given: G) -> G:
     if values.get("timeout") is not None and not 0 < values["timeout"] <= LONGEST_TIMEOUT:
         raise UsageError(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
     return cast(G, values)
+
+
+def of_one_table(modelling: Modelling) -> Asking:
+    """The options of the questions of a model."""
+    return cast("Asking", {**modelling, "others": None})
 
 
 def question_options(asking: Asking) -> "Options":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleave.ask.options import Asking
+from cleave.ask.options import Modelling, of_one_table
 from cleave.cli import console
 from cleave.cli.answer import Force, ReportOption
 from cleave.cli.options import Json, argument, flag, session_over
@@ -32,7 +32,7 @@ FormulaWords = Annotated[
 
 def fit(
     ctx: typer.Context,
-    asking: Asking,
+    modelling: Modelling,
     words: FormulaWords,
     weights: Annotated[str | None, flag("--weights COLUMN", "Column of weights, which are not negative.")] = None,
     ridge: Annotated[str, flag("--ridge X", "Add X to the diagonal of X'X, except the intercept's.")] = "0",
@@ -56,6 +56,7 @@ def fit(
         raise typer.BadParameter("a table and a formula are needed: cleave fit visits.csv 'bill ~ age'")
     require_gaussian(family)
     settings: Settings = ctx.obj
+    asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session, session.snapshot():
         model = fit_linear(Sums(session, asking), words[-1], weights, ridge, level)
     console.out(model.json() if as_json else model.summary())
@@ -72,7 +73,7 @@ ColumnWords = Annotated[
 
 def pca(
     ctx: typer.Context,
-    asking: Asking,
+    modelling: Modelling,
     words: ColumnWords,
     standardize: Annotated[
         bool, flag("--no-standardize", "Use the covariance matrix, not the correlations.", default=True)
@@ -94,6 +95,7 @@ def pca(
     if len(words) < 2:
         raise typer.BadParameter("a table and columns are needed: cleave pca visits.csv age,bill")
     settings: Settings = ctx.obj
+    asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session, session.snapshot():
         found = principal_components(Sums(session, asking), words[-1], standardize=standardize)
     console.out(found.json() if as_json else found.summary())
@@ -104,7 +106,7 @@ def pca(
 
 def survival(
     ctx: typer.Context,
-    asking: Asking,
+    modelling: Modelling,
     words: TableWords,
     time: Annotated[str, flag("--time COLUMN", "Column of times, from each one's start.")],
     event: Annotated[str, flag("--event COLUMN", "Column that is true or 1 if the event happened at that time.")],
@@ -135,6 +137,7 @@ def survival(
         if not force:
             require_absent(report, hint=FORCE)
     settings: Settings = ctx.obj
+    asking = of_one_table(modelling)
     with session_over(words, asking, settings) as session, session.snapshot():
         sums = Sums(session, asking)
         found = survive(sums, time, event, by, width, until, level)
