@@ -48,6 +48,13 @@ def test_aggregates_are_named_by_their_whole_names() -> None:
     assert sorted({each for each in found if each[1] in cut}) == []
 
 
+def test_no_page_installs_the_name_from_an_index() -> None:
+    """Until the package is on PyPI, somebody else may take the name there."""
+    installs = re.compile(r"pip\s+install\s+(?:-\S+\s+)*[\"']?cleave(?!_sql-\*\.whl)\S*")
+    found = {page.name: installs.findall(page.read_text("utf-8")) for page in PAGES}
+    assert {name: commands for name, commands in found.items() if commands} == {}
+
+
 def test_the_changelog_of_a_release_stays() -> None:
     """What changed since belongs to the unreleased section. A correction of an older one changes the digest too."""
     text = (ROOT / "CHANGELOG.md").read_text()

@@ -82,7 +82,7 @@ def put(
 def ls(place: Place, as_json: Json = False) -> None:
     """List the tables of your key in a store.
 
-    An analyst or reader has to know the names: its files let it read tables by name, and list none.
+    Only the owner can: an analyst or reader asks the owner for the names of tables.
 
     Examples:
       cleave ls --store s3://bucket/prefix
