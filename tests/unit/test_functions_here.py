@@ -8,11 +8,11 @@ import duckdb
 import pytest
 
 from cleave.sql.allowed import names_of
-from cleave.sql.functions import CLOCK, ROW_MAKING, SET_RETURNING, UNSTEADY
+from cleave.sql.functions import ROW_MAKING, SET_RETURNING
 from cleave.sql.planner import plan_query
 from cleave.sql.read import read_statement
 from cleave.table.derived import checked
-from cleave.table.functions import FUNCTIONS
+from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
 from cleave_shared.errors import QueryRefused
 from tests.unit.simulate import schema
 

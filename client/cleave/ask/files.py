@@ -19,7 +19,7 @@ from cleave.ask.source import Source
 from cleave.ask.ways.base import Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.processes.deadline import Deadline, Stopped
-from cleave.sql.functions import TODAY
+from cleave.table.functions import TODAY
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave.sql.functions import CLOCK, NO_ROWID, NO_ROWID_HINT, ROW_MAKING, UNSTEADY
+from cleave.sql.functions import NO_ROWID, NO_ROWID_HINT, ROW_MAKING
 from cleave.sql.parse import MAIN
 from cleave.sql.refusals import no_function, require_by_text
 from cleave.table.duck import parts_of
-from cleave.table.functions import FUNCTIONS
+from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 

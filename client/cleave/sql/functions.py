@@ -25,30 +25,6 @@ AGGREGATE_NAMES = _names(
 WEIGHTED_MEANS = frozenset({"weighted_avg", "wavg"})
 """Macros over two sums."""
 
-UNSTEADY = _names(
-    """
-    current_catalog current_connection_id current_database current_date current_query current_query_id current_role
-    current_schema current_schemas current_setting current_time current_timestamp current_transaction_id current_user
-    currval error gen_random_uuid get_current_time get_current_timestamp getenv getvariable in_search_path localtime
-    localtimestamp nextval now pg_sleep random reservoir_quantile session_user setseed setval sleep_ms stats today
-    transaction_timestamp txid_current user uuid uuidv4 uuidv7 vector_type write_log
-    """
-)
-"""Not a function of the table alone: two services, or two requests, could differ."""
-
-TODAY = {
-    "current_date": "current_date",
-    "today": "current_date",
-    "localtimestamp": "localtimestamp",
-    "current_localtimestamp": "localtimestamp",
-}
-"""Those that the client replaces by a date or time, once for the whole query, before anything is sent."""
-
-CLOCK = frozenset(TODAY) | _names(
-    "current_time current_timestamp get_current_time get_current_timestamp localtime now transaction_timestamp"
-)
-"""Those that are constant within one statement, and so within a query that this machine answers as a whole."""
-
 ROW_MAKING = _names(
     "generate_series generate_subscripts json_each json_tree range regexp_split_to_table repeat repeat_row unnest"
 )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import duckdb
 
-from cleave.sql.functions import CLOCK, ROW_MAKING, SET_RETURNING, TODAY, UNSTEADY
+from cleave.sql.functions import ROW_MAKING, SET_RETURNING
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.read import Reader, Statement, require_faithful
 from cleave.sql.refusals import Uncut, no_function, no_service, require_by_text, too_deep
 from cleave.table.duck import identifier, parts_of
-from cleave.table.functions import FUNCTIONS
+from cleave.table.functions import CLOCK, FUNCTIONS, TODAY, UNSTEADY
 from cleave.table.trees import Tree
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused

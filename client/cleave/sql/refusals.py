@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 
 from cleave.aggregates import DECLARED
-from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, COMPARES_VALUES, COUNTS_EQUAL_VALUES, UNSTEADY
-from cleave.table.functions import FUNCTIONS
+from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, COMPARES_VALUES, COUNTS_EQUAL_VALUES
+from cleave.table.functions import FUNCTIONS, UNSTEADY
 from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared.errors import QueryRefused

@@ -10,12 +10,13 @@ import difflib
 from collections.abc import Callable
 from dataclasses import replace
 
-from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, TODAY, UNSTEADY, WEIGHTED_MEANS
+from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, WEIGHTED_MEANS
 from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer, write
 from cleave.sql.parse import MAIN, Item, Select, parse, unsteady
 from cleave.sql.read import read_statement
 from cleave.sql.refusals import no_service
 from cleave.table import schema as of_schema
+from cleave.table.functions import TODAY, UNSTEADY
 from cleave.table.schema import Schema
 from cleave_shared.errors import QueryRefused
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 
 from cleave.table.duck import identifier, parts_of, private
-from cleave.table.functions import FUNCTIONS
+from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
 from cleave.table.trees import read_expression
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
@@ -73,7 +72,7 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
         names = {name for node in parts_of(tree) if node.get("function_name") for name in called(node)}
         if names & AGGREGATES_BY_NAME and not ALLOWED_FUNCTIONS.issuperset(names):
             raise ValueError("calls an aggregate that is no function of one row, or whose name is no text literal")
-        if unsteady := sorted(names & _unsteady()):
+        if unsteady := sorted(names & (UNSTEADY | CLOCK)) or ["age"] * _asks_the_clock(tree):
             raise ValueError(f"{unsteady[0]}() depends on more than the row")
         if other := sorted(names - FUNCTIONS):
             raise ValueError(f"there is no function {other[0].upper()}")
@@ -113,12 +112,10 @@ def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:
     return tuple(derived.values())
 
 
-@cache
-def _unsteady() -> frozenset[str]:
-    """Functions whose result does not depend on their arguments alone. DuckDB takes 12 ms to list them."""
-    sql = "SELECT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
-    with private() as connection:
-        return frozenset(name for (name,) in connection.execute(sql).fetchall())
+def _asks_the_clock(tree: Any) -> bool:
+    """True if `age` has one argument: then DuckDB counts from today."""
+    calls = [node for node in parts_of(tree) if node.get("function_name")]
+    return any("age" in called(call) and len(call["arguments"]) == 1 for call in calls)
 
 
 def dump_derived(derived: Sequence[Derived]) -> TomlTable:
