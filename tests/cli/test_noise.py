@@ -108,6 +108,13 @@ def test_no_group_of_a_noisy_release_is_left_out(parties: Parties) -> None:
     assert "a noisy release shows all groups" in parties.at("carol").fails(4, "query", SQL, *words)
 
 
+def test_a_model_is_refused_without_advice_that_voids_the_promise(parties: Parties) -> None:
+    words = ("--analyst", "carol.pem", "--store", "../store")
+    told = parties.at("carol").fails(4, "fit", "patients", "bill ~ C(ward)", *words)
+    assert "a noisy release are not exact sums" in told
+    assert "would void the promise of the noisy one" in told
+
+
 def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     parties.at("west")
     for name, tables in (("alice", ["patients"]), ("bob", ["other"]), ("erin", None)):

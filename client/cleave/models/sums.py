@@ -38,6 +38,7 @@ _MOST_FIGURES = 40  # of one statement: those of a file are encrypted side by si
 _ROOM = 500  # characters besides keys and figures
 
 NOISY = "the numbers of a noisy release are not exact sums, and a model needs those"
+BESIDE = "ask the owner of the table for the model: an exact release beside it would void the promise of the noisy one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,7 @@ class Sums:
         """Raises QueryRefused over a noisy release."""
         planned = self._session.plan(f"SELECT COUNT(*) FROM {identifier(self.table)}")
         if any(each.source == "noisy" for each in planned.outputs):
-            raise QueryRefused(NOISY, hint="ask the owner for an exact release: cleave release new without --epsilon")
+            raise QueryRefused(NOISY, hint=BESIDE)
 
 
 def _key(row: Sequence[Any], keys: int, sets: Sequence[Sequence[int]]) -> tuple[int, tuple[Any, ...]]:
