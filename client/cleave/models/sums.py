@@ -22,7 +22,8 @@ from flint import arb
 from cleave.aggregates.balls import Number, half_unit, precision, rational
 from cleave.ask.options import question_options
 from cleave.sql.aligned import aligned
-from cleave.table.duck import identifier
+from cleave.table.duck import identifier, literal
+from cleave.table.privacy import CONTRIBUTOR
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, Undecided
 
@@ -205,17 +206,42 @@ class Sums:
     def people_of(self, nullable: Collection[str], rows: int) -> int | None:
         """Return how many people the rows are about in which the columns `nullable` have a value, or `rows`, their
         number, if people cannot be counted. None if no threshold is in force.
+
+        Each party of a table with contributors knows its own rows: then the fewest that all but one are about.
         """
         if not self.min_group and not self.released:
             return None
         entity = self.schema.privacy.entity
-        if not entity:
-            return rows
         person = identifier(entity[0]) if len(entity) == 1 else f"({', '.join(map(identifier, entity))})"
+        others = self._others(sorted(nullable), person if entity else "")
+        if others is not None or not entity:
+            return rows if others is None else others
         try:
             return self.count(f"COUNT(DISTINCT {aligned(person, sorted(nullable))})") or 0
         except QueryRefused:  # totals cannot count people
             return rows
+
+    def _others(self, nullable: Sequence[str], person: str) -> int | None:
+        """The fewest people, or rows if `person` is "", of all parties but one. None if one party has all such rows."""
+        asked = self._session.asked_by(self.table)
+        if asked is None or CONTRIBUTOR not in asked.by:
+            return None
+        party = identifier(CONTRIBUTOR)
+        counted = min(nullable, key=lambda each: each in asked.by, default="")  # totals count a number under filters
+        present = [f"COUNT({aligned(identifier(counted), nullable)})"] if counted else []
+        groups = self.ask([party], [(0,)], present, unseen=True)
+        rows = {each.keys[0]: _whole(each.totals[0]) if counted else each.rows for each in groups}
+        rows = {each: number for each, number in rows.items() if number}
+        if len(rows) < 2:
+            return None
+        if not person:
+            return sum(rows.values()) - max(rows.values())
+        figures = [
+            f"COUNT(DISTINCT CASE WHEN {party} <> {literal(each)} THEN {aligned(person, nullable)} END)"
+            for each in rows
+        ]
+        (group,) = self.ask([], [()], figures, unseen=True)
+        return min(map(_whole, group.totals))
 
     def _parts(self, keys: Sequence[str], figures: Sequence[str]) -> Iterator[list[str]]:
         left = limits.MAX_SQL_CHARS - _ROOM - 8 * sum(len(key) + 4 for key in keys)
@@ -267,6 +293,10 @@ def _key(row: Sequence[Any], keys: int, sets: Sequence[Sequence[int]]) -> tuple[
     inside = {each for each in range(keys) if not int(row[keys]) >> (keys - 1 - each) & 1}
     number = next(number for number, each in enumerate(sets) if set(each) == inside)
     return number, tuple(row[each] for each in sets[number])
+
+
+def _whole(total: Total) -> int:
+    return 0 if total.value is None else int(rational(total.value).p)  # type: ignore[arg-type]
 
 
 def _total(answered: ResultTable, row: int, column: int) -> Total:
