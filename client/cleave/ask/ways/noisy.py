@@ -26,7 +26,8 @@ import numpy as np
 from cleave.aggregates.base import Figure, undecided
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.ways.base import Setting
+from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
 from cleave.share.noisy import NoisyTotals
 from cleave.share.release import ReleaseHead
@@ -37,16 +38,11 @@ from cleave.sql.rejoin import Members
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
 from cleave.store.manifest import Measure
-from cleave.store.rows import whole
-from cleave.store.schemas import read_stored_schema
 from cleave.sums.cellwise import Selection
 from cleave.sums.combination import Combination, TotalOf
 from cleave.sums.needs import CutSums, KeptTotals
 from cleave.sums.pairs import Operand
-from cleave.sums.stored import CellTable
 from cleave.table.privacy import epsilon_text
-from cleave.table.schema import Schema
-from cleave.table.table import Table
 from cleave.text.quantities import counted
 
 _NAMES: Final = frozenset(
@@ -87,19 +83,14 @@ class NoisySums(KeptTotals):
         return ""
 
 
-class Noisy:
+class Noisy(OpenedRelease):
     """One noisy release, opened."""
 
     rows: int | None = None  # nobody but the owner knows
 
     def __init__(self, head: ReleaseHead, totals: NoisyTotals) -> None:
-        self.head = head
+        super().__init__(head, totals, Cells(list(totals.keys()), [1] * totals.cells))
         self.totals = totals
-        self.table_name = totals.table
-        self.by = totals.by
-        self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
-        self.cells = Cells(list(totals.keys()), [1] * totals.cells)
-        self._cell_table = CellTable(totals.table, self.schema, totals.by)
         self.places: dict[TotalOf, int] = {
             ROWS if each.measure is None else (each.measure, each.part): place
             for place, each in enumerate(totals.statistics)
@@ -117,9 +108,6 @@ class Noisy:
         """`cut` with the source of its figures."""
         outputs = tuple(replace(each, source="noisy") if each.source == "encrypted" else each for each in cut.outputs)
         return replace(cut, outputs=outputs)
-
-    def table(self, names: Collection[str]) -> Table:
-        return self._cell_table.read(self.cells, names)
 
     @cached_property
     def numbers(self) -> dict[TotalOf, Integers]:
@@ -140,25 +128,10 @@ class Noisy:
             "around the total of the rows kept"
         )
 
-    def close(self) -> None:
-        self._cell_table.close()
-
 
 @dataclass(frozen=True)
-class NoisyWay(Way[Noisy]):
-    needs: CutSums
-
+class NoisyWay(ReleaseWay[Noisy]):
     name = "noisy release"
-
-    def work(self, place: Noisy, *, pad: bool) -> Work:  # noqa: ARG002 - it is read whole
-        return Work([whole(place.head.totals)])
-
-    def uses(self, place: Noisy) -> Uses:
-        used = [*self.needs.summed, *self.needs.cut.selecting]
-        return {(place.table_name, name): Use("answered from the noisy release") for name in used}
-
-    def disclosures(self, place: Noisy, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
-        return Disclosures(sensitive=["that a release is read, when, and under whose credentials"])
 
     def answer(self, setting: Setting[Noisy]) -> GroupSums:
         release, needs = setting.place, self.needs

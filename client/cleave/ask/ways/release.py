@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.ways.base import Setting
+from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.share.release import ReleasedTotals, ReleaseHead
 from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
-from cleave.store.rows import whole
-from cleave.store.schemas import read_stored_schema
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums, KeptTotals, ReleasedSums
-from cleave.sums.stored import CellTable
-from cleave.table.schema import Schema
-from cleave.table.table import Table
 from cleave.text.quantities import counted
 
 TOTALS_ALONE = "a release holds only totals, no rows"
 
 
-class Released:
+class Released(OpenedRelease):
     """One opened release."""
 
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
-        self.head = head
+        super().__init__(head, totals, Cells(list(totals.keys), list(totals.rows)))
         self.totals = totals
-        self.table_name = totals.table
-        self.by = totals.by
         self.rows = sum(totals.rows)
-        self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
-        self.cells = Cells(list(totals.keys), list(totals.rows))
         self.withheld: dict[TotalOf, NDArray[np.bool_]] = {}
         for number, shown in enumerate(totals.shown):
             for part, least in (("count", 1), ("sum", 1), ("square", 2)):
                 if min(shown, default=least) < least:
                     self.withheld[number, part] = np.array(shown, np.int64) < least
-        self._cell_table = CellTable(totals.table, self.schema, totals.by)
 
     @property
     def sums(self) -> KeptTotals:
@@ -56,9 +47,6 @@ class Released:
     def shown(self, cut: QueryPlan) -> QueryPlan:
         """`cut` with the source of its figures."""
         return cut
-
-    def table(self, names: Collection[str]) -> Table:
-        return self._cell_table.read(self.cells, names)
 
     def totals_of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
         """Return the totals of each part, of shape (parts,); each part counts as a cell."""
@@ -104,25 +92,10 @@ class Released:
         smaller = f"fewer than {self.head.least} {self.totals.counted} per cell may be missing"
         return "; ".join([f"release {self.head.number}: {', '.join(names) or 'no parts'}", *totals, smaller])
 
-    def close(self) -> None:
-        self._cell_table.close()
-
 
 @dataclass(frozen=True)
-class Release(Way[Released]):
-    needs: CutSums
-
+class Release(ReleaseWay[Released]):
     name = "release"
-
-    def work(self, place: Released, *, pad: bool) -> Work:  # noqa: ARG002 - it is read whole
-        return Work([whole(place.head.totals)])
-
-    def uses(self, place: Released) -> Uses:
-        used = [*self.needs.summed, *self.needs.cut.selecting]
-        return {(place.totals.table, name): Use("answered from the release") for name in used}
-
-    def disclosures(self, place: Released, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
-        return Disclosures(sensitive=["that a release is read, when, and under whose credentials"])
 
     def answer(self, setting: Setting[Released]) -> GroupSums:
         release = setting.place

@@ -1,0 +1,53 @@
+"""A release that its analyst has opened, exact or noisy: its cells, and what an answer from it reads and shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cleave.ask.ways.base import Disclosures, Use, Uses, Way, Work
+from cleave.share.noisy import NoisyTotals
+from cleave.share.release import ReleasedTotals, ReleaseHead
+from cleave.store.cells import Cells
+from cleave.store.rows import whole
+from cleave.store.schemas import read_stored_schema
+from cleave.sums.needs import CutSums
+from cleave.sums.stored import CellTable
+from cleave.table.schema import Schema
+from cleave.table.table import Table
+
+
+class OpenedRelease:
+    def __init__(self, head: ReleaseHead, totals: ReleasedTotals | NoisyTotals, cells: Cells) -> None:
+        """Raises ValueError for a schema that is no TOML."""
+        self.head = head
+        self.table_name = totals.table
+        self.by = totals.by
+        self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
+        self.cells = cells
+        self._cell_table = CellTable(totals.table, self.schema, totals.by)
+
+    def table(self, names: Collection[str]) -> Table:
+        return self._cell_table.read(self.cells, names)
+
+    def close(self) -> None:
+        self._cell_table.close()
+
+
+R = TypeVar("R", bound=OpenedRelease)
+
+
+@dataclass(frozen=True)
+class ReleaseWay(Way[R]):
+    needs: CutSums
+
+    def work(self, place: R, *, pad: bool) -> Work:  # noqa: ARG002 - it is read whole
+        return Work([whole(place.head.totals)])
+
+    def uses(self, place: R) -> Uses:
+        used = [*self.needs.summed, *self.needs.cut.selecting]
+        return {(place.table_name, name): Use(f"answered from the {self.name}") for name in used}
+
+    def disclosures(self, place: R, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
+        return Disclosures(sensitive=["that a release is read, when, and under whose credentials"])
