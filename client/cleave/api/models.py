@@ -6,9 +6,9 @@ are asked as ordinary queries, so arguments that `query` has too mean the same h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from cleave.api.ask import session_over
 from cleave.ask.options import Modelling, complete, of_one_table, stated
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.models.linear import LinearModel
     from cleave.models.pca import Components
+    from cleave.models.sums import Sums
     from cleave.models.survival import Survival
+
+M = TypeVar("M")
 
 
 @stated(Modelling)
@@ -51,14 +54,9 @@ def fit(
     Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
     """
     from cleave.models.fitting import fit_linear, require_gaussian  # noqa: PLC0415 - DuckDB, numpy and flint
-    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
 
     require_gaussian(family)
-    if data is None:
-        raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
-    given = of_one_table(complete(Modelling, asking))
-    with session_over(data, given) as session, session.snapshot():
-        return fit_linear(Sums(session, given), formula, weights, ridge, level)
+    return _model(data, asking, lambda sums: fit_linear(sums, formula, weights, ridge, level))
 
 
 @stated(Modelling)
@@ -84,13 +82,8 @@ def pca(
     Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
     """
     from cleave.models.pca import principal_components  # noqa: PLC0415 - DuckDB, numpy and flint
-    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
 
-    if data is None:
-        raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
-    given = of_one_table(complete(Modelling, asking))
-    with session_over(data, given) as session, session.snapshot():
-        return principal_components(Sums(session, given), columns, standardize=standardize)
+    return _model(data, asking, lambda sums: principal_components(sums, columns, standardize=standardize))
 
 
 @stated(Modelling)
@@ -121,11 +114,17 @@ def survival(
 
     Raises InputError, QueryRefused and every error of `query`. No message holds a value of the table.
     """
+    from cleave.models.survival import survive  # noqa: PLC0415 - DuckDB, numpy and flint
+
+    return _model(data, asking, lambda sums: survive(sums, time, event, by, width, until, level))
+
+
+def _model(data: Data, asking: Modelling, make: Callable[[Sums], M]) -> M:
+    """Make a model from sums over one version of the table. Raises InputError without a table."""
     from cleave.models.sums import Sums  # noqa: PLC0415 - DuckDB, numpy and flint
-    from cleave.models.survival import survive  # noqa: PLC0415 - as above
 
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
     given = of_one_table(complete(Modelling, asking))
     with session_over(data, given) as session, session.snapshot():
-        return survive(Sums(session, given), time, event, by, width, until, level)
+        return make(Sums(session, given))

@@ -59,10 +59,7 @@ def fit(
     asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session, session.snapshot():
         model = fit_linear(Sums(session, asking), words[-1], weights, ridge, level)
-    console.out(model.json() if as_json else model.summary())
-    if not as_json:
-        for line in footer_of(model):
-            settings.say(line)
+    _print(model, settings, as_json=as_json)
 
 
 ColumnWords = Annotated[
@@ -98,10 +95,7 @@ def pca(
     asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session, session.snapshot():
         found = principal_components(Sums(session, asking), words[-1], standardize=standardize)
-    console.out(found.json() if as_json else found.summary())
-    if not as_json:
-        for line in footer_of(found):
-            settings.say(line)
+    _print(found, settings, as_json=as_json)
 
 
 def survival(
@@ -143,10 +137,7 @@ def survival(
         found = survive(sums, time, event, by, width, until, level)
     if report is not None:
         _write_page(report, found, sums.table, force=force)
-    console.out(found.json() if as_json else found.summary())
-    if not as_json:
-        for line in footer_of(found):
-            settings.say(line)
+    _print(found, settings, as_json=as_json)
     if report is not None:
         settings.say(f"wrote {report}")
 
@@ -159,6 +150,12 @@ def _write_page(path: Path, found: Survival, table: str, *, force: bool) -> None
     words = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
     facts = PageFacts(f"cleave survival {table} {words}", table, datetime.now(UTC), found.seconds)
     write_atomically(path, survival_page(found, facts).encode(), error=InputError, overwrite=force)
+
+
+def _print(model: Components | LinearModel | Survival, settings: Settings, *, as_json: bool) -> None:
+    console.out(model.json() if as_json else model.summary())
+    for line in () if as_json else footer_of(model):
+        settings.say(line)
 
 
 def footer_of(model: Components | LinearModel | Survival) -> list[str]:
