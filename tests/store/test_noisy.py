@@ -25,7 +25,8 @@ from cleave.maintain.rotate import rotate
 from cleave.share import noising
 from cleave.share.kept import kept_totals
 from cleave.share.noisy import NoisyTotals
-from cleave.share.noisy_page import is_of, noisy_page_of
+from cleave.share.noisy_page import noisy_page_of
+from cleave.share.page import is_signed_from
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.rows import Rows
@@ -487,11 +488,13 @@ def test_the_page_follows_from_the_arguments(world: NoisyReleases, monkeypatch: 
     assert "- ward: A, B, NULL" in page
     assert "Rows with other values count nowhere" in page
     assert "may be NULL, by the schema: ward, age, smoker." in page
-    assert is_of(page + " signed", world.draft("carol", epsilon=0.9, squares=True))
-    assert not is_of(page, world.draft("carol", epsilon=0.8, squares=True))
+    assert is_signed_from(page + " signed", noisy_page_of(world.draft("carol", epsilon=0.9, squares=True)))
+    assert not is_signed_from(page, noisy_page_of(world.draft("carol", epsilon=0.8, squares=True)))
     wards = [str(each) for each in range(40)]
     long = noisy_page_of(world.draft("carol", values={"ward": [*wards, "A"]}))
-    assert not is_of(long, world.draft("carol", values={"ward": [*wards, "B"]})), "of values that it does not list"
+    assert not is_signed_from(long, noisy_page_of(world.draft("carol", values={"ward": [*wards, "B"]}))), (
+        "of values that it does not list"
+    )
     assert [float(each.epsilon) for each in draft.statistics] == [float(Fraction(1, 10))] * 9
     assert list(CLAMPS) == [each.name for each in draft.reading.clamps]
 

@@ -20,7 +20,7 @@ from cleave.maintain.rotate import rotate
 from cleave.share.collect import collect
 from cleave.share.drafting import drafted
 from cleave.share.ledger import key_of
-from cleave.share.page import is_of, page_of
+from cleave.share.page import is_signed_from, page_of
 from cleave.share.publishing import head_of, publish
 from cleave.share.release import ReleaseHead, seal_content
 from cleave.store import put as putting
@@ -183,8 +183,8 @@ def test_no_value_breaks_the_lines_of_a_page(world: Keyed) -> None:
     draft = drafted(world.tables()[0], world.name, {})
     page = page_of(draft)
     assert [line[:12] for line in page.splitlines() if "Approved by" in line] == ["- ward = x\\n", "Approved by:"]
-    assert is_of(page.rstrip() + " J. Doe", draft)
-    assert not is_of(page.replace("ward = C, sex = f: 5 rows", "ward = C, sex = f: 50 rows"), draft)
+    assert is_signed_from(page.rstrip() + " J. Doe", page_of(draft))
+    assert not is_signed_from(page.replace("ward = C, sex = f: 5 rows", "ward = C, sex = f: 50 rows"), page_of(draft))
 
 
 def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:

@@ -167,12 +167,13 @@ def _noisy(
 ) -> NoisyReleaseFacts | str:
     from cleave.share import noising, releases  # noqa: PLC0415 - as above
     from cleave.share.noisy_draft import drafted  # noqa: PLC0415
-    from cleave.share.noisy_page import is_of, noisy_page_of  # noqa: PLC0415
+    from cleave.share.noisy_page import noisy_page_of  # noqa: PLC0415
+    from cleave.share.page import is_signed_from  # noqa: PLC0415
 
     draft = drafted(tables, name, analysts, noise, yes=options["yes"])
     if options["dry_run"]:
         return noisy_page_of(draft)
-    if page is not None and not draft.is_done and not is_of(page, draft):
+    if page is not None and not draft.is_done and not is_signed_from(page, noisy_page_of(draft)):
         raise releases.changed_since_page()
     return noising.release(draft)
 

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from cleave.disclosure.noise import Statistic, half_width, variance
-from cleave.share.addressed import public_of
 from cleave.share.noisy_draft import NoisyDraft, require_budget
-from cleave.share.page import SIGN
+from cleave.share.page import markdown, recipients
 from cleave.table.privacy import epsilon_text
-from cleave.text.printable import printable
 from cleave.text.quantities import counted
 
 _MOST_VALUES = 12  # that are listed of a column
@@ -22,13 +20,7 @@ _MOST_VALUES = 12  # that are listed of a column
 def noisy_page_of(draft: NoisyDraft) -> str:
     """Markdown, whose lines no name or value can break. Raises InputError where the budget does not allow it."""
     require_budget(draft)
-    return "\n".join(map(printable, _lines(draft))) + "\n"
-
-
-def is_of(page: str, draft: NoisyDraft) -> bool:
-    """Check whether `page` was written for this draft. What follows the line to sign is not compared."""
-    before, sign, _ = noisy_page_of(draft).rpartition(SIGN)
-    return page.startswith(before + sign)
+    return markdown(_lines(draft))
 
 
 def _lines(draft: NoisyDraft) -> Iterator[str]:
@@ -40,7 +32,7 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield f"- SHA-256 of all choices: {draft.request}"
     if draft.is_void:
         yield "- the table has exact releases: with them the promise of this release is void"
-    yield f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in draft.analysts)}"
+    yield recipients(draft.analysts)
     yield f"- people: rows with equal {', '.join(reading.entity)} are about one person"
     yield f"- of each person: at most {counted(noise.most_rows, 'row')}, drawn at random"
     spent = f"spent before: {epsilon_text(draft.spent)}; {budget}"
@@ -77,8 +69,6 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield "These numbers with noise, the scale of the noise, names and types of columns, clamps and declared values."
     yield f"Which of the columns may be NULL, by the schema: {_nullable(draft)}."
     yield "Nothing else without noise. Questions about the release spend nothing more."
-    yield ""
-    yield f"{SIGN} ______________________  Date: ____________"
 
 
 def _nullable(draft: NoisyDraft) -> str:

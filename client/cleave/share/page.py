@@ -5,7 +5,7 @@ It is for the owner and whoever approves the release, never for analysts: it has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cleave.share.addressed import public_of
@@ -14,8 +14,9 @@ from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
     from cleave.share.drafting import Draft
+    from cleave.store.manifest import Analyst
 
-SIGN = "Approved by:"
+_SIGN = "Approved by:"
 _SHOWN = ("", "count, sum", "count, sum, sum of squares")
 
 
@@ -23,13 +24,23 @@ def page_of(draft: Draft) -> str:
     """The page as Markdown; no name or value can break its lines. It is the same for the same draft and version of the
     table.
     """
-    return "\n".join(map(printable, _lines(draft))) + "\n"
+    return markdown(_lines(draft))
 
 
-def is_of(page: str, draft: Draft) -> bool:
-    """Check whether `page` was written for this draft. Text after the line to sign is not compared."""
-    before, sign, _ = page_of(draft).rpartition(SIGN)
+def markdown(lines: Iterable[str]) -> str:
+    """The lines, which no name or value can break, and one to sign."""
+    return "\n".join(map(printable, (*lines, "", f"{_SIGN} ______________________  Date: ____________"))) + "\n"
+
+
+def is_signed_from(page: str, unsigned: str) -> bool:
+    """Check whether `page` is the page `unsigned`. Text after the line to sign is not compared."""
+    before, sign, _ = unsigned.rpartition(_SIGN)
     return page.startswith(before + sign)
+
+
+def recipients(analysts: Iterable[Analyst]) -> str:
+    """The line that says whom a release is for."""
+    return f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in analysts)}"
 
 
 def _lines(draft: Draft) -> Iterator[str]:
@@ -37,7 +48,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"# Release {draft.number} of table {manifest.table}"
     yield ""
     yield f"- table: id {manifest.table_id}, version {manifest.version}, {draft.opened.head.manifest.sha256}"
-    yield f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in draft.analysts)}"
+    yield recipients(draft.analysts)
     yield f"- each part: at least {draft.least} {people}"
     yield f"- parts published before: {len(draft.ledger.parts)}"
     if draft.ends:
@@ -67,8 +78,6 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"For each part its cell, its number of rows, and that it has at least {draft.ledger.least} {people}."
     yield "For each column that is not withheld: how many values, their sum, and that of their squares as above."
     yield "Nothing of reasons, and nothing of cells that wait."
-    yield ""
-    yield f"{SIGN} ______________________  Date: ____________"
 
 
 def _names(draft: Draft) -> Iterator[str]:

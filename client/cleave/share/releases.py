@@ -18,7 +18,7 @@ from cleave.share.addressed import public_of
 from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
 from cleave.share.ledger import Ledger
 from cleave.share.noising import NoisyReleaseFacts, sealed_again, shared
-from cleave.share.page import is_of
+from cleave.share.page import is_signed_from, page_of
 from cleave.share.publishing import committed, finish, head_of, old_content, publish, write_totals
 from cleave.share.release import KEY_BYTES, ReleasedTotals
 from cleave.store.manifest import Analyst, Manifest, Release, Segment, new_id, now
@@ -90,7 +90,7 @@ def release(
     if is_noisy and to and not yes and least is None and page is None and not new_lineage:
         return shared(tables, opened, to)
     draft = drafted(tables, table, to, least, new_lineage=new_lineage, yes=yes)
-    if page is not None and not is_of(page, draft):
+    if page is not None and not is_signed_from(page, page_of(draft)):
         raise changed_since_page()
     newest = draft.opened.manifest.release
     if newest is None or not _is_same(draft, newest):
