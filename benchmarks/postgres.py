@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,6 +61,15 @@ class Postgres:
             if time.monotonic() > until or self._server.poll() is not None:
                 raise SystemExit("PostgreSQL does not start")
             time.sleep(0.1)
+
+    @classmethod
+    def beside(cls, folder: Path, stack: ExitStack) -> Postgres | None:
+        """A server below `folder` until the stack closes; None where PostgreSQL is not installed."""
+        place = programs()
+        if place is None:
+            print("  PostgreSQL is not installed (Debian: postgresql): left out")
+            return None
+        return stack.enter_context(cls(place, folder / "pg"))
 
     def version(self) -> str:
         return self._psql("SHOW server_version").stdout.split()[0]

@@ -136,11 +136,9 @@ class Bench:
         self._run("--quiet", "key", "new", "--no-passphrase")
 
     def _postgres(self, stack: ExitStack) -> postgres.Postgres | None:
-        place = postgres.programs()
-        if place is None:
-            print("  PostgreSQL is not installed (Debian: postgresql): left out")
+        server = postgres.Postgres.beside(self._folder, stack)
+        if server is None:
             return None
-        server = stack.enter_context(postgres.Postgres(place, self._folder / "pg"))
         csv = self._folder / "hot.csv"
         self.duckdb.execute(f"COPY hot TO '{csv}' (FORMAT csv, HEADER false)")
         columns = self.duckdb.execute("DESCRIBE hot").fetchall()

@@ -100,12 +100,10 @@ class Bench:
         return "--store", str(self._store)
 
     def _loaded(self, stack: ExitStack) -> postgres.Postgres | None:
-        place = postgres.programs()
-        if place is None:
-            print("  PostgreSQL is not installed (Debian: postgresql): left out")
-            return None
         started = time.perf_counter()
-        server = stack.enter_context(postgres.Postgres(place, self._folder / "pg"))
+        server = postgres.Postgres.beside(self._folder, stack)
+        if server is None:
+            return None
         for name, key in KEYS.items():
             csv = self._folder / f"{name}.csv"
             self.duckdb.execute(f"COPY {name} TO '{csv}' (FORMAT csv, HEADER false)")
