@@ -51,7 +51,7 @@ def new(
     path = key_file(key)
     if names_file(path):  # before a prompt for a passphrase
         raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
-    info = _create(path, passphrase_fd, no_passphrase, kms, profile)
+    info, _ = create(path, passphrase_fd, no_passphrase, kms, profile)
     console.out(description(info))
     ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")
 
@@ -258,18 +258,19 @@ def rotate(
     ctx.obj.say(f"{name}: version {moved.version}, under key {describe_key(key_file(new_key)).key_id}")
 
 
-def _create(
+def create(
     path: Path, passphrase_fd: int | None, no_passphrase: bool, kms: str | None, profile: str | None
-) -> KeyInfo:
-    """Create the key file that the options describe."""
+) -> tuple[KeyInfo, bytes | None]:
+    """Create the key file that the options describe. Returns its passphrase too, None without one."""
     from cleave.ckks.key_file import create_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does not need it
 
     if kms is None:
-        return create_key(path, None if no_passphrase else passphrase.chosen(passphrase_fd))
+        chosen = None if no_passphrase else passphrase.chosen(passphrase_fd)
+        return create_key(path, chosen), chosen
     from cleave.ckks.wrapping import create_with_kms  # noqa: PLC0415 - as above
 
     require_kms_alone(kms, passphrase_fd, no_passphrase)
-    return create_with_kms(path, kms, kms_of(profile))
+    return create_with_kms(path, kms, kms_of(profile)), None
 
 
 def require_arn(kms: str) -> None:

@@ -11,8 +11,8 @@ import typer
 
 from cleave.ask.opening import access_of, kms_of, open_place, opened, require_reader_alone
 from cleave.ask.options import Opening, Place
-from cleave.cli import console, passphrase
-from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, require_kms_alone
+from cleave.cli import console
+from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, create
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded, require_absent
 from cleave.text.printable import printable
@@ -41,21 +41,14 @@ def new(
       cleave reader new carol.json
       cleave reader new job.json --kms arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
     """
-    from cleave.ckks.key_file import create_key, open_key  # noqa: PLC0415 - cryptography takes 30 ms
+    from cleave.ckks.key_file import open_key  # noqa: PLC0415 - cryptography takes 30 ms
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415 - as above
-    from cleave.ckks.wrapping import create_with_kms  # noqa: PLC0415 - as above
 
     path = expanded(file)
     public = path.with_name(path.name + ".pub")
     for each in (path, public):  # reported before a prompt for a passphrase
         require_absent(each, KeyFileError)
-    chosen = None
-    if kms is None:
-        chosen = None if no_passphrase else passphrase.chosen(passphrase_fd)
-        create_key(path, chosen)
-    else:
-        require_kms_alone(kms, passphrase_fd, no_passphrase)
-        create_with_kms(path, kms, kms_of(profile))
+    _, chosen = create(path, passphrase_fd, no_passphrase, kms, profile)
     key = open_key(path, chosen, kms_of(profile))
     side = public_side(key)
     export_public(key, side, public)
