@@ -115,3 +115,18 @@ def test_a_release_of_few_people_has_no_squares(tmp_path: Path, monkeypatch: pyt
     given: dict[str, Any] = {"store": "s", "analyst": tmp_path / "carol.pem", "fingerprint": facts.fingerprint}
     with pytest.raises(QueryRefused, match="withholds a total that the model needs"):
         cleave.fit("t", "y ~ g", **given)
+
+
+def test_a_release_has_no_squares_of_derived_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many people there are."""
+    numbers = {"kind": "encrypted", "nullable": False, "lower": 0, "upper": 100}
+    frame = pd.DataFrame({"g": [*"ab" * 40], "y": [*range(80)], "z": [7, 9, 11, 13] * 20})
+    cleave.put(frame, "t", store="s", by=["g"], schema={"g": "plain", "y": numbers, "z": numbers})
+    cleave.derive("t", "y - z", "net", store="s")
+    identity = create_identity(tmp_path / "carol.pem", analyst=True)[0]
+    analyst = f"{tmp_path}/carol.pem.pub={public_side(identity).fingerprint}"
+    facts = cleave.release("t", to=[analyst], store="s", min_cell=5)
+    given: dict[str, Any] = {"store": "s", "analyst": tmp_path / "carol.pem", "fingerprint": facts.fingerprint}
+    assert cleave.fit("t", "y ~ g", **given).n == 80
+    with pytest.raises(QueryRefused, match="and never of derived columns"):
+        cleave.fit("t", "net ~ g", **given)

@@ -116,8 +116,9 @@ def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells:
     few = f"fewer than {sums.min_group} {sums.people}"
     if sums.released and any(cell.hidden for cell in cells):
         raise QueryRefused(
-            "the release withholds a total that the model needs: squares are of three times as many people as sums",
-            hint="use coarser factors, or ask the owner to fit the model",
+            "the release withholds a total that the model needs: squares are of three times as many people as sums, "
+            "and never of derived columns",
+            hint="use coarser factors and a stored response, or ask the owner to fit the model",
         )
     if any(cell.hidden for cell in cells):
         raise QueryRefused(
