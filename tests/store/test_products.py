@@ -207,7 +207,7 @@ def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     ("figure", "helps"),
     [
         ("CORR(age, score)", True),
-        ("SUM(age * stay)", True),
+        ("SUM(age * bill)", True),
         ("SUM(CASE WHEN stay IS NOT NULL THEN age END)", True),
         ("CORR(age, age + 1)", False),  # products are of columns alone
         ("SUM(age * bill * stay)", False),
@@ -222,6 +222,20 @@ def test_a_refusal_names_the_command_where_it_helps(world: World, key_file: Path
     with pytest.raises(QueryRefused) as caught:
         cleave.query("trial", f"SELECT {figure} FROM trial", cloud_only=True, **given)
     assert str(caught.value).endswith("; `cleave derive --products` keeps them") is helps
+
+
+@pytest.mark.parametrize("product", ["age * stay", "stay * age", "CASE WHEN bill IS NOT NULL THEN stay * age END"])
+def test_a_refusal_names_the_product_that_is_kept(world: World, key_file: Path, product: str) -> None:
+    """DuckDB's own type of a product may be too small, so totals are those of a wider one."""
+    world.write(world.make(ROWS.format(20), SCHEMA), "ward", products=("age", "stay", "bill"))
+    given = {"store": f"{world.stores.sensitive.location},{world.stores.plain.location}", "key": key_file}
+    with pytest.raises(QueryRefused) as caught:
+        cleave.query("trial", f"SELECT SUM({product}) FROM trial", cloud_only=True, **given)
+    _, wide = str(caught.value).split("; `cleave derive --products` keeps those of ")
+    assert wide == 'CAST("age" AS BIGINT) * "stay"'
+    for sum_of in (wide, f"CASE WHEN bill IS NOT NULL THEN {wide} END"):
+        answer = cleave.query("trial", f"SELECT SUM({sum_of}) FROM trial", cloud_only=True, **given)
+        assert answer.sources == ("encrypted",)
 
 
 def test_put_keeps_them_from_the_start_and_what_is_added_later_has_them(world: World) -> None:

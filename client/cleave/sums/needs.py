@@ -168,7 +168,7 @@ class KeptTotals(Available):
         "no totals are kept of {}",
         "no totals are kept that {} of {} needs: {}",
     )
-    way_on = "; `cleave derive --products` keeps them"  # follows a reason that products would remove
+    way_on = "; `cleave derive --products` keeps "  # follows a reason that products would remove
     answers = "counts, sums, means, variances"
     more = ""  # what other totals would answer
 
@@ -178,7 +178,11 @@ class KeptTotals(Available):
 
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         reason = super().aggregate(aggregate, arguments, types)
-        return reason + self.way_on if reason and self._pairs.may_be_kept([node for node, _ in arguments]) else reason
+        nodes = [node for node, _ in arguments]
+        if not reason or not self.way_on or not self._pairs.may_be_kept(nodes):
+            return reason
+        spelled = self._pairs.product_in(nodes[0]) if len(nodes) == 1 else ""
+        return f"{reason}{self.way_on}{f'those of {spelled}' if spelled else 'them'}"
 
     def groups(self, selecting: Sequence[str]) -> str:
         others = [name for name in selecting if not self.is_kept(name)]

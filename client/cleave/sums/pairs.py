@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
 from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
 from cleave.aggregates.moments import UNIT, Cross, Power, Sum, X, Y
+from cleave.sql.aligned import product
 from cleave.sql.nodes import Call, Cast, Column, Node, Operation
 from cleave.sql.plan import Argument
-from cleave.sql.read import canonical, expressions_of
+from cleave.sql.read import canonical, expression_of, expressions_of
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.sums.combination import Combination, ReadMoments, TotalOf, filtered
+from cleave.table.schema import Column as Declared
+from cleave.table.schema import Kind
 from cleave.table.types import FLOATS, decimals_of
 
 _LOST = 16 * UNIT  # relative: two casts to doubles of up to 8 roundings, one of them exact, and the product
@@ -156,6 +160,26 @@ class Pairs:
         taken = filtered(node)
         there = [] if taken is None else [each for each in taken[1].walk() if not isinstance(each, Operation)]
         return taken is not None and all(canonical(each) in self._kept.columns for each in (taken[0], *there))
+
+    def product_in(self, node: Node) -> str:
+        """SQL of the first product of two columns in `node` that is kept in another spelling: with a cast, so that it
+        fits its type. "" if there is none.
+        """
+        for each in node.find(Call):
+            if each.name == "*" and self._are_two_columns(each.arguments):
+                spelled = product([self._column(of) for of in each.arguments])
+                if spelled is not None and canonical(expression_of(spelled)) != canonical(each):
+                    return spelled
+        return ""
+
+    def _column(self, node: Node) -> Declared:
+        """The declaration of the column that is a factor."""
+        number = _factor(node, self._kept.columns, self._measures)
+        assert number is not None  # noqa: S101 - a factor is one of the columns
+        of = self._measures[number]
+        ends = (of.lower, of.upper) if of.decimals is not None else (None, None)
+        lower, upper = (None if end is None else Decimal(f"{end}e-{of.decimals}") for end in ends)
+        return Declared(of.name, Kind.ENCRYPTED, of.type, lower, upper)
 
     def _are_two_columns(self, nodes: Sequence[Node]) -> bool:
         columns = {_factor(each, self._kept.columns, self._measures) for each in nodes}
