@@ -63,6 +63,10 @@ def of(values: str, people: str, party: int = 0) -> list[Row]:
         (of("ac", "pqr") + of("bc", "stu") + of("abc", "v"), (1, 0, 1)),
         (of("ab", "pqr") + of("c", "stu") + of("abc", "v"), (1, 1, 0)),
         (of("abc", "pqrs") + of("bc", "tuvwxy"), (1, 2, 2)),
+        (of("abc", "pqrs") + of("ac", "tuvwxy"), (2, 1, 2)),
+        (of("abc", "pqrstuvwx") + of("bc", "yzo"), (2, 2, 2)),
+        (of("abc", "pqr") + of("ab", "s") + of("b", "tuv"), (1, 1, 0)),
+        (of("abc", "pqr") + of("ab", "s") + of("a", "tuv"), (1, 1, 0)),
     ],
     ids=str,
 )
@@ -99,3 +103,24 @@ def test_a_dominated_measure_divides_no_part() -> None:
     found = part(of("abc", "pqr") + of("bc", "s"))
     assert found is not None
     assert found.why == {0: Why.NULLS}
+
+
+def test_a_withheld_measure_divides_no_class_of_a_later_one() -> None:
+    found = part(of("abc", "pqr") + of("bc", "s") + of("b", "tuv"), {0: {0}})
+    assert found is not None
+    assert found.shown == (0, 1, 1)
+
+
+def test_a_measure_that_is_never_null_joins_every_part() -> None:
+    people = People(of("", "pqr") + of("a", "stu"))
+    found = parts_of(people.classes, people, [None, 0], [False, False], {}, 3)
+    assert found == {0: Part(6, (1, 1), {})}
+
+
+def test_each_cell_is_decided_alone() -> None:
+    few = of("abc", "pqr") + of("bc", "s")
+    rows = [*few, *((1, *row[1:]) for row in of("abc", "pqr")), *((2, *row[1:]) for row in few), (3, "abc", 0, "p")]
+    people = People(rows)
+    found = parts_of(people.classes, people, [0, 1, 2], [True] * 3, {}, 3)
+    withheld = Part(4, (0, 1, 1), {0: Why.NULLS})
+    assert found == {0: withheld, 1: Part(3, (1, 1, 1), {}), 2: withheld}

@@ -76,6 +76,7 @@ def test_all_statistics_spend_what_the_release_does() -> None:
     assert sum(each.epsilon for each in made) == Fraction(1, 3)
     assert {each.epsilon for each in made} == {Fraction(1, 12)}
     assert [each.sensitivity for each in made] == [8, 16, 8, 960]
+    assert [each.measure for each in made] == [None, 0, 0, 1]
     uneven = statistics(clamps, 8, Fraction(1, 3), squares=False, split={"age.sum": 3})
     assert [each.epsilon for each in uneven] == [Fraction(1, 18)] * 3 + [Fraction(1, 6)]
     with pytest.raises(InputError, match=r"no statistic 'age\.mean'"):
@@ -109,6 +110,9 @@ def test_what_64_bits_may_not_hold_is_refused(
 def test_what_is_just_not_too_large_is_taken() -> None:
     (_, made) = statistics([Clamp("x", 0, 1 << 38, 0, nullable=False)], 1, Fraction(1), squares=False, split=NO_SPLIT)
     assert MOST_TABLE_ROWS * made.sensitivity == 1 << 62
+    clamp = Clamp("x", 0, 1 << 38, 0, nullable=False)
+    (_, made) = statistics([clamp], 1 << 18, Fraction(2), squares=False, split=NO_SPLIT)
+    assert 64 * made.sensitivity / made.epsilon == 1 << 62
 
 
 def law(scale: float, reach: int) -> np.ndarray:
@@ -127,6 +131,10 @@ def test_an_interval_holds_the_noise_of_several_cells_in_95_of_100_cases(scale: 
         assert inside >= 0.95
         assert inside <= 0.975 or scale < 3, "no wider than it must be"
         every = np.convolve(every, one)
+
+
+def test_half_an_interval_is_a_multiple_of_a_step() -> None:
+    assert [half_width(1.0), half_width(1.0, step=0.5), half_width(1.0, step=4.0)] == [3.0, 2.5, 4.0]
 
 
 @pytest.mark.parametrize("ratio", np.linspace(0, 1, 21))
