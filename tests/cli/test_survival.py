@@ -228,8 +228,29 @@ def test_missing_values_are_left_out_and_counted() -> None:
     assert counts(found) == expected(present, ends_of(present))
     assert (found.n, found.left_out) == (170, 30)
     assert "30 rows without a time, event or group left out." in found.notes
-    hidden = cleave.survival(frame.drop(index=range(1, 200, 20)), "days", "died", "arm", 90, schema=KINDS, min_group=25)
-    assert hidden.left_out is None  # 20 rows
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_a_curve_leaves_out_are_of_enough_people(seed: int) -> None:
+    """A curve without groups less those of groups is of the rows without a group, and so is a mean less a mean."""
+    draw, least = random.Random(seed), 5
+    frame = pd.concat([trial(120, seed)] * 2, ignore_index=True)  # two rows of each person
+    frame["days"], frame["died"] = frame["days"].astype("Int64"), frame["died"].astype("boolean")
+    for name in ("arm", "days", "died"):
+        lacking = [f"P{each}" for each in draw.sample(range(120), draw.choice([0, 0, 3, 24] if seed else [2]))]
+        frame[name] = frame[name].mask(frame["person"].isin(lacking))
+    patterns = frame.groupby([frame[name].isna() for name in ("arm", "days", "died")])["person"].nunique()
+    timed = frame.dropna(subset=["days", "died"])
+    try:
+        found = cleave.survival(frame, "days", "died", "arm", 30, schema=KINDS, min_group=least, entity="person")
+    except cleave.QueryRefused:
+        assert min(patterns) < least or timed[timed["arm"].isna()].groupby("died")["person"].nunique().min() < least
+        return
+    assert min(patterns) >= least
+    assert found.left_out == len(frame) - found.n == len(frame) - len(frame.dropna())
+    ends = sorted({step.time for each in found.curves for step in each.steps})
+    merged = [min((end for end in ends if day < end), default=0) for day in timed["days"]]
+    assert timed.groupby(["arm", "died", merged], dropna=False)["person"].nunique().min() >= least
 
 
 def test_missing_events_of_stored_totals(tmp_path: Path, key_file: Path) -> None:

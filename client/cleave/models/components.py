@@ -70,7 +70,7 @@ def moments(sums: Sums, names: Sequence[str]) -> Moments:
         )
     groups = sums.ask([], [()], products.figures)
     cell = products.cell(groups[0]) if groups else None
-    if cell is None or cell.hidden:
+    if cell is None or cell.hidden or sums.missing([], [()], [], products.nullable) is None:
         raise QueryRefused(
             f"fewer than {sums.min_group} {sums.people} have values in all columns, or lack some",
             hint="use columns without missing values",

@@ -96,7 +96,10 @@ def _cells(sums: Sums, formula: Formula, products: Products) -> dict[frozenset[t
     for group in groups:
         cell = products.cell(group)
         found[frozenset(zip((names[each] for each in sets[group.set]), group.keys, strict=True))] = cell
-    _require_shown(sums, formula, groups, list(found.values()))
+    nullable = [formula.factors[name].nullable for name in names]
+    _require_shown(sums, formula, products, groups, list(found.values()))
+    if sums.missing(keys, sets, nullable, products.nullable) is None:
+        raise _few_missing(sums, formula, products)
     return found
 
 
@@ -111,7 +114,9 @@ def _require_released(products: Products) -> None:
         )
 
 
-def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells: Sequence[Cell]) -> None:
+def _require_shown(
+    sums: Sums, formula: Formula, products: Products, groups: Sequence[Group], cells: Sequence[Cell]
+) -> None:
     """Raises QueryRefused if a group or figure of the design is hidden. No level is named."""
     few = f"fewer than {sums.min_group} {sums.people}"
     if sums.released and any(cell.hidden for cell in cells):
@@ -121,10 +126,7 @@ def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells:
             hint="use coarser factors and a stored response, or ask the owner to fit the model",
         )
     if any(cell.hidden for cell in cells):
-        raise QueryRefused(
-            f"in some cell of the model {few} lack a value, or have one",
-            hint=f"use columns without missing values instead of some of {', '.join(c.name for c in formula.numbers)}",
-        )
+        raise _few_missing(sums, formula, products)
     if not sums.left_out:
         return
     rows = [sum(group.rows for group in groups if group.set == number) for number in range(len(formula.sets))]
@@ -133,6 +135,15 @@ def _require_shown(sums: Sums, formula: Formula, groups: Sequence[Group], cells:
     raise QueryRefused(
         f"a level of {terms} has {few}, or could be computed from one that has: the threshold leaves it out",
         hint="use a coarser column, or leave the term out",
+    )
+
+
+def _few_missing(sums: Sums, formula: Formula, products: Products) -> QueryRefused:
+    factors = [each.name for each in formula.factors.values() if each.nullable]
+    names = dict.fromkeys([*products.nullable, *factors])
+    return QueryRefused(
+        f"in some cell of the model fewer than {sums.min_group} {sums.people} lack a value, or have one",
+        hint=f"use columns without missing values instead of some of {', '.join(names)}",
     )
 
 

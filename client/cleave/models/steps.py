@@ -43,12 +43,12 @@ Counts = Mapping[tuple[Any, int], int]  # rows by group and event, of one step
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """People who leave, by group and in the order of time. `left_out`: rows without a time, event or group; None where
-    a threshold forbids counting them. `merged`: steps were merged for the threshold.
+    """People who leave, by group and in the order of time. `left_out`: rows without a time, event or group. `merged`:
+    steps were merged for the threshold.
     """
 
     groups: Mapping[Any, Sequence[Leaving]]
-    left_out: int | None
+    left_out: int
     merged: bool
     width: Fraction | None
 
@@ -103,26 +103,25 @@ class _Steps:
                 hint="add a column that is true where the event happened",
             )
         self._sums, self._time, self._event, self._by, self._width = sums, time, event, by, width
-        nullable = {
-            each.name: identifier(each.name) for each in (time, event, by) if each is not None and each.nullable
-        }
-        self._present = " AND ".join(f"{each} IS NOT NULL" for each in nullable.values())
-        self._missing = " OR ".join(f"{each} IS NULL" for each in nullable.values())
+        self._timed = " AND ".join(f"{identifier(each.name)} IS NOT NULL" for each in (time, event) if each.nullable)
 
     def counted(self) -> Counted:
         sums, step = self._sums, self._step()
         found = self._first(step)
-        left_out: int | None = found.left_out
+        left_out = found.left_out
         merged = False
         ends = {start: self._end(start) for _, start, _ in found.rows}
         if sums.min_group:  # count events as groups, so that a small count of them is left out
             before = sums.left_out
-            found = self._ask(step, is_key=True, where=self._present)
+            found = self._timed_rows(step)
             ends = {start: self._end(start) for _, start, _ in found.rows}
             merged = sums.left_out > before
             if merged:
                 found, ends = self._merged(step)
-            left_out = self._left_out()
+            if not sums.released:
+                left_out = self._left_out()
+            if self._by:
+                found.rows = {key: rows for key, rows in found.rows.items() if key[0] is not None}
         groups = {group for group, _, _ in found.rows}
         if len(groups) > MOST_GROUPS:
             raise QueryRefused(f"there are more than {MOST_GROUPS} groups", hint="use a coarser column")
@@ -144,6 +143,12 @@ class _Steps:
                 raise
         return self._ask(step, is_key=False)
 
+    def _timed_rows(self, step: str, *, unseen: bool = False) -> _Rows:
+        """Ask under the threshold for rows with a time and an event. Those without a group are the group None: a curve
+        of all rows less those of the groups would tell of them.
+        """
+        return self._ask(step, is_key=True, where=self._timed, unseen=unseen, ungrouped=True)
+
     def _step(self) -> str:
         """SQL of the start of a row's step, or of its time if each time is a step; negative if the time is."""
         time = identifier(self._time.name)
@@ -155,14 +160,14 @@ class _Steps:
     def _end(self, start: fmpq) -> fmpq:
         return start + rational(self._width) if self._width is not None else start
 
-    def _ask(self, step: str, *, is_key: bool, where: str = "", unseen: bool = False) -> _Rows:
+    def _ask(self, step: str, *, is_key: bool, where: str = "", unseen: bool = False, ungrouped: bool = False) -> _Rows:
         by = [identifier(self._by.name)] if self._by else []
         event = identifier(self._event.name)
         keys = [*by, step, *([event] if is_key else [])]
         figures = [] if is_key else self._figures(event)
         found = _Rows({}, 0)
         for each in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
-            if None in each.keys:
+            if None in each.keys[len(by) if ungrouped else 0 :]:
                 found.left_out += each.rows
                 continue
             group = each.keys[0] if by else None
@@ -235,7 +240,7 @@ class _Steps:
         """Rows of merged steps, by their numbers, and the end of each."""
         sums = self._sums
         fine: dict[fmpq, dict[tuple[Any, int], int]] = {}
-        unseen = self._ask(step, is_key=True, where=self._present, unseen=True)
+        unseen = self._timed_rows(step, unseen=True)
         for (group, start, event), rows in unseen.rows.items():
             fine.setdefault(start, {})[group, event] = rows
         starts = sorted(fine)
@@ -245,10 +250,11 @@ class _Steps:
                 break
             ends = [self._end(starts[last]) for last in lasts]
             before = sums.left_out
-            found = self._ask(self._case(ends), is_key=True, where=self._present)
+            found = self._timed_rows(self._case(ends))
             if sums.left_out == before:
                 return found, {fmpq(place): end for place, end in enumerate(ends)}
-        where = f"in a group of {self._by.name!r} " if self._by else ""
+        without = ", or without one, " if self._by and self._by.nullable else " "
+        where = f"in a group of {self._by.name!r}{without}" if self._by else ""
         raise QueryRefused(
             f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it",
             hint="use coarser groups, or none" if self._by else "a curve needs more people",
@@ -271,12 +277,17 @@ class _Steps:
             )
         return case
 
-    def _left_out(self) -> int | None:
-        """The rows that lack a value, if the threshold shows how many."""
-        if not self._missing:
-            return 0
-        groups = self._sums.ask([], [()], [], self._missing)
-        return groups[0].rows if groups else None
+    def _left_out(self) -> int:
+        """The rows that lack a value. Raises QueryRefused if few lack some."""
+        nullable = [each for each in (self._time, self._event, self._by) if each is not None and each.nullable]
+        tests = [f"({identifier(each.name)} IS NULL)" for each in nullable]
+        groups = self._sums.missing(tests, [tuple(range(len(tests)))], [True] * len(tests), ())
+        if groups is None:
+            raise QueryRefused(
+                f"fewer than {self._sums.min_group} {self._sums.people} lack a time, event or group, or some of these",
+                hint=f"use columns without missing values instead of some of {', '.join(c.name for c in nullable)}",
+            )
+        return sum(each.rows for each in groups if any(each.keys))
 
 
 def merge(steps: Sequence[Counts], least: int) -> list[int] | None:

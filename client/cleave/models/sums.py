@@ -203,6 +203,29 @@ class Sums:
         value = answered.rows[0][0] if answered.rows else None
         return None if value is None else int(value)
 
+    def missing(
+        self, keys: Sequence[str], sets: Sequence[Sequence[int]], nullable: Sequence[bool], columns: Collection[str]
+    ) -> list[Group] | None:
+        """Return the rows by what they lack; None if a threshold hides some. Ask nothing without one.
+
+        The sums of a model are over rows with a value in each of its columns, and those of a model with fewer columns
+        are over more rows. Both together tell of the rows between. So in each group of each set of `keys`, the rows
+        with one pattern of NULLs, over the columns and all keys that are `nullable`, must be none or enough. Columns
+        join in the schema's order (rule A1 of disclosure). The last keys of a group say which keys are NULL. A release
+        has only parts in which its columns have joined.
+        """
+        if not self.min_group or self.released or not (columns or any(nullable)):
+            return []
+        tested = [place for place, each in enumerate(nullable) if each and any(place not in one for one in sets)]
+        flags = {place: len(keys) + number for number, place in enumerate(tested)}
+        tests = [f"({keys[place]} IS NULL)" for place in tested]
+        refined = [(*one, *(flag for place, flag in flags.items() if place not in one)) for one in sets]
+        before = self.left_out
+        ordered = [name for name in self.schema.names if name in columns]
+        groups = self.ask([*keys, *tests], refined, [f"COUNT({identifier(name)})" for name in ordered])
+        few = self.left_out > before or any(total.hidden for group in groups for total in group.totals)
+        return None if few else groups
+
     def people_of(self, nullable: Collection[str], rows: int) -> int | None:
         """Return how many people the rows are about in which the columns `nullable` have a value, or `rows`, their
         number, if people cannot be counted. None if no threshold is in force.

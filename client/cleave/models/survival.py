@@ -35,9 +35,8 @@ class Survival(Asked):
 
     Times are ends of steps: who leaves within a step is at risk through the whole of it, and events come first.
     `level` is that of the confidence intervals, `until` the end of the restricted mean. `test` is the log-rank test,
-    None without groups to compare. `left_out` counts rows that lack a time, event or group; None where a threshold
-    forbids counting them. `merged`: steps were merged until each has `min_group` people with the event, or none, and
-    as many without it, or none; so in each group.
+    None without groups to compare. `left_out` counts rows that lack a time, event or group. `merged`: steps were
+    merged until each has `min_group` people with the event, or none, and as many without it, or none; so in each group.
     """
 
     time: str
@@ -48,7 +47,7 @@ class Survival(Asked):
     until: int | float
     n: int
     events: int
-    left_out: int | None
+    left_out: int
     curves: tuple[Curve, ...]
     test: LogRank | None
     merged: bool
@@ -63,9 +62,7 @@ class Survival(Asked):
                 f"Steps are merged so that in each, and in each group, at least {self.min_group} {self.people} have "
                 f"{event}, or none, and at least {self.min_group} leave without it, or none."
             )
-        if self.left_out is None:
-            notes.append(f"Rows without a time, event or group are left out: fewer than {self.min_group}, or none.")
-        elif self.left_out:
+        if self.left_out:
             rows = quantities.counted(self.left_out, "row")
             notes.append(f"{rows} without a time, event or group left out.")
         if self.released:
