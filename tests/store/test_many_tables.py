@@ -353,6 +353,10 @@ def test_commands_name_no_table(place: Place, cli: Cli, monkeypatch: pytest.Monk
     typed = cli.run("shell", typed=f"SHOW TABLES;\nDESCRIBE wards;\n{sql};\n").stdout
     assert all(word in typed for word in ("visits", "doctors", "500", "beds", "north"))
     monkeypatch.chdir(place.folder)
+    Path("visits").mkdir()  # the folder of its files, which no query reads
+    assert "encrypted" in cli.run("query", "visits", "SELECT SUM(bill) FROM visits").stdout
+    assert "visits: is a directory" in cli.fails(3, "query", "visits/", "SELECT SUM(bill) FROM visits")
+    Path("visits").rmdir()
     Path("visits").write_text("")
     assert "'visits' is a file here" in cli.fails(3, "query", "visits", "SELECT SUM(bill) FROM visits")
 

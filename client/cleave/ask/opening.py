@@ -87,7 +87,12 @@ def _are_files(words: Sequence[str | Path]) -> bool:
                 hint=f"./{word} is the file; move the file away to query the table",
             )
     names = list(map(str, words))
-    return bool(names) and all(name == "-" or set(name) & set("*?[") or names_file(name) for name in names)
+    return bool(names) and all(name == "-" or set(name) & set("*?[") or _names_data(name) for name in names)
+
+
+def _names_data(word: str) -> bool:
+    """Check whether a file has this name, or a folder if it is written as a path: no table is read from folders."""
+    return names_file(word) and (Path(word).name != word or not os.path.isdir(word))
 
 
 def column_names(given: str | Sequence[str] | None) -> list[str] | None:
