@@ -676,6 +676,9 @@ def test_a_small_level_is_refused_and_no_level_is_named() -> None:
     assert "single" not in f"{error.message} {error.hint}"
     assert "coarser" in error.hint
     assert cleave.fit(frame, "y ~ a", schema=small_schema(), min_group=3).min_group == 3
+    error = refused("y ~ a", data=frame, min_group=len(frame) + 1)
+    assert error.message == f"the whole table has fewer than {len(frame) + 1} rows, and the threshold leaves it out"
+    assert "coarser" not in error.hint
 
 
 def test_few_missing_values_are_refused_under_a_threshold() -> None:

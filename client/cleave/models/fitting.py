@@ -131,7 +131,12 @@ def _require_shown(
         return
     rows = [sum(group.rows for group in groups if group.set == number) for number in range(len(formula.sets))]
     short = [each for each, count in zip(formula.sets, rows, strict=True) if count < max(rows)]
-    terms = ", ".join(":".join(each) for each in short if each) or ", ".join(formula.factors) or "the whole table"
+    terms = ", ".join(":".join(each) for each in short if each) or ", ".join(formula.factors)
+    if not terms:
+        raise QueryRefused(
+            f"the whole table has {few}, and the threshold leaves it out",
+            hint="a model needs so many; with contributors, so many besides those of each party",
+        )
     raise QueryRefused(
         f"a level of {terms} has {few}, or could be computed from one that has: the threshold leaves it out",
         hint="use a coarser column, or leave the term out",
