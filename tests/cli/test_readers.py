@@ -77,6 +77,12 @@ def test_what_a_reader_is_refused(parties: Parties, words: list[str], code: int,
     assert message in parties.at("carol").fails(code, *words, *READER)
 
 
+def test_a_reader_of_rows_gets_no_hint_of_totals(parties: Parties) -> None:
+    said = parties.at("carol").fails(4, "query", "stays", SQL, "--cloud-only", *READER)
+    assert "hint: leave --cloud-only out" in said
+    assert "kept by" not in said
+
+
 def test_a_file_has_no_readers(parties: Parties) -> None:
     carol = parties.at("carol")
     message = carol.fails(2, "query", "../west/stays.csv", "SELECT COUNT(*) FROM stays", "--reader", "carol.json")

@@ -176,6 +176,8 @@ class Chooser:
 
     def _refused(self, choosing: Choosing, barred: Sequence[_Candidate]) -> QueryRefused:
         if isinstance(choosing.base, Uncut):
+            if not self.site.stored.tables.has_totals:
+                return QueryRefused(f"{choosing.base}: only this machine reads rows", hint="leave --cloud-only out")
             return not_by_totals(choosing.base, self.site.stored.by)
         scans = any(each.rank for each in barred)
         how = "ask for less: a scan of it fetches rows as well" if scans else how_to_scan(self.site)
