@@ -243,6 +243,7 @@ def test_a_page_says_what_a_threshold_cannot_hide_where_no_group_is_left_out() -
     more = {"suppressed_groups": 0, "withheld_groups": 0, "hidden_figures": 2, "printing": ("MIN",)}
     text = page(replace(answered, usage=replace(answered.usage, **more)), about, described)
     assert "2 figures hidden" in text
+    assert "or have none, or lack the same figures." in text
     assert "Warning: MIN shows values of single rows." in text
 
 

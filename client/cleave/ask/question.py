@@ -103,7 +103,7 @@ class Usage:
         sentences = [f"{small} not shown."]
         if self.hidden_figures:
             figures = counted(self.hidden_figures, "figure")
-            sentences.append(f"{figures} hidden: {few} have a value there, or have none.")
+            sentences.append(f"{figures} hidden: {few} have a value there, or have none, or lack the same figures.")
         if self.printing:
             shows = "shows" if len(self.printing) == 1 else "show"
             sentences.append(f"Warning: {', '.join(self.printing)} {shows} values of single rows.")
