@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import keyword
 import math
 import re
 from collections import Counter
@@ -186,9 +187,15 @@ def read_formula(text: str, schema: Schema) -> Formula:
         from formulaic.parser.algos.tokenize import tokenize  # noqa: PLC0415 - as above
     try:
         # first: of a response's calls, formulaic evaluates the called function while it parses
+        last = ""
         for token in tokenize(text):
+            last = token.token if token.kind is token.Kind.OPERATOR else ""
             if token.kind is token.Kind.PYTHON:
                 _expression(token.token)
+            if last == "|":
+                raise InputError("| divides the formula into parts, and a linear regression has one", hint=_SHAPE)
+        if last == "~":
+            raise InputError("the formula has no term after ~", hint=f"RESPONSE ~ 1 fits the mean; else {_SHAPE}")
         if _expanded(DefaultFormulaParser().get_ast(text)) > _MOST_TERMS:
             raise QueryRefused(
                 f"the formula writes out to more than {_MOST_TERMS} terms",
@@ -335,6 +342,10 @@ def _expression(text: str) -> tuple[str | None, Counter[str]]:
     names: dict[str, str] = {}
 
     def unquoted(match: re.Match[str]) -> str:
+        if keyword.iskeyword(match[1]):  # formulaic takes its backticks away
+            raise QueryRefused(
+                f"the term {text!r} names the column {match[1]!r}, which is a word of Python", hint=_WAY_ON
+            )
         names[name := f"quoted_column_{len(names)}"] = match[1]
         return name
 
