@@ -170,3 +170,14 @@ def test_values_are_shown_where_enough_people_have_them() -> None:
     both = Groups((), [(), (), ()], [12, 12, 24], [(), (), ()], (), [0, 0, 1])
     hidden = suppress_small(both, [(0,), (1,), (0, 1)], Crowd(tally, 3), 1).hidden
     assert sum(map(bool, hidden)) == 2, "the total less that of the second ward is of two people"
+
+
+def test_values_of_two_arguments_do_not_follow_from_a_total() -> None:
+    """In the second ward one person has a first value without a second: the total less the first ward tells of it."""
+    first, second = [0b11, 0b01, 0b10, 0b00] * 3, [0b11, 0b10, 0b00] * 3 + [0b01]
+    count, patterns = len(first) + len(second), np.array(first + second, np.uint64)
+    wards = np.repeat([0, 1], [len(first), len(second)])
+    tally = Tally(wards, patterns, np.zeros(count, np.int64), np.arange(count), np.ones(count, int))
+    groups = Groups((), [(), (), ()], [12, 10, 22], [(), (), ()], (), [0, 0, 1])
+    hidden = suppress_small(groups, [(0,), (1,), (0, 1)], Crowd(tally, 3), 2).hidden
+    assert hidden == [frozenset(), frozenset({1}), frozenset({1})]
