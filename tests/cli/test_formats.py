@@ -119,6 +119,11 @@ def test_a_format_that_there_is_none_of(ready: Cli, table: Path) -> None:
     )
 
 
+def test_what_is_wrong_with_several_options_is_said_at_once(ready: Cli, table: Path) -> None:
+    said = ready.fails(2, "query", "t.csv", SQL, "-o", "answer.docx")
+    assert said.startswith("error: -o: the ending names no format; "), "not: Invalid value: -o"
+
+
 def test_a_folder_that_cannot_be_written_is_an_error(ready: Cli, table: Path) -> None:
     Path("file").write_text("")
     assert "file/answer.csv: cannot be written" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")

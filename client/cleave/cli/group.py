@@ -188,7 +188,8 @@ def _usage(error: typer.TyperException) -> int:
         console.out(error.format_message())
         return 0
     command = getattr(context, "command_path", "cleave")
-    said = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's wording for errors of parsers
+    said = error.format_message().removeprefix("Invalid value: ")  # of no one option
+    said = said.replace(": Value error, ", ": ", 1)  # pydantic's wording for errors of parsers
     words, hint = _NO_SUCH.sub(r"there is no \1", said), f"{command} --help shows what it takes"
     message, _, suggestion = words.partition(". Did you mean ")
     near = getattr(error, "possibilities", None)
