@@ -124,7 +124,7 @@ def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
     for text in wanted.widen:
         name, value = _pair(text, _BOUNDS)
         column = schema.column(name)
-        altered[column.name] = (_widened(column, value), altered[column.name][1])
+        altered[column.name] = (_widened(altered[column.name][0], value), altered[column.name][1])
     for text in wanted.rename:
         name, value = _pair(text, "write --rename OLD=NEW")
         column = schema.column(name)
@@ -286,8 +286,13 @@ def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measur
             measure = measure.model_copy(update={"centre": before.centre, "exponent": before.exponent})
         measures.append(measure)
     products = _products(old, wanted)
-    made = zip(products, measures_of_products(schema, products, measures, lambda of: [None] * len(of)), strict=True)
-    for product, measure in made:
+    try:
+        made = measures_of_products(schema, products, measures, lambda of: [None] * len(of))
+    except InputError as error:
+        raise InputError(
+            error.message, hint="`cleave put --replace` without --products stores the table anew, with wider bounds"
+        ) from None
+    for product, measure in zip(products, made, strict=True):
         before = previous[product.name]
         is_widened = not widened.isdisjoint(product.factors) and of_measures.of_bounds(measure) is not None
         scale = (

@@ -156,7 +156,8 @@ def plan_put(
     `say` is told which columns could also be `by` columns. Raises InputError for rows that do not fit the schema.
     """
     schema = stored_schema(stream.schema, name)
-    needed = products_of(schema, products) if products else []
+    own = [of_measures.unscaled(each, argument) for each, argument, _ in measured(schema)]
+    needed = products_of(schema, products, own) if products else []
     if existing is not None:
         _require_same_entity(load_stored_schema(existing.manifest), schema, name)
     chosen = None if by is None else check_by(by, schema)
