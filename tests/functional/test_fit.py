@@ -158,6 +158,17 @@ LONGLEY = [  # certified by NIST
 ]
 
 
+def test_sums_of_large_columns_are_exact(tmp_path: Path) -> None:
+    """Each product of two fits a HUGEINT, and their sum does not."""
+    rows = [(2**62 - 1 - row * row, 2**62 - 1 - 3 * row) for row in range(40)]
+    file = tmp_path / "large.csv"
+    pd.DataFrame(rows, columns=["y", "x"]).to_csv(file, index=False)
+    columns = (f'[columns.{name}]\nkind = "encrypted"\ntype = "BIGINT"\nlower = 0\nupper = {2**62}\n' for name in "yx")
+    file.with_suffix(".schema.toml").write_text("".join(columns))
+    model = cleave.fit(file, "y ~ x")
+    check_exactly(model, [[Fraction(1), Fraction(x)] for _, x in rows], [Fraction(y) for y, _ in rows])
+
+
 def test_longley_has_all_certified_digits() -> None:
     data = sm.datasets.longley.load_pandas().data
     frame = data.astype({name: "int64" for name in data if name != "GNPDEFL"})

@@ -39,10 +39,11 @@ _SMALLEST = Fraction(1, 1 << 1074)  # the smallest double: an underflow loses le
 
 @dataclass(frozen=True)
 class Product:
-    """The total of a product of `columns`, over rows where the columns `nullable` have a value."""
+    """The total of a product of `columns`, over rows where the columns `nullable` have a value. `rows`: at most."""
 
     columns: tuple[Column, ...]
     nullable: tuple[str, ...]
+    rows: int = _MOST_ROWS
 
     @cached_property
     def primes(self) -> list[int]:
@@ -51,7 +52,10 @@ class Product:
             return []
         size = _magnitude(self.columns)
         limit = _HUGEINT if all(is_integer(each.type) for each in self.columns) else _DECIMAL
-        is_small = len(self.columns) < 3 or size * _MOST_ROWS < limit
+        if len(self.columns) < 3:  # a table may keep these totals, and few columns without bounds are so large
+            is_small = not self._is_bounded or size * self.rows < limit
+        else:
+            is_small = size * _MOST_ROWS < limit
         if is_small and product(self.columns) is not None:
             return []
         primes: list[int] = []
@@ -71,6 +75,10 @@ class Product:
     @property
     def is_float(self) -> bool:
         return any(each.type in FLOATS for each in self.columns)
+
+    @property
+    def _is_bounded(self) -> bool:
+        return all(None not in (each.lower, each.upper) for each in self.columns)
 
     @property
     def is_square(self) -> bool:
@@ -146,10 +154,15 @@ def _magnitude(columns: Iterable[Column]) -> int:
 
 
 class Products:
-    """The products that a model needs. `weights` is a factor of each; `nullable` columns have a value in its rows."""
+    """The products that a model needs. `weights` is a factor of each; `nullable` columns have a value in its rows.
+    `rows`: of the table.
+    """
 
-    def __init__(self, columns: Mapping[str, Column], weights: Column | None, response: Column) -> None:
+    def __init__(
+        self, columns: Mapping[str, Column], weights: Column | None, response: Column, rows: int | None
+    ) -> None:
         self._columns = columns
+        self._rows = _MOST_ROWS if rows is None else rows
         self._weights = weights
         every = [*columns.values(), *([weights] if weights else [])]
         self.nullable = tuple(sorted({each.name for each in every if each.nullable}))
@@ -161,7 +174,7 @@ class Products:
         key = tuple(sorted(numbers))
         columns = [self._columns[name] for name in key] + ([self._weights] if self._weights else [])
         if columns and key not in self.of:
-            self.of[key] = Product(tuple(columns), self.nullable)
+            self.of[key] = Product(tuple(columns), self.nullable, self._rows)
 
     @property
     def figures(self) -> list[str]:

@@ -115,6 +115,11 @@ class Sums:
         return self._session.schemas[self.table]
 
     @property
+    def rows(self) -> int | None:
+        """The number of rows of the table, if it is known. 0 over a release: it has sums of the products themselves."""
+        return 0 if self.released else self._session.rows_of(self.table)
+
+    @property
     def min_group(self) -> int:
         return max((each.usage.min_group or 0 for each in self.answers), default=0)
 
