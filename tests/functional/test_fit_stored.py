@@ -50,6 +50,20 @@ def test_totals_with_products_answer_without_rows() -> None:
         assert (model.coefficients["age"].estimate.bound == 0) == is_exact
 
 
+def test_totals_of_columns_with_wide_bounds_are_used() -> None:
+    """By its bounds a sum might overflow, and the one that is kept does not."""
+    frame = pd.DataFrame({"y": [1, 5, 2, 8, 4, 7], "x": [1, 2, 3, 4, 5, 7], "g": [*"aabbab"]})
+    wide = "".join(
+        f'[columns.{name}]\nkind = "encrypted"\ntype = "BIGINT"\nlower = 0\nupper = {2**63 - 1}\n' for name in "yx"
+    )
+    schema = Path("wide.schema.toml")
+    schema.write_text(f'{wide}[columns.g]\nkind = "plain"\ntype = "VARCHAR"\n')
+    cleave.put(frame, "t", schema=schema, store="s", by=["g"], products=["x", "y"])
+    model = cleave.fit("t", "y ~ x", store="s", cloud_only=True)
+    assert ways(model) == {"totals"}
+    assert same(model, cleave.fit(frame, "y ~ x", schema=schema))
+
+
 def test_rows_are_fetched_where_totals_do_not_answer() -> None:
     cleave.put(PATIENTS, "trial", store="s", by=["ward"])
     formula = "bill ~ age + C(insured):weight"

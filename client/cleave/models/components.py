@@ -57,7 +57,7 @@ def moments(sums: Sums, names: Sequence[str]) -> Moments:
     Raises InputError for columns that are no numbers, QueryRefused where there are too few people.
     """
     columns = _columns(sums, names)
-    products = Products({each.name: each for each in columns}, None, columns[0], sums.rows)
+    products = Products({each.name: each for each in columns}, None, columns[0], sums)
     for each in columns:
         products.add((each.name,))
     for one, two in itertools.combinations_with_replacement(columns, 2):

@@ -41,7 +41,7 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
     penalty, chosen = _ridge(ridge), given_level(level)
     formula = read_formula(text, sums.schema)
     weighting = None if weights is None else _weights(sums.schema, weights)
-    products = Products(dict(formula.columns), weighting, formula.response, sums.rows)
+    products = Products(dict(formula.columns), weighting, formula.response, sums)
     response = DesignColumn(formula.response.name, (formula.response.name,), ())
     constant = DesignColumn(_ONE, (), ())
     of_terms = [term.numbers for term in formula.terms] + [response.numbers, constant.numbers]

@@ -18,7 +18,7 @@ from flint import arb, fmpq, fmpz
 from cleave.aggregates.balls import Number, precision, rational
 from cleave.aggregates.base import UNIT
 from cleave.models.design import DesignColumn
-from cleave.models.sums import Group, Total
+from cleave.models.sums import Group, Sums, Total
 from cleave.sql.aligned import aligned, product
 from cleave.sql.nodes import Column as Named
 from cleave.sql.nodes import write
@@ -155,14 +155,13 @@ def _magnitude(columns: Iterable[Column]) -> int:
 
 class Products:
     """The products that a model needs. `weights` is a factor of each; `nullable` columns have a value in its rows.
-    `rows`: of the table.
+    A sum that the table of `sums` keeps is asked for as it is.
     """
 
-    def __init__(
-        self, columns: Mapping[str, Column], weights: Column | None, response: Column, rows: int | None
-    ) -> None:
+    def __init__(self, columns: Mapping[str, Column], weights: Column | None, response: Column, sums: Sums) -> None:
         self._columns = columns
-        self._rows = _MOST_ROWS if rows is None else rows
+        self._sums = sums
+        self._rows = _MOST_ROWS if sums.rows is None else sums.rows
         self._weights = weights
         every = [*columns.values(), *([weights] if weights else [])]
         self.nullable = tuple(sorted({each.name for each in every if each.nullable}))
@@ -174,7 +173,9 @@ class Products:
         key = tuple(sorted(numbers))
         columns = [self._columns[name] for name in key] + ([self._weights] if self._weights else [])
         if columns and key not in self.of:
-            self.of[key] = Product(tuple(columns), self.nullable, self._rows)
+            whole = Product(tuple(columns), self.nullable, rows=0)
+            one = Product(tuple(columns), self.nullable, self._rows)
+            self.of[key] = whole if one.primes and not whole.primes and self._sums.keeps(whole.figures[0]) else one
 
     @property
     def figures(self) -> list[str]:

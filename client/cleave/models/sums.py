@@ -116,8 +116,20 @@ class Sums:
 
     @property
     def rows(self) -> int | None:
-        """The number of rows of the table, if it is known. 0 over a release: it has sums of the products themselves."""
-        return 0 if self.released else self._session.rows_of(self.table)
+        """The number of rows of the table, if it is known."""
+        return self._session.rows_of(self.table)
+
+    def keeps(self, figure: str) -> bool:
+        """True over a release, and if totals of a stored table answer `figure`."""
+        if self.released:
+            return True
+        if self._session.asked_by(self.table) is None:
+            return False
+        try:
+            self._session.plan(f"SELECT {figure} FROM {identifier(self.table)}", cloud_only=True)
+        except QueryRefused:
+            return False
+        return True
 
     @property
     def min_group(self) -> int:
