@@ -83,6 +83,13 @@ def test_a_reader_of_rows_gets_no_hint_of_totals(parties: Parties) -> None:
     assert "kept by" not in said
 
 
+def test_another_file_is_no_readers_key(parties: Parties) -> None:
+    carol = parties.at("carol")
+    Path("other.json").write_text("{}")
+    said = carol.fails(5, "query", "stays", SQL, "--store", "../store", "--reader", "other.json")
+    assert "`cleave reader new`" in said
+
+
 def test_a_file_has_no_readers(parties: Parties) -> None:
     carol = parties.at("carol")
     message = carol.fails(2, "query", "../west/stays.csv", "SELECT COUNT(*) FROM stays", "--reader", "carol.json")

@@ -249,7 +249,7 @@ ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
 _TEXTS = ("key_id", "created", "signing", "secret")
 _MANY_MEMBERS = {"cleave_key", "key_id", "created", "signing", "floors", "wrappings", "mac"}
 _TAG = re.compile(r"[0-9a-f]{32}")
-_NAME_ANOTHER = "--key names the file that `cleave key new` wrote"
+_NAME_ANOTHER = "--key names the file that `cleave key new` wrote, --reader that of `cleave reader new`"
 
 
 def read_key_file(path: Path) -> KeyFile:
