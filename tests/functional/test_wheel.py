@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -144,3 +145,11 @@ def test_the_python_example_answers_from_an_empty_folder(installed: Installed, u
     printed = installed.python("-c", EXAMPLE.replace("http://127.0.0.1:8000", url))
     figures = {name: float(value) for name, value, _ in (line.split() for line in printed.splitlines())}
     assert figures == {"age": 47.0, "bill": pytest.approx(39.5833333333, abs=1e-9)}
+
+
+def test_the_wheel_asks_for_the_duckdb_that_is_tested() -> None:
+    """A later one answered some functions and types otherwise, and refused derived columns that were stored."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (asked,) = [each for each in project["dependencies"] if each.startswith("duckdb")]
+    (locked,) = re.findall(r"^duckdb==[\d.]+", (ROOT / "locks/client.lock").read_text(), re.MULTILINE)
+    assert asked == locked
