@@ -190,8 +190,9 @@ class Child:
         finally:
             # Python before 3.12.7 crashes if the garbage collector finds a memoryview's buffer in an error's frames
             # (CPython issue 77894)
-            for view, buffer in zip(raw, buffers, strict=True):
+            for view in raw:
                 view.release()
+            for buffer in buffers:
                 buffer.release()
 
     def is_idle(self) -> bool:

@@ -230,7 +230,7 @@ def test_a_value_outside_its_domain_is_refused_and_not_shown(name: str, values: 
     if name == "COUNT" and None not in values:
         return  # it reads no value
     columns = Columns([domain], [EncryptedAggregate(AGGREGATES[name], (0,))])
-    with pytest.raises(InputError, match=r"in 1 (of 2 |of 1 )?rows") as caught:
+    with pytest.raises(InputError, match=r"in 1 (row$|row,|of [12] rows)") as caught:
         columns.encode(["x"], [values_of(values, domain.decimals)])
     assert "11" not in str(caught.value)
     assert caught.value.hint

@@ -71,7 +71,7 @@ def test_a_parameter_is_one_constant_wherever_it_stands(engine: duckdb.DuckDBPyC
 
 @pytest.mark.parametrize("sql", ["SELECT ?", "SELECT ?, ?, ?", "SELECT $2, $3", "SELECT $name, $other"])
 def test_parameters_fit_the_placeholders(sql: str) -> None:
-    with pytest.raises(QueryRefused, match="placeholders, and 2 parameters"):
+    with pytest.raises(QueryRefused, match=r"has \d placeholders?, and values of 2 are given"):
         read_statement(sql, [1, 2])
 
 
