@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.lab.generated import Table, World, questions, site_of
+from cleave.sums.scan import ManyGroupsError
 
 FLOOR = 0.010
 TIMES = 1.5
@@ -49,12 +50,18 @@ def asked(world: World, table: Table, sql: str, repeats: int) -> Asked:
         for name, plan in plans.items():
             found.read[name] = plan.work(site).bytes
     for _ in range(repeats):
-        for name, plan in plans.items():
+        for name, plan in list(plans.items()):
             with world.session(table) as session:
                 session.open()
                 session.describe(plan)  # reads the list of cells, as planning does
                 started, before = time.perf_counter(), processor()
-                result = session.ask(plan).result
+                try:
+                    result = session.ask(plan).result
+                except ManyGroupsError:  # known when the groups are: a way that is not chosen for this many
+                    if name == found.chosen:
+                        raise
+                    del plans[name]
+                    continue
                 taken, busy = time.perf_counter() - started, processor() - before
             found.seconds[name] = min(taken, found.seconds.get(name, taken))
             found.busy[name] = min(busy, found.busy.get(name, busy))
