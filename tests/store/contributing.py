@@ -80,7 +80,7 @@ def kept(to: Path, key_file: Path, make: Callable[[World], object]) -> World:
 
 def kept_as(kind: type[W], to: Path, key_file: Path, make: Callable[[W], object]) -> W:
     """Copy of the world that `make` makes, which it does once in a process."""
-    folder = filled((make.__module__, make.__qualname__, key_file), lambda it: make(kind(it / "world", key_file)))
+    folder = filled((kind, make.__module__, make.__qualname__, key_file), lambda it: make(kind(it / "world", key_file)))
     world = kind(folder / "world", key_file).copy(to)
     world.open()  # so that it is remembered
     return world

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cleave.aggregates import columns
 from cleave.aggregates.columns import Domain, Doubles, Flags, Values, Words
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 _HUGE = 2.0**1000  # above it x - c could overflow, so such columns are not centred
@@ -62,7 +63,7 @@ def require_values(name: str, domain: Domain, column: Values) -> None:
     """Raises InputError for a NULL in a column that is declared NOT NULL."""
     if column.valid is not None and not domain.nullable and not column.valid.all():
         raise InputError(
-            f"{name} is NULL in {_rows(~column.valid)}, and the schema says it never is",
+            f"{name} is NULL in {counted(int((~column.valid).sum()), 'row')}, and the schema says it never is",
             hint="set nullable = true in the schema, or run `cleave schema` again",
         )
 
@@ -89,14 +90,9 @@ def _exact(name: str, domain: Domain, column: Values, present: Flags | None) -> 
     return Operand(domain, Fraction(domain.middle, domain.unit), present, above, nothing, nothing, 0.0, 0.0)
 
 
-def _rows(flags: Flags) -> str:
-    number = int(flags.sum())
-    return f"{number} row{'' if number == 1 else 's'}"
-
-
 def _outside(name: str, rows: Flags) -> InputError:
     return InputError(
-        f"{name} is outside its bounds in {_rows(rows)}",
+        f"{name} is outside its bounds in {counted(int(rows.sum()), 'row')}",
         hint="widen `lower` and `upper` in the schema, or run `cleave schema` again",
     )
 

@@ -19,6 +19,7 @@ from cleave.ckks.passphrase import refuse_trivial
 from cleave.ckks.public_key import public_side
 from cleave.ckks.wrapping import create_with_kms
 from cleave.files import names_file, read_at_most, write_atomically
+from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError, UsageError, extra
 
 with extra("recovery", "recovery shares"):
@@ -131,7 +132,7 @@ def joined(paths: Sequence[Path]) -> bytes:
     need: int = first.share.member_threshold
     if len(shares) < need:
         raise KeyFileError(
-            f"{len(shares)} share{'' if len(shares) == 1 else 's'}, and {need} are needed",
+            f"{counted(len(shares), 'share')}, and {need} are needed",
             hint="fewer say nothing about the key; find another one",
         )
     (master, *others) = {_combined(some) for some in _choices(shares, need)}

@@ -8,7 +8,7 @@ gives the total. For doubles it is a ball that also covers the rounding of each 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -39,11 +39,15 @@ _SMALLEST = Fraction(1, 1 << 1074)  # the smallest double: an underflow loses le
 
 @dataclass(frozen=True)
 class Product:
-    """The total of a product of `columns`, over rows where the columns `nullable` have a value. `rows`: at most."""
+    """The total of a product of `columns`, over rows where the columns `nullable` have a value.
+
+    `rows`: at most. `is_kept`: its own sum fits, since the table keeps it.
+    """
 
     columns: tuple[Column, ...]
     nullable: tuple[str, ...]
-    rows: int = _MOST_ROWS
+    rows: int
+    is_kept: bool = False
 
     @cached_property
     def primes(self) -> list[int]:
@@ -53,7 +57,7 @@ class Product:
         size = _magnitude(self.columns)
         limit = _HUGEINT if all(is_integer(each.type) for each in self.columns) else _DECIMAL
         if len(self.columns) < 3:  # a table may keep these totals, and few columns without bounds are so large
-            is_small = not self._is_bounded or size * self.rows < limit
+            is_small = self.is_kept or not self._is_bounded or size * self.rows < limit
         else:
             is_small = size * _MOST_ROWS < limit
         if is_small and product(self.columns) is not None:
@@ -173,9 +177,10 @@ class Products:
         key = tuple(sorted(numbers))
         columns = [self._columns[name] for name in key] + ([self._weights] if self._weights else [])
         if columns and key not in self.of:
-            whole = Product(tuple(columns), self.nullable, rows=0)
-            one = Product(tuple(columns), self.nullable, self._rows)
-            self.of[key] = whole if one.primes and not whole.primes and self._sums.keeps(whole.figures[0]) else one
+            asked = Product(tuple(columns), self.nullable, self._rows)
+            kept = replace(asked, is_kept=True)
+            is_kept = asked.primes and not kept.primes and self._sums.keeps(kept.figures[0])
+            self.of[key] = kept if is_kept else asked
 
     @property
     def figures(self) -> list[str]:

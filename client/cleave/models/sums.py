@@ -254,8 +254,10 @@ class Sums:
         entity = self.schema.privacy.entity
         person = identifier(entity[0]) if len(entity) == 1 else f"({', '.join(map(identifier, entity))})"
         others = self._others(sorted(nullable), person if entity else "")
-        if others is not None or not entity:
-            return rows if others is None else others
+        if others is not None:
+            return others
+        if not entity:
+            return rows
         try:
             return self.count(f"COUNT(DISTINCT {aligned(person, sorted(nullable))})") or 0
         except QueryRefused:  # totals cannot count people

@@ -19,6 +19,7 @@ import numpy as np
 
 from cleave.table.duck import is_unicode, parts_of, tree_of
 from cleave.table.trees import mapped
+from cleave.text.quantities import counted
 from cleave_shared.errors import QueryRefused
 
 Tree = dict[str, Any]
@@ -47,7 +48,7 @@ def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mappin
         return tree
     places = {str(each["identifier"]) for each in parts_of(tree) if each.get("class") == "PARAMETER"}
     if places != {str(number) for number in range(1, len(parameters) + 1)}:
-        marks = f"{len(places)} placeholder{'' if len(places) == 1 else 's'}"
+        marks = counted(len(places), "placeholder")
         raise QueryRefused(f"the statement has {marks}, and values of {len(parameters)} are given")
     constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
 

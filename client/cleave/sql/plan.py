@@ -239,8 +239,8 @@ class LocalPlan:
 
     `reads`: by table, the columns that the question may read. `reason`: why it could not be cut; `hint`: what services
     could answer instead. `inner`: by name, the tables that are answers themselves; `over_inner`: the statement over
-    them. `conditions`: of one SELECT over `table` only. `rounds`: a result that is
-    no DOUBLE may follow from an aggregate of DOUBLEs that depends on the order of rows.
+    them. `conditions`: of one SELECT over `table` only. `rounds`: a result that is no DOUBLE may follow from an
+    aggregate of DOUBLEs that depends on the order of rows.
     """
 
     statement: Statement
