@@ -53,6 +53,10 @@ def test_the_page_runs(parties: Parties) -> None:
 def test_an_owner_sees_what_is_spent(parties: Parties) -> None:
     west = parties.at("west")
     values = ("--values", "ward=Surgery,Oncology")
+    told = west.fails(3, "release", "new", "patients", *NOISE, *values, *STORE)
+    assert "analysts would lose what release 1 shows them: cells of 4 values of ward, the sum of age" in told
+    assert "spent epsilon 1\n" in west.run("release", "ls", "patients", *STORE).stdout
+    values = (*values, "--yes")
     done = west.run("release", "new", "patients", *NOISE, *values, *STORE)
     assert "drawn: epsilon 0.5, up to 1 row of each person" in done.stderr
     assert "spent: epsilon 1.5" in done.stderr
@@ -76,9 +80,9 @@ def test_an_owner_sees_what_is_spent(parties: Parties) -> None:
 
 def test_a_page_of_another_release_is_refused(parties: Parties) -> None:
     west = parties.at("west")
-    told = west.fails(3, "release", "new", "patients", *NOISE, "--page", "page.md", *STORE)
+    told = west.fails(3, "release", "new", "patients", *NOISE, "--page", "page.md", "--yes", *STORE)
     assert "changed since the page was written" in told
-    told = west.fails(3, "release", "new", "patients", *NOISE, "--dry-run", "--page", "page.md", *STORE)
+    told = west.fails(3, "release", "new", "patients", *NOISE, "--dry-run", "--page", "page.md", "--yes", *STORE)
     assert "already exists" in told
 
 
@@ -122,6 +126,9 @@ def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch
     said: list[str] = []
     place = {"store": "../store", "key": "key.json", "say": said.append}
     how = {"most_rows": 1, "clamp": {"bill": (0, 3000)}, "values": {"ward": ["Surgery"]}, "split": {"bill.sum": 3}}
+    with pytest.raises(cleave.InputError, match="analysts would lose"):
+        cleave.release("patients", epsilon=0.25, **how, **place)
+    how["yes"] = True
     page = cleave.release("patients", epsilon=0.25, dry_run=True, **how, **place)
     assert isinstance(page, str)
     assert "| bill.sum | bill within 0.00..3,000.00 | 3,000.00 | 0.1875 |" in page
@@ -179,7 +186,7 @@ def test_a_report_draws_intervals(parties: Parties) -> None:
 
 def test_without_the_extra_it_is_named(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opendp.prelude", None)
-    words = ("release", "new", "patients", *NOISE, "--values", "ward=Surgery")
+    words = ("release", "new", "patients", *NOISE, "--yes")
     told = parties.at("west").fails(3, *words, *STORE)
     assert "noisy releases need the package opendp" in told
     assert "spent: epsilon" not in told

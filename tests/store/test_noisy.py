@@ -225,6 +225,41 @@ def test_the_same_release_of_the_same_table_is_the_one_that_was_drawn(world: Noi
 # what is spent
 
 
+@pytest.mark.parametrize(
+    ("how", "lost"),
+    [
+        ({"clamps": {"bill": ("0", "200"), "smoker": ("0", "1")}}, "the sum of age"),
+        ({"squares": False}, "squares of bill, squares of age, squares of smoker"),
+        ({"values": {"ward": ["B", "C"]}}, "cells of 1 value of ward"),
+        ({"values": {"ward": ["A", "B"], "sex": []}, "clamps": {}}, "cells by sex, the sum of bill, squares of bill"),
+    ],
+)
+def test_nothing_that_was_paid_for_is_lost_unasked(world: NoisyReleases, how: dict[str, Any], lost: str) -> None:
+    how = {"squares": True, **how}
+    world.draw("carol", squares=True)
+    drawn = world.drawn("carol")
+    with pytest.raises(InputError, match=f"analysts would lose what release 1 shows them: {lost}") as refused:
+        world.draft("carol", **how)
+    assert "--yes" in str(refused.value.hint)
+    assert (world.drawn("carol"), world.spent()) == (drawn, 1_000_000)
+    assert f"- analysts lose what the newest release shows: {lost}" in noisy_page_of(world.draft(yes=True, **how))
+    assert world.draw(yes=True, **how).spent == "2"
+    assert world.drawn("carol").numbers != drawn.numbers
+
+
+def test_a_release_may_have_more_than_the_newest(world: NoisyReleases) -> None:
+    few = {"values": {"ward": ["A"], "sex": []}, "clamps": {"bill": ("0", "200")}}
+    world.draw("carol", **few)
+    assert "lose" not in noisy_page_of(world.draft(squares=True))
+    assert world.draw(squares=True, clamps={**CLAMPS, "bill": ("0", "100")}).spent == "2"
+
+
+def test_what_no_analyst_reads_is_not_lost(world: NoisyReleases) -> None:
+    world.draw("carol")
+    revoke(world.tables()[0], world.name, "carol")
+    assert world.draw("dave", clamps={}).spent == "2"
+
+
 def test_the_budget_holds_over_drop_and_put(world: NoisyReleases) -> None:
     world.draw("carol", epsilon=2)
     with pytest.raises(

@@ -305,7 +305,8 @@ class Releasing(Place, total=False):
         Flag(
             False,
             "--yes",
-            "Confirm --new-lineage, or a release of the other kind: exact beside noisy voids the promise.",
+            "Confirm --new-lineage, a noisy release that lacks what the newest has, or one of the other kind: exact "
+            "beside noisy voids the promise.",
             bool,
             advanced=True,
         ),

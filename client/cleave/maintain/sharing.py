@@ -128,7 +128,7 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     column, (low, high): the columns to add up. `values`: by by column, values that get cells; those of the schema by
     default. `split`: shares of epsilon by number, as {"bill.sum": 3}; `squares`: sums of squares too. The same release
     of a table that has not changed publishes the same numbers, and spends nothing, unless `again`. `yes`: make one of
-    the other kind than the table has.
+    the other kind than the table has, or a noisy one that lacks columns or cells of the newest.
     """
     from cleave.share import releases  # noqa: PLC0415 - as above
     from cleave.share.analysts import analysts_of, read_analysts  # noqa: PLC0415

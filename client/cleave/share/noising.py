@@ -20,7 +20,7 @@ from cleave.share.analysts import joined
 from cleave.share.drawing import noisy, require_sampler
 from cleave.share.kept import kept_totals
 from cleave.share.noisy import NoisyStatistic, NoisyTotals
-from cleave.share.noisy_draft import NoisyDraft, require_budget
+from cleave.share.noisy_draft import NoisyDraft, drawn_totals, require_budget
 from cleave.share.publishing import committed, finish, head_of, write_totals
 from cleave.share.release import KEY_BYTES
 from cleave.store.manifest import Analyst, Measure, Release, new_id, now
@@ -65,7 +65,7 @@ def release(draft: NoisyDraft) -> NoisyReleaseFacts:
     tables, manifest = draft.tables, draft.opened.manifest
     if draft.is_done:
         finish(tables, draft.opened)
-        return _facts(tables, draft.opened, _drawn(tables, draft.opened), draws=False)
+        return _facts(tables, draft.opened, drawn_totals(tables, draft.opened), draws=False)
     require_budget(draft)
     require_sampler()
     exact = kept_totals(tables, draft.opened, draft.reading, draft.statistics)
@@ -105,7 +105,7 @@ def sealed_again(
     tables: Tables, opened: Opened, what: str, analysts: tuple[Analyst, ...], revoked: tuple[Analyst, ...]
 ) -> NoisyReleaseFacts:
     """Seal the numbers that were drawn for these analysts, under a new key. Spends nothing."""
-    content = _drawn(tables, opened)
+    content = drawn_totals(tables, opened)
     return _facts(tables, _committed(tables, opened, content, what, analysts, revoked, {}), content, draws=False)
 
 
@@ -118,7 +118,7 @@ def shared(tables: Tables, opened: Opened, to: Mapping[str, PublicKey]) -> Noisy
     analysts, revoked = joined(opened.manifest.table, newest, to)
     if analysts == newest.analysts:
         finish(tables, opened)
-        return _facts(tables, opened, _drawn(tables, opened), draws=False)
+        return _facts(tables, opened, drawn_totals(tables, opened), draws=False)
     return sealed_again(tables, opened, "release", analysts, revoked)
 
 
@@ -159,13 +159,6 @@ def _ledger(key: bytes, content: NoisyTotals) -> bytes:
     noisy = content.model_dump_json()  # within a text each of its characters takes two bytes at most
     text = json.dumps({"format": 3, "key": key.hex(), "noisy": noisy}, ensure_ascii=False)
     return text.encode().ljust(padded(2 * len(content.dump())))
-
-
-def _drawn(tables: Tables, opened: Opened) -> NoisyTotals:
-    newest = opened.manifest.release
-    assert newest is not None  # noqa: S101 - the callers have looked
-    ledger = json.loads(tables.unseal(opened.vault, "release", newest.ledger))
-    return NoisyTotals.model_validate_json(ledger["noisy"])
 
 
 def _shown_schema(draft: NoisyDraft) -> Schema:

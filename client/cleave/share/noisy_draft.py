@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -19,12 +19,14 @@ from cleave.disclosure.noise import (
     MOST_ROWS,
     MOST_TABLE_ROWS,
     Clamp,
+    Part,
     Statistic,
     statistics,
 )
 from cleave.share.analysts import joined
 from cleave.share.drafting import exclusion
 from cleave.share.kept import Reading
+from cleave.share.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Analyst
 from cleave.store.reader import Opened
@@ -34,9 +36,11 @@ from cleave.table.duck import literal, private
 from cleave.table.privacy import MICRO, epsilon_text
 from cleave.table.schema import MOST_VALUES, Column, Schema
 from cleave.table.types import range_of
+from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 _FAR = 40  # digits of an end of a clamp
+_WORDS: Mapping[Part, str] = {"sum": "the sum", "square": "squares"}  # a count follows from whether NULL is allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,31 @@ class NoisyDraft:
         return tuple(each for each in self.opened.manifest.by if each not in self.reading.by)
 
     @property
+    def lost(self) -> tuple[str, ...]:
+        """What analysts read in the newest release and would not find in this one, such as "cells by ward"."""
+        newest = self.opened.manifest.release
+        if newest is None or not newest.epsilon or not newest.analysts:
+            return ()
+        return tuple(self._missing(drawn_totals(self.tables, self.opened)))
+
+    def _missing(self, before: NoisyTotals) -> Iterator[str]:
+        """What `before` has and this release lacks, of columns that the table still has."""
+        names, reading = {each.name for each in self.schema.columns}, self.reading
+        now = dict(zip(reading.by, reading.values, strict=True))
+        for name, values in zip(before.by, before.values, strict=True):
+            if name in names and name not in now:
+                yield f"cells by {name}"
+            elif gone := set(values).difference(now.get(name, values), (None,)):  # NULL has a cell by the schema
+                yield f"cells of {counted(len(gone), 'value')} of {name}"
+        numbers = {
+            (each.part, reading.clamps[each.measure].name) for each in self.statistics if each.measure is not None
+        }
+        for each in before.statistics:
+            name = "" if each.measure is None else before.measures[each.measure].name
+            if name in names and each.part in _WORDS and (each.part, name) not in numbers:
+                yield f"{_WORDS[each.part]} of {name}"
+
+    @property
     def spent(self) -> int:
         """Epsilon of earlier releases, in millionths."""
         return self.tables.spent(self.opened)
@@ -108,7 +137,8 @@ class NoisyDraft:
 
 
 def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Noise, *, yes: bool = False) -> NoisyDraft:
-    """The draft of a noisy release. `yes`: allow it after an exact release, which voids the noisy one's promise.
+    """The draft of a noisy release. `yes`: allow it after an exact release, which voids the noisy one's promise, and
+    let it lack what the newest release has.
 
     Raises InputError for a table without an entity, values or clamps that do not fit it, and numbers that are too
     large.
@@ -149,7 +179,21 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
         sorted(each.box for each in analysts),
     ]
     digest = hashlib.sha256(json.dumps(request).encode()).hexdigest()
-    return NoisyDraft(tables, opened, schema, analysts, revoked, noise, reading, numbers, digest)
+    draft = NoisyDraft(tables, opened, schema, analysts, revoked, noise, reading, numbers, digest)
+    if not yes and (lost := draft.lost):
+        raise InputError(
+            f"analysts would lose what release {draft.number - 1} shows them: {', '.join(lost)}",
+            hint="name these too, or confirm with --yes (yes=True in Python): analysts query only the newest release",
+        )
+    return draft
+
+
+def drawn_totals(tables: Tables, opened: Opened) -> NoisyTotals:
+    """The numbers of the newest release, which is a noisy one."""
+    newest = opened.manifest.release
+    assert newest is not None  # noqa: S101 - the callers have looked
+    ledger = json.loads(tables.unseal(opened.vault, "release", newest.ledger))
+    return NoisyTotals.model_validate_json(ledger["noisy"])
 
 
 def _values(

@@ -32,6 +32,8 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield f"- SHA-256 of all choices: {draft.request}"
     if draft.is_void:
         yield "- the table has exact releases: with them the promise of this release is void"
+    if lost := draft.lost:
+        yield f"- analysts lose what the newest release shows: {', '.join(lost)}"
     yield recipients(draft.analysts)
     yield f"- people: rows with equal {', '.join(reading.entity)} are about one person"
     yield f"- of each person: at most {counted(noise.most_rows, 'row')}, drawn at random"
