@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,7 @@ class Shown:
     withheld: int
 
 
-def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int = 0) -> Shown:
+def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int) -> Shown:
     """`of`: the finest groups of each group. `arguments`: how many may be NULL.
 
     Without GROUP BY the selected rows are one group; without rows it is hidden.
@@ -85,7 +86,7 @@ class _Rows:
     def _partitions(self, rows: Sequence[int]) -> Iterator[Labels]:
         """For each set of keys, the row of `rows` that contains each finest group; NO_CLASS if none does."""
         if not self._sets:  # each is a finest group
-            row_of = np.full(self._finest, NO_CLASS, np.int64)
+            row_of = np.full(self._finest, NO_CLASS)
             row_of[list(rows)] = rows
             yield row_of
             return
@@ -93,7 +94,7 @@ class _Rows:
         for row in rows:
             by_set.setdefault(self._sets[row], []).append(row)
         for each in by_set.values():
-            row_of = np.full(self._finest, NO_CLASS, np.int64)
+            row_of = np.full(self._finest, NO_CLASS)
             for row in each:
                 row_of[list(self._of[row])] = row
             yield row_of
@@ -114,8 +115,6 @@ class _Rows:
 
     def hidden(self, shown: Sequence[int], arguments: int) -> list[frozenset[int]]:
         """The arguments that do not join, for each of the rows `shown`."""
-        if not arguments:
-            return [frozenset()] * len(shown)
         joined = np.zeros(len(self._of), np.uint64)  # bits of arguments, by row
         for argument in range(arguments):
             bit = np.uint64(1 << argument)
@@ -128,18 +127,15 @@ class _Rows:
     def _joining(self, shown: Sequence[int], masks: NDArray[np.uint64]) -> list[int]:
         """The rows in which each class, by the bits of `masks`, is large enough."""
         tally = self._crowd.tally
-        failed = np.zeros(len(self._of), np.bool_)
+        failed = set[int]()
         for row_of in self._partitions(shown):
             rows = row_of[tally.groups]
-            inside = rows != NO_CLASS
-            of_bits = tally.patterns[inside] & masks[rows[inside]]
-            numbers, of_pattern = np.unique(of_bits, return_inverse=True)
-            codes, of_class = np.unique(rows[inside] * len(numbers) + of_pattern, return_inverse=True)
-            labels = np.full(len(rows), NO_CLASS, np.int64)
-            labels[inside] = of_class
+            numbers, of_pattern = np.unique(tally.patterns & masks[rows], return_inverse=True)
+            # NO_CLASS counts as one more row; whether that fails does not matter
+            codes, labels = np.unique(rows * len(numbers) + of_pattern, return_inverse=True)
             small = ~self._crowd.large(labels, len(codes))
-            failed[codes[small] // max(1, len(numbers))] = True
-        return [row for row in shown if not failed[row]]
+            failed.update((codes[small] // len(numbers)).tolist())
+        return [row for row in shown if row not in failed]
 
     def _joining_unexposed(
         self, shown: Sequence[int], joined: NDArray[np.uint64], bit: np.uint64, joining: Sequence[int]
@@ -167,9 +163,9 @@ class _Rows:
         """
         sums, labels, classes = self._classes(shown, masks)
         large = self._crowd.large(labels, len(classes))
-        small = [each for each, is_large in zip(classes, large, strict=True) if not is_large]
+        small = list(compress(classes, ~large))
         if small and len(sums) * len(classes) <= _ENTRIES:
-            small = _had(len(sums), [each for each, is_large in zip(classes, large, strict=True) if is_large], small)
+            small = _had(len(sums), list(compress(classes, large)), small)
         return [{sums[number] for number in each} for each in small]
 
     def _classes(
@@ -181,19 +177,19 @@ class _Rows:
         tally = self._crowd.tally
         codes = np.stack([tally.groups.astype(np.uint64), tally.patterns])
         kinds, of_kind = np.unique(codes, axis=1, return_inverse=True)
-        of_group: dict[int, list[int]] = {}
+        of_group: list[list[int]] = [[] for _ in range(self._finest)]
         for kind, group in enumerate(kinds[0].tolist()):
-            of_group.setdefault(group, []).append(kind)
+            of_group[group].append(kind)
         sums: dict[tuple[int, int], int] = {}
         holding: list[list[int]] = [[] for _ in range(kinds.shape[1])]
         for row in shown:
             for group in self._of[row]:
-                for kind in of_group.get(group, ()):
+                for kind in of_group[group]:
                     which = row, int(kinds[1, kind] & masks[row])
                     holding[kind].append(sums.setdefault(which, len(sums)))
         classes: dict[tuple[int, ...], int] = {}
         label = [classes.setdefault(tuple(each), len(classes)) if each else NO_CLASS for each in holding]
-        labels = np.asarray(label, np.int64)[of_kind.reshape(-1)] if label else np.zeros(0, np.int64)
+        labels = np.asarray(label, np.int64)[of_kind]
         return [row for row, _ in sums], labels, list(classes)
 
 
@@ -202,14 +198,12 @@ def _had(sums: int, large: Sequence[tuple[int, ...]], small: Sequence[tuple[int,
     from flint import fmpz_mat  # noqa: PLC0415 - 20 ms
 
     ordered = [*large, *small]
-    matrix = [[0] * len(ordered) for _ in range(sums)]
-    for column, rows in enumerate(ordered):
-        for row in rows:
-            matrix[row][column] = 1
+    columns = [frozenset(each) for each in ordered]
+    matrix = [[int(row in each) for each in columns] for row in range(sums)]
     reduced, _, rank = fmpz_mat(matrix).rref()
-    columns = set()
+    found = set[int]()
     for row in range(rank):
         entries = [int(reduced[row, column]) for column in range(len(ordered))]
         if not any(entries[: len(large)]):
-            columns |= {column for column in range(len(large), len(ordered)) if entries[column]}
-    return [ordered[column] for column in sorted(columns)]
+            found.update(column for column, entry in enumerate(entries) if entry)
+    return [ordered[column] for column in sorted(found)]
