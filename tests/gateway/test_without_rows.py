@@ -184,6 +184,18 @@ def test_columns_of_a_user_with_rows(gateway: Gateway) -> None:
     assert len(gateway.rows("SELECT * FROM visits LIMIT 1")[0]) == 10
 
 
+@pytest.mark.parametrize("least", ["-1", "0", "2"])
+def test_a_least_size_below_the_floor_is_refused(tmp_path: Path, cli: Cli, least: str) -> None:
+    path = tmp_path / "users.toml"
+    write_user(path, "ann", None, tables=None, min_group=2, rows=False, token=True)  # as 1.0 wrote it
+    before = path.read_text()
+    told = cli.fails(3, "user", "add", "ann", "--token", "--min-group", least, "--users", path)
+    assert f"--min-group {least}: groups of users without --rows are of at least 3 people" in told
+    assert path.read_text() == before
+    assert "groups of 3 or more" in cli.run("user", "ls", "--users", path).stdout
+    cli.run("user", "add", "ann", "--token", "--users", path)
+
+
 def test_rows_and_a_least_size_exclude_each_other(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "users.toml"
     rights = {"tables": None, "min_group": 5, "rows": True, "token": False}

@@ -37,7 +37,10 @@ def add(
     ] = None,
     min_group: Annotated[
         int | None,
-        flag("--min-group N", "Leave out groups of fewer than N people, or rows without an entity. At least 3.", min=0),
+        flag(
+            "--min-group N",
+            "Leave out groups of fewer than N people, or rows without an entity. Default, and least: 3.",
+        ),
     ] = None,
     rows: Annotated[bool, flag("--rows", "Let the user read rows; without it, totals of groups.")] = False,
     token: Annotated[bool, flag("--token", "Print a bearer token for HTTP instead of a password.")] = False,
@@ -54,12 +57,18 @@ def add(
       cleave user add notebook --rows --token
     """
     from cleave.share.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
+    from cleave.table.privacy import LEAST  # noqa: PLC0415 - DuckDB
 
     path, settings = users_file(users), cast("Settings", ctx.obj)
     named, listed = column_names(columns) or (), column_names(tables)
     allowed = None if listed is None else tuple(listed)
     if named and allowed is None:
         allowed = tuple(dict.fromkeys(each.partition(".")[0] for each in named))
+    if min_group is not None and min_group < LEAST:
+        raise InputError(
+            f"--min-group {min_group}: groups of users without --rows are of at least {LEAST} people",
+            hint=f"leave it out for {LEAST}; of two people, each could subtract itself",
+        )
     given = rows or any(each is not None for each in (tables, columns, min_group))
     before = None if given else user_in(path, name)
     rights = before or User(tables=allowed, columns=tuple(named), min_group=min_group or 0, rows=rows)

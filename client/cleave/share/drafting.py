@@ -11,7 +11,6 @@ from cleave.disclosure.joining import Part, parts_of
 from cleave.share.analysts import joined
 from cleave.share.ledger import Ledger, Sums, load_ledger
 from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
-from cleave.share.users import LEAST
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
@@ -24,6 +23,7 @@ from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
 from cleave.sums.combination import combination_of
+from cleave.table.privacy import LEAST
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
 

@@ -31,9 +31,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import names_file, open_file, write_atomically
 from cleave.share.scram import PATTERN, Verifier
+from cleave.table.privacy import LEAST
 from cleave_shared.errors import InputError
 
-LEAST: Final = 3  # people of a group, and of a release's part: of two people, each could subtract itself
 _MOST_BYTES: Final = 1 << 20
 _ARGON2: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"  # of 1.0
 _MAKE: Final = "make one with: cleave user add NAME"

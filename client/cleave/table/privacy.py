@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CONTRIBUTOR: Final = "contributor"  # the column of whose rows they are, of a table that has contributors
 _KEYS: Final = ("entity", "min_group", "dominance", "budget", "unsure")
+LEAST: Final = 3  # people of a group, and of a release's part: of two people, each could subtract itself
 _MOST: Final = 1 << 31  # people in a group
 _PLACE: Final = "[privacy]"
 MICRO: Final = 1_000_000  # epsilon is counted in millionths
@@ -33,7 +34,7 @@ class Privacy:
     """`entity`: columns that identify whom a row is about; rows with a NULL in one are about nobody. Empty: thresholds
     count rows.
 
-    `min_group`: 0, or a minimum number of people. `dominance`: None, or a share between 0 and 1. `budget`:
+    `min_group`: 0, or a minimum number of people, at least `LEAST`. `dominance`: None, or a share between 0 and 1. `budget`:
     None, or the epsilon that noisy releases may spend. `unsure`: the entity was proposed and nobody has confirmed it.
     """
 
@@ -85,8 +86,9 @@ def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
         except ValueError as error:
             raise ValueError(f"{_PLACE} entity: {error}") from None
     least = table.get("min_group", 0)
-    if isinstance(least, bool) or not isinstance(least, int) or not 0 <= least < _MOST:
-        raise ValueError(f"{_PLACE} min_group: must be a number of people, 0 or more")
+    is_absent = "min_group" not in table
+    if isinstance(least, bool) or not isinstance(least, int) or not (is_absent or LEAST <= least < _MOST):
+        raise ValueError(f"{_PLACE} min_group: must be a number of people, {LEAST} or more")
     share = table.get("dominance")
     if share is not None:
         if isinstance(share, bool) or not isinstance(share, Decimal) or not 0 < share < 1:
