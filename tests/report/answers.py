@@ -94,7 +94,7 @@ def description(name: str = "ward") -> Description:
         sensitive=Requests(1, 360_448, 131_072),
         leakage=Leakage(
             (f"the plain columns the query reads, with names and values: {name}", "the number of rows: 6000"),
-            ("the number of ciphertexts: 3, in 3 blocks that are added up", "neither the groups nor their sizes"),
+            ("the number of ciphertexts: 3, in 3 blocks that are added up", "not which rows form a group"),
         ),
     )
 

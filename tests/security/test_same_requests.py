@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import cleave
 from cleave.ask.question import Options
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
@@ -187,3 +189,22 @@ def test_padding_hides_how_many_rows_are_selected(tmp_path: Path, key: SecretKey
         assert chunks(4500, Options(pad=True)) == chunks(8000, Options(pad=True))
         assert chunks(0, Options()) == []
         assert chunks(0, Options(pad=True)) == chunks(1, Options(pad=True))
+
+
+def test_plan_says_when_the_number_of_ciphertexts_shows_groups() -> None:
+    """Also of groups that are far fewer than the places of a ciphertext, because each takes whole places."""
+    kinds = {"id": "plain", "b": "encrypted"}
+
+    def lesson(rows: int, groups: int) -> str:
+        frame = pd.DataFrame({"id": np.arange(rows), "b": np.arange(rows)})
+        plan = cleave.plan(frame, f"SELECT id % {groups} AS g, SUM(b) FROM frame GROUP BY g", schema=kinds)
+        return plan.description.leakage.sensitive[0]
+
+    def chunks(said: str) -> int:
+        return int(said.partition(": ")[2].partition(",")[0])
+
+    few, many = lesson(8_176, 1), lesson(8_176, 1_001)
+    assert chunks(few) < chunks(many)
+    assert few.endswith("the number of selected rows, and the number and sizes of the groups")
+    assert "groups" not in lesson(3_000, 1)
+    assert chunks(lesson(3_000, 1)) == chunks(lesson(3_000, 2_000)) == 1

@@ -123,15 +123,17 @@ class Packed:
                 AS_SQL,
             ]
         if packing.chunks:
+            # a group takes the same places in each ciphertext; with several, some places stay empty
+            follows = "the query, the schema and the number of selected rows"
+            if packing.chunks > 1:
+                follows = follows.replace(" and", ",") + ", and the number and sizes of the groups"
             sensitive = [
                 Lesson(
                     f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are "
-                    "added up; it follows from the number of selected rows, from the query and the schema and, where "
-                    f"groups outnumber the places in a ciphertext ({packing.placement.capacity:,}), from the number "
-                    "and sizes of the groups",
+                    f"added up; it follows from {follows}",
                     f"the number of ciphertexts: {packing.chunks}; it grows with the selected rows",
                 ),
-                "neither the groups nor their sizes, nor any name, nor the SQL",
+                "not which rows form a group, nor any name, nor the SQL",
                 "the key's id, the profile, Cleave's release, sizes and times of requests",
             ]
         return Disclosures(plain, sensitive, queried=self.cut.asks_plain)
