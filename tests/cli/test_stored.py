@@ -360,6 +360,35 @@ def test_a_key_that_is_missing_is_told_with_the_command_that_makes_it(place: Pla
         assert f"cleave key new --key {place.key}" in told
 
 
+def test_no_new_key_is_advised_where_tables_are_stored(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.stored()
+    place.key = place.root / "none.json"
+    for words in (
+        ("query", "trial", SQL),
+        ("plan", "trial", SQL),
+        ("ls",),
+        ("gateway",),
+        ("key", "copy", "-o", "copy.json"),
+    ):
+        told = place.cli.fails(5, *place.words(*words))
+        assert "none.json: no such key file" in told
+        assert (
+            "hint: name the key file that stored the tables: --key FILE, CLEAVE_KEY, or `cleave config key`\n" in told
+        )
+        assert "key new" not in told
+    told = place.cli.fails(5, "ls", "--store", "s3://bucket/tables", "--key", place.key)
+    assert "--key FILE" in told
+    assert "if nothing is stored yet, make one with `cleave key new`" in told, "a bucket is not asked"
+    (place.root / "empty").mkdir()
+    assert "key new" in place.cli.fails(5, "ls", "--store", place.root / "empty", "--key", place.key)
+    with pytest.raises(cleave.KeyFileError) as refused:
+        cleave.query("trial", SQL, store=place.root / "s", key=place.key)
+    assert "--key FILE" in str(refused.value.hint)
+    monkeypatch.setenv("CLEAVE_STORE", str(place.root / "s"))
+    words = ("query", "trial", SQL, "--reader", place.key)
+    assert "`cleave reader new`, whose public half the owner has added" in place.cli.fails(5, *words)
+
+
 def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:
     place.stored()
     (head,) = (place.root / "s").rglob("head")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cleave.ask.options import Asking, Data, PassphraseLike, Place, SchemaLike
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
+    from cleave.ckks.key_file import KeyInfo
     from cleave.objects.locate import Stores
     from cleave.store.tables import Tables
     from cleave.sums.machine import Machine
@@ -204,11 +205,10 @@ def open_session(
             ReleaseSource(table, open_place(asking), analyst, asking["fingerprint"], seconds=asking["timeout"]), bars
         )
     from cleave.ask.stored import StoredSource  # noqa: PLC0415 - a question over a file does not need it
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     fetch_limit = _size("--fetch-limit", asking["fetch_limit"])
     memory_limit = None if asking["memory"] is None else _size("--memory", asking["memory"])
-    describe_key(access.key)  # a missing key is reported before a store is asked
+    require_key(access.key, asking)
     source = StoredSource(
         *(table, open_place(asking), access, others),
         seconds=asking["timeout"],
@@ -271,6 +271,39 @@ def key_file(given: str | Path | None) -> Path:
     return expanded(given or usual("key") or config_folder() / "key.json", KeyFileError, "name the key file with --key")
 
 
+def require_key(path: Path, place: Mapping[str, Any]) -> KeyInfo:
+    """Return facts of the key file that opens a place's tables. Raises KeyFileError before a store is asked.
+
+    Of a missing one the hint advises `cleave key new` only if nothing is stored: a new key opens no stored table.
+    """
+    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - a question over a file does not need it
+
+    try:
+        return describe_key(path)
+    except KeyFileError as error:
+        if os.path.lexists(path):
+            raise
+        store = place.get("store") or usual("store")
+        if place.get("reader"):
+            error.hint = "--reader names the file of `cleave reader new`, whose public half the owner has added"
+        elif store is not None and (is_used := _is_used(store)) is not False:
+            error.hint = "name the key file that stored the tables: --key FILE, CLEAVE_KEY, or `cleave config key`"
+            if is_used is None:
+                error.hint += "; if nothing is stored yet, make one with `cleave key new`"
+        raise
+
+
+def _is_used(store: str | Path) -> bool | None:
+    """True if a folder of the store has entries, None for a bucket, which is not asked."""
+    if isinstance(store, str) and "://" in store:
+        return None
+    for place in store.split(",") if isinstance(store, str) else [store]:
+        with contextlib.suppress(OSError):
+            if os.listdir(expanded(place.strip() if isinstance(place, str) else place)):
+                return True
+    return False
+
+
 def kms_of(profile: str | None) -> Kms:
     """Return AWS KMS under a profile; it is called only if a KMS key wraps the key file."""
     from cleave.transport.kms import Kms  # noqa: PLC0415 - --help does not need it
@@ -326,10 +359,9 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
     All calls to the store end `seconds` from now, unless the place sets its own timeout.
     """
     from cleave.ask.tables import open_tables  # noqa: PLC0415 - a question over a file does not need it
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415
 
     access = access_of(place)
-    describe_key(access.key)  # a missing key is reported before a store is asked
+    require_key(access.key, place)
     stores = open_place(place)
     try:
         tables = open_tables(stores, access)

@@ -10,7 +10,7 @@ import typer
 
 import cleave
 from cleave.ask.config import config_folder
-from cleave.ask.opening import key_file, kms_of, opened, passphrase_of
+from cleave.ask.opening import key_file, kms_of, opened, passphrase_of, require_key
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, argument, flag, flag_of
@@ -198,11 +198,11 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
       cleave key copy -o laptop.json --store s3://bucket
       cleave key copy -o laptop.json --store tables --key study.json
     """
-    from cleave.ckks.key_file import copy_key, describe_key  # noqa: PLC0415 - as above
+    from cleave.ckks.key_file import copy_key  # noqa: PLC0415 - as above
 
     path = key_file(place["key"])
     supplied = place["passphrase"]
-    info = describe_key(path)
+    info = require_key(path, place)
     if callable(supplied) and not info.kms:  # ask once, for opening and for wrapping
         supplied = place["passphrase"] = supplied() if info.wrapped else None
     assert not isinstance(supplied, str)  # noqa: S101 - the command line reads bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from cleave.ask.config import environment, usual
-from cleave.ask.opening import analyst_file, key_file, require_reader_alone
+from cleave.ask.opening import analyst_file, key_file, require_key, require_reader_alone
 from cleave.ask.options import Answering
 from cleave.cli import console
 from cleave.cli.options import flag
@@ -101,7 +101,6 @@ def gateway(
       cleave gateway --store tables
       cleave gateway --store s3://bucket/prefix --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
-    from cleave.ckks.key_file import describe_key  # noqa: PLC0415 - as above
     from cleave.objects.locate import absolute  # noqa: PLC0415 - as above
     from cleave.table.duck import quarter_of_memory  # noqa: PLC0415 - as above
 
@@ -113,10 +112,10 @@ def gateway(
     if answering["reader"]:
         require_reader_alone(answering)
         reader = expanded(answering["reader"]).absolute()
-        info = describe_key(reader)
+        info = require_key(reader, answering)
     elif analyst is None:
         key = key_file(answering["key"]).absolute()
-        info = describe_key(key)
+        info = require_key(key, answering)
     if key is None and tables is None:
         raise InputError("a store does not show which tables are open to others", hint="name them with --tables")
     if analyst is not None and answering["others"]:

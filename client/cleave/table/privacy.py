@@ -34,8 +34,9 @@ class Privacy:
     """`entity`: columns that identify whom a row is about; rows with a NULL in one are about nobody. Empty: thresholds
     count rows.
 
-    `min_group`: 0, or a minimum number of people, at least `LEAST`. `dominance`: None, or a share between 0 and 1. `budget`:
-    None, or the epsilon that noisy releases may spend. `unsure`: the entity was proposed and nobody has confirmed it.
+    `min_group`: 0, or a minimum number of people, at least `LEAST`. `dominance`: None, or a share between 0 and 1.
+    `budget`: None, or the epsilon that noisy releases may spend. `unsure`: the entity was proposed and nobody has
+    confirmed it.
     """
 
     entity: tuple[str, ...] = ()
