@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,17 @@ class Parties:
         self._monkeypatch.chdir(folder)
         self.cli.environment |= {"XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder)}
         return self.cli
+
+    def ends_in_time(self, party: str, *words: str) -> None:
+        """Check that a command whose store hangs ends with its timeout."""
+        over = threading.Event()
+        with self._monkeypatch.context() as patch:
+            for name in ("read", "read_versioned", "names"):
+                patch.setattr(f"cleave.objects.locate.Folder.{name}", lambda *_, **__: over.wait(600))
+            result = self.at(party).run(*words, "--timeout", "0.05")
+            over.set()
+        assert result.exit_code == 6, result.output
+        assert "the command was not done within the 0.05 seconds it was given" in result.stderr
 
     def run(self, party: str, line: str) -> str:
         result = self.at(party).run(*self.words(line)[1:])
@@ -114,6 +126,11 @@ def test_three_hospitals(parties: Parties) -> None:
 
 def _query(sql: str, *words: str) -> list[str]:
     return ["query", "stays", sql, *words, *WEST.split()]
+
+
+def test_a_contributor_waits_no_longer_than_the_timeout(parties: Parties) -> None:
+    parties.play("cleave put rows.csv --public-key")
+    parties.ends_in_time("north", *parties.words(f"{PUT} --fingerprint $FINGERPRINT"))
 
 
 def test_what_a_contributor_is_told(parties: Parties) -> None:

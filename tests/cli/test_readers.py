@@ -194,6 +194,7 @@ def test_a_reader_accepts_what_its_owner_stored_again(parties: Parties) -> None:
     accept = ("reader", "accept", "stays", "--version")
     assert "has version 2, not 3" in carol.fails(3, *accept, "3", *READER)
     assert "--key cannot be combined with --reader" in carol.fails(2, *accept, "2", *READER, "--key", "key.json")
+    parties.ends_in_time("carol", *accept, "2", *READER)
     assert "version 2 is accepted" in carol.run(*accept, "2", *READER).stderr
     assert carol.run("query", "stays", SQL, *READER).exit_code == 0
 

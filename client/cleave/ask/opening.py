@@ -352,6 +352,19 @@ def open_place(place: Place) -> Stores:
     return open_stores(store, lambda: _aws(place))
 
 
+def open_limited(place: Place, seconds: float | None = None) -> Stores:
+    """Open the stores of a place for one command: all calls end `seconds` from now, unless the place sets its timeout.
+
+    Raises as `open_place`.
+    """
+    stores = open_place(place)
+    if seconds := place["timeout"] or seconds:
+        from cleave.processes.deadline import Deadline  # noqa: PLC0415
+
+        stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
+    return stores
+
+
 @contextlib.contextmanager
 def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
     """Open the tables of a key in a store.
@@ -362,14 +375,9 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
 
     access = access_of(place)
     require_key(access.key, place)
-    stores = open_place(place)
+    stores = open_limited(place, seconds)
     try:
-        tables = open_tables(stores, access)
-        if seconds := place["timeout"] or seconds:
-            from cleave.processes.deadline import Deadline  # noqa: PLC0415
-
-            stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
-        yield tables
+        yield open_tables(stores, access)
     finally:
         stores.close()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cleave.ask.opening import access_of, kms_of, open_place, opened, require_reader_alone
+from cleave.ask.opening import access_of, kms_of, open_limited, opened, require_reader_alone
 from cleave.ask.options import Opening, Place
 from cleave.cli import console
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, create
@@ -127,7 +127,7 @@ def accept(
     from cleave.ask.tables import open_reader  # noqa: PLC0415 - as above
 
     require_reader_alone(place)
-    access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_place(place)
+    access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_limited(place)
     with closing(stores):
         open_reader(stores, access).accept(name, version)
     ctx.obj.say(f"{name}: version {version} is accepted on this machine")

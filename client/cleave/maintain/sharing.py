@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.ask.config import config_folder
-from cleave.ask.opening import column_names, lazy, open_place
+from cleave.ask.opening import column_names, lazy, open_limited
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Opening, Place, Releasing
 from cleave.files import read_at_most, require_absent, write_atomically
 from cleave.maintain.facts import Contribution
@@ -54,7 +54,7 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     schema = invited.schema if options["schema"] is None else options["schema"]
     unread = lazy(data, schema, name, options["sheet"], flatten=options["flatten"])
     task.say(invited.consent)
-    with closing(open_place(options)) as stores, unread.stream() as rows:
+    with closing(open_limited(options)) as stores, unread.stream() as rows:
         contributions = Contributions(stores, invited, task.warn)
         head, count, added = contributions.put(rows, task.progress, replace=options["replace"], again=options["again"])
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count, added)
