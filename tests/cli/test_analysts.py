@@ -63,6 +63,25 @@ def test_what_an_analyst_is_refused(parties: Parties, words: list[str], code: in
     assert message in parties.at("carol").fails(code, *words, *STORE, "--analyst", "carol.pem")
 
 
+def test_an_analyst_accepts_what_its_owner_stored_again(parties: Parties) -> None:
+    west, key = parties.at("west"), (*STORE, "--key", "key.json")
+    assert west.run("drop", "stays", "--yes", *key).exit_code == 0
+    assert west.run("put", "stays.csv", "--table", "stays", "--by", "ward,sex", *key).exit_code == 0
+    again = west.run("release", "new", "stays", "--to", "../carol/carol.pem.pub", "--min-cell", "5", *key)
+    assert again.exit_code == 0
+    carol, mine = parties.at("carol"), (*STORE, "--analyst", "carol.pem")
+    message = carol.fails(7, "query", "stays", SQL, *mine)
+    assert "`cleave analyst accept stays --release 1 --analyst FILE`" in message
+    accept = ("analyst", "accept", "stays", "--release")
+    assert "has release 1, not 2" in carol.fails(3, *accept, "2", *mine)
+    assert "--key cannot be combined with --analyst" in carol.fails(2, *accept, "1", *mine, "--key", "key.json")
+    assert "no release of table 'wards'" in carol.fails(3, "analyst", "accept", "wards", "--release", "1", *mine)
+    parties.ends_in_time("carol", *accept, "1", *mine)
+    carol.fails(7, "query", "stays", SQL, *mine)
+    assert "release 1 is accepted on this machine" in carol.run(*accept, "1", *mine).stderr
+    assert carol.run("query", "stays", SQL, *mine).exit_code == 0
+
+
 @pytest.mark.filterwarnings("ignore:.*for the first time")
 def test_an_owner_is_told_what_ends_the_releases(tmp_path: Path, key_file: Path) -> None:
     store = {"store": tmp_path / "s", "key": key_file}

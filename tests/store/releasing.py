@@ -55,11 +55,13 @@ class Releases(World):
     def revoke(self, name: str) -> ReleaseFacts | None:
         return revoke(self.tables()[0], self.name, name)
 
-    def source(self, name: str, fingerprint: str | None = None, memory: str = "") -> ReleaseSource:
+    def source(
+        self, name: str, fingerprint: str | None = None, memory: str = "", accepts: int | None = None
+    ) -> ReleaseSource:
         """What an analyst opens; `memory` names another machine of theirs."""
         fingerprint = fingerprint or public_side(self.key).fingerprint
         known = SeenVersions(self.root / f"{name}{memory}.json")
-        source = ReleaseSource(self.name, self.stores(), self.analyst(name), fingerprint, known)
+        source = ReleaseSource(self.name, self.stores(), self.analyst(name), fingerprint, known, accepts=accepts)
         source.open()
         return source
 

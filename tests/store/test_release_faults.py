@@ -203,6 +203,30 @@ def test_a_new_machine_accepts_no_release_before_the_number_that_the_owner_state
             world.source("carol", f"{public_side(world.key).fingerprint}@{number}")
 
 
+def test_an_analyst_accepts_an_older_release_that_is_whole(world: Releases) -> None:
+    old, mine = state(world), head_of(world, "carol")
+    stated = world.release().fingerprint
+    assert rows_shown(world, "carol") == AFTER
+    put_back(world, old)
+    store, holder = world.sensitive(), world.public_of("carol")
+    totals = read_head(ReleaseHead, store.read(mine), holder, world.name).totals.name
+    whole = store.read(totals)
+    store.delete([totals])
+    store.write(totals, whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CheckFailed, match="a release is damaged"):
+        world.source("carol", accepts=1)
+    store.delete([totals])
+    store.write(totals, whole)
+    with pytest.raises(CheckFailed, match="older than or different from release 2"):
+        world.source("carol")
+    with pytest.raises(CheckFailed, match="older than or different from release 2"):
+        world.source("carol", stated, accepts=1)
+    with pytest.raises(InputError, match="has release 1, not 2"):
+        world.source("carol", accepts=2)
+    world.source("carol", accepts=1).close()
+    assert rows_shown(world, "carol") == BEFORE
+
+
 def test_heads_of_others_are_not_believed(world: Releases) -> None:
     store, mine = world.sensitive(), head_of(world, "carol")
     content = store.read(mine)

@@ -57,16 +57,19 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         fingerprint: str | None = None,
         memory: SeenVersions | None = None,
         seconds: float | None = None,
+        accepts: int | None = None,
     ) -> None:
         """Open the releases of `identity`.
 
         `fingerprint` is the owner's. If it is None, the owner must be the one seen before, or may be anyone the first
         time. A fingerprint ending in "@N" refuses releases before number N. Raises InputError if N is not a number.
+        `accepts`: open only the release of this number, whatever was seen here, and go on with it.
         """
         super().__init__(name, stores, seconds)
         self._identity = identity
         self._analyst = public_side(identity)
         self._owner = Owner.parse(fingerprint)
+        self._accepts = accepts
         self._memory = memory or SeenVersions()
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by name, as they were read last
         self._read: list[int] = []  # bytes of each object that was read since the last question
@@ -197,12 +200,20 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             )
         what, noted = f"releases of {name!r}", self._tag("owner", name)
         self._owner.require(what, noted, self._memory, head.owner.fingerprint, head.number)
+        if self._accepts is not None:
+            if head.number != self._accepts:
+                raise InputError(
+                    f"{location}: table {name!r} has release {head.number}, not {self._accepts}",
+                    hint="accept only the release that the table's owner names",
+                )
+            seen = None
         newest = max(self._owner.floor, seen[1] if seen else 0)
         if head.number < newest or (seen and head.number == seen[1] and head.release != seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{location}: shows release {head.number} of {name!r}, older than or different from release {newest}",
-                hint="an old state of the store was restored: ask the owner for a new release",
+                hint="an old state of the store may have been restored: ask the owner. If it is right, `cleave analyst "
+                f"accept {name} --release {head.number} --analyst FILE` goes on with it here",
             )
         return head
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 import cleave
 from cleave.ask.config import config_folder
-from cleave.ask.opening import opened
+from cleave.ask.opening import open_limited, opened
 from cleave.ask.options import Place, Releasing
 from cleave.cli import console
 from cleave.cli.options import Json, Name, argument, flag
@@ -19,6 +20,7 @@ from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
+from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
     from cleave.share.noising import NoisyReleaseFacts
@@ -46,6 +48,36 @@ def new_analyst(
     identity, public = create_identity(expanded(output or config_folder() / "analyst.pem"), analyst=True)
     console.out(f"fingerprint {public_side(identity).fingerprint}")
     ctx.obj.say(f"send {public} to the owner of the table")
+
+
+def accept(
+    ctx: typer.Context,
+    name: Name,
+    number: Annotated[int, flag("--release N", "The release that the store has, as the error says.")],
+    analyst: Annotated[Path, flag("--analyst FILE", "Identity file of the analyst.")],
+    place: Place,
+    fingerprint: Annotated[
+        str | None, flag("--fingerprint SHA256:...", "Fingerprint of the table's owner, if it is another key now.")
+    ] = None,
+) -> None:
+    """As an analyst, accept a release of a table that its owner restored or stored again.
+
+    This machine refuses releases if it saw a newer one, or another one of that number. Run this only if the owner says
+    that the release is right.
+
+    Examples:
+      cleave analyst accept stays --release 1 --analyst carol.pem --store s3://bucket/prefix
+      cleave analyst accept stays --release 4 --analyst carol.pem --store tables
+    """
+    from cleave.ask.released import ReleaseSource  # noqa: PLC0415 - as above
+    from cleave.store.identity import read_identity  # noqa: PLC0415
+
+    if place["key"]:
+        raise UsageError("--key cannot be combined with --analyst: releases are sealed to the analyst's identity")
+    identity = read_identity(expanded(analyst))
+    with closing(open_limited(place)) as stores:
+        ReleaseSource(name, stores, identity, fingerprint, accepts=number).open()
+    ctx.obj.say(f"{name}: release {number} is accepted on this machine")
 
 
 def new(ctx: typer.Context, name: Name, options: Releasing) -> None:

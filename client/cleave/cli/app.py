@@ -72,7 +72,10 @@ _GROUPS: Final[dict[str, tuple[str, dict[str, str]]]] = {
         "Store or delete the rows of a table for scans.",
         {"add": "cleave.cli.stored:add_scan", "drop": "cleave.cli.stored:drop_scan"},
     ),
-    "analyst": ("Create an identity to query released totals.", {"new": "cleave.cli.analysts:new_analyst"}),
+    "analyst": (
+        "Create an identity to query released totals.",
+        {"new": "cleave.cli.analysts:new_analyst", "accept": "cleave.cli.analysts:accept"},
+    ),
     "release": (
         "Release totals of a stored table to analysts.",
         {"new": "cleave.cli.analysts:new", "ls": "cleave.cli.analysts:ls", "revoke": "cleave.cli.analysts:revoke"},
