@@ -239,8 +239,13 @@ def test_names_of_functions_are_those_of_duckdbs_catalogue() -> None:
     assert aggregates <= functions.AGGREGATE_NAMES
     assert everything >= functions.AGGREGATE_NAMES
     assert unsteady <= UNSTEADY | CLOCK
-    for names in (functions.FOLLOWS_ROW_ORDER, functions.EXACT_OF_DOUBLES, functions.COMPARES_VALUES):
-        assert names <= functions.AGGREGATE_NAMES
+    for names in (
+        functions.FOLLOWS_ROW_ORDER,
+        functions.SAME_IN_ANY_ORDER,
+        functions.INTERPOLATES,
+        functions.COMPARES_VALUES,
+    ):
+        assert names | functions.INTERPOLATES <= functions.AGGREGATE_NAMES
 
 
 @pytest.mark.parametrize(

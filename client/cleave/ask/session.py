@@ -30,6 +30,7 @@ from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress, no_bars
 from cleave.table.running import run_select
 from cleave.table.schema import Schema
+from cleave.table.types import has_floats
 from cleave.text.nearest import did_you_mean
 from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError
@@ -310,7 +311,7 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
             rows = within(deadline, lambda: deadline.call(run, _PATIENCE))
         from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
 
-        exact = [whole.has_bounds and type_ not in ("FLOAT", "DOUBLE") for type_ in whole.types]
+        exact = [whole.has_bounds and not has_floats(type_) for type_ in whole.types]
         result = ResultTable(
             columns=list(whole.outputs),
             types=list(whole.types),

@@ -143,6 +143,7 @@ class _Finisher:
         final = self._plan.finals[number]
         same = self._plan.outputs[number].source != "key" and not any(
             [
+                final.rounded,
                 *(self._plan.plain[i].has_no_bound for i in final.plain),
                 *(not self._plan.local[i].exact for i in final.local),
             ]

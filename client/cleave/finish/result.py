@@ -32,8 +32,8 @@ class ResultTable:
     """The answer. `rows` have Python values (int, float, Decimal, bool, None) and, for other types, DuckDB's text.
 
     `bounds`: the largest distance from the query's exact value over the data; None if unknown, or if the value is no
-    number. `exact` True: the exact value, correctly rounded to the type; its bound is 0. Both None: a key, or doubles
-    from plain columns, which depend on DuckDB's order of addition.
+    number. `exact` True: the exact value, correctly rounded to the type; its bound is 0. Both None: a key, or a
+    value that DuckDB may have rounded.
 
     `undecided` marks cells that depend on an open decision. `doubts` lists, for each row, the clauses that may exclude
     it. Both may be empty, which means none. `warnings` has the same as sentences.

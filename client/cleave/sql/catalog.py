@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.sql.functions import EXACT_OF_DOUBLES
+from cleave.sql import rounding
 from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
@@ -19,7 +19,7 @@ from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import Tree, mapped
-from cleave.table.types import FLOATS
+from cleave.table.types import has_floats
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -65,16 +65,34 @@ class Catalog:
             reason = reason_of(error, select)
         raise QueryRefused(f"DuckDB refuses the query: {reason}")
 
-    def rounds(self, select: str) -> bool:
-        """True if a result that is no DOUBLE may follow from an aggregate of DOUBLEs that depends on the order of rows,
-        as in `SUM(x)::INT`. DuckDB's plan of `select` has the types, also within subqueries and windows.
+    def decides(self, select: str) -> bool:
+        """True if a value of `select` that has no DOUBLE may follow from rounding (cleave.sql.rounding)."""
+        return rounding.decides(self._planned(select))
+
+    def rounded(
+        self, expressions: Sequence[str], types: Sequence[str], table: str = "", grouped: str = ""
+    ) -> list[bool]:
+        """For each expression over `table`, True if its value, of a type of `types`, may follow from rounding
+        (cleave.sql.rounding).
         """
+        source = f"FROM {identifier(table or self._table)}{grouped}"
+        # all at once: DuckDB binds all columns of the table for every statement
+        together = f"SELECT {', '.join(f'({sql})' for sql in expressions)} {source}"
+        if not expressions or not rounding.rounds(self._planned(together)):
+            return [False] * len(expressions)
+        plans = [self._planned(f"SELECT ({sql}) {source}") for sql in expressions]
+        return [
+            rounding.rounds(plan) if has_floats(type_) else rounding.decides(plan)
+            for plan, type_ in zip(plans, types, strict=True)
+        ]
+
+    def _planned(self, select: str) -> Tree:
         try:
             ((plan,),) = self._connection.execute(_PLAN, [select]).fetchall()
         except duckdb.Error:
-            return True
-        parts = list(parts_of(json.loads(plan)))
-        return any(part.get("error") for part in parts) or (any(map(_adds, parts)) and any(map(_converts, parts)))
+            return {"error": True}
+        planned: Tree = json.loads(plan)
+        return planned
 
     def parameters(self, statement: Statement) -> list[str]:
         """The types of a statement's parameters, see `parameters_of`."""
@@ -111,21 +129,6 @@ class Catalog:
             described = self.describe(f"SELECT {selected} FROM {identifier(self._table)}{grouped}")
             self._types |= {(sql, grouped): type_ for sql, (_, type_) in zip(untyped, described, strict=True)}
         return tuple(self._types[sql, grouped] for sql in expressions)
-
-
-def _is_float(expression: Tree) -> bool:
-    return (expression.get("return_type") or {}).get("id") in FLOATS
-
-
-def _adds(part: Tree) -> bool:
-    """True for a planned aggregate whose last digits depend on the order of rows."""
-    is_aggregate = part.get("type") in ("BOUND_AGGREGATE", "WINDOW_AGGREGATE")
-    return is_aggregate and _is_float(part) and part["qname"]["path"][-1].lower() not in EXACT_OF_DOUBLES
-
-
-def _converts(part: Tree) -> bool:
-    """True for a planned expression of another type that reads a DOUBLE or FLOAT."""
-    return bool(part.get("return_type")) and not _is_float(part) and any(map(_is_float, part.get("children") or ()))
 
 
 def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -> list[str]:

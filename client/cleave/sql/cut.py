@@ -6,18 +6,18 @@ aggregates, DuckDB on this machine computes the whole term.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
-from cleave.sql.functions import APPROXIMATE, ARBITRARY, ESTIMATES, EXACT_OF_DOUBLES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
+from cleave.sql.functions import APPROXIMATE, ARBITRARY, ESTIMATES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS, SAME_IN_ANY_ORDER
 from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import NULL, Call, Case, Column, Constant, GroupColumn, Node, Ordered, integer, write
 from cleave.sql.order import ORDERED
 from cleave.sql.parse import Select, conditions_of
-from cleave.sql.plain import is_exact, mean, witnesses
+from cleave.sql.plain import is_settled, mean, witnesses
 from cleave.sql.plan import (
     Argument,
     Final,
@@ -353,11 +353,14 @@ class Cutter:
     def _typed_plain(self) -> tuple[PlainAggregate, ...]:
         certificates = self._certificates()
         self._catalog.look_up([part for call in self._plain.values() for part in self._judge.decomposed(call).parts])
+        types = self._catalog.types(list(self._plain))
+        rounded = self._rounded(list(self._plain.items()), types)
         return tuple(
-            self._plain_aggregate(call, certificates.get(place)) for place, call in enumerate(self._plain.values())
+            self._plain_aggregate(call, certificates.get(place), rounded=rounded[place])
+            for place, call in enumerate(self._plain.values())
         )
 
-    def _plain_aggregate(self, call: Call, certificate: tuple[int, int] | None) -> PlainAggregate:
+    def _plain_aggregate(self, call: Call, certificate: tuple[int, int] | None, *, rounded: bool) -> PlainAggregate:
         (type_,) = self._catalog.types([write(call)])
         decomposed = self._judge.decomposed(call)
         return PlainAggregate(
@@ -367,7 +370,7 @@ class Cutter:
             part_types=self._catalog.types(decomposed.parts),
             combine=decomposed.combine,
             weighted_mean=decomposed.weighted_mean,
-            exact=is_exact(call, type_),
+            exact=is_settled(call, type_) and not rounded,
             certificate=certificate,
             estimated=call.name in ESTIMATES,
         )
@@ -376,7 +379,7 @@ class Cutter:
         """Add the witnesses of plain sums of doubles that are combined with encrypted figures."""
         certificates = {}
         for place, call in enumerate(list(self._plain.values())):
-            if f"p{place}" not in self._mixed or is_exact(call, *self._catalog.types([write(call)])):
+            if f"p{place}" not in self._mixed or is_settled(call, *self._catalog.types([write(call)])):
                 continue
             if len(call.arguments) != 1 or call.distinct:
                 continue
@@ -390,17 +393,32 @@ class Cutter:
     def _typed_local(self, grouped: str) -> tuple[LocalAggregate, ...]:
         """Raises QueryRefused with DuckDB's reason if it refuses one of them under the GROUP BY `grouped`."""
         types = self._catalog.types(list(self._computed), grouped)
+        rounded = self._rounded([(sql, node) for sql, (node, _) in self._computed.items()], types, grouped)
         return tuple(
-            self._local(sql, type_, node, str(reason))
-            for (sql, (node, reason)), type_ in zip(self._computed.items(), types, strict=True)
+            self._local(sql, type_, node, str(reason), rounded=is_rounded)
+            for (sql, (node, reason)), type_, is_rounded in zip(self._computed.items(), types, rounded, strict=True)
         )
 
-    def _local(self, sql: str, type_: str, node: Node, reason: str) -> LocalAggregate:
+    def _local(self, sql: str, type_: str, node: Node, reason: str, *, rounded: bool) -> LocalAggregate:
         calls = list(filter(is_aggregate, node.find(Call)))
         columns = tuple(column.name for column in columns_of(node, self._schema))
-        exact = all(self._is_settled(each) and each.name not in ESTIMATES for each in calls)
+        exact = not rounded and all(self._is_settled(each) and each.name not in ESTIMATES for each in calls)
         ordered = any(each.name in ORDERED or not (self._is_settled(each) or self._is_mean(each)) for each in calls)
         return LocalAggregate(sql, type_, columns, exact, ordered, reason)
+
+    def _rounded(self, computed: Sequence[tuple[str, Node]], types: Sequence[str], grouped: str = "") -> list[bool]:
+        """For each (SQL, expression), True if its value may follow from rounding. Expressions that differ in columns of
+        one type are alike, so DuckDB plans one of them.
+        """
+
+        def typed(node: Node) -> Node | None:
+            return Column((self._schema.column(node.name).type,)) if isinstance(node, Column) else None
+
+        shapes = [write(node.replaced(typed)) if sql == write(node) else sql for sql, node in computed]
+        first = {shape: (sql, type_) for shape, (sql, _), type_ in zip(shapes, computed, types, strict=True)}
+        sqls, of_shapes = [sql for sql, _ in first.values()], [type_ for _, type_ in first.values()]
+        found = dict(zip(first, self._catalog.rounded(sqls, of_shapes, grouped=grouped), strict=True))
+        return [found[shape] for shape in shapes]
 
     def _is_mean(self, call: Call) -> bool:
         """True for a mean that is one division of an exact sum, so the same double in any order of rows."""
@@ -414,7 +432,7 @@ class Cutter:
         if call.name in FOLLOWS_ROW_ORDER:
             return bool(call.order)
         (type_,) = self._catalog.types([write(call)])
-        return call.name not in APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in EXACT_OF_DOUBLES)
+        return call.name not in APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in SAME_IN_ANY_ORDER)
 
     def _finals(
         self, items: list[Node], described: list[tuple[str, str]], groups: list[tuple[str, str]]
@@ -429,9 +447,25 @@ class Cutter:
                     f"select item {number} would have type {type_} instead of {expected}",
                     hint="write its constants and casts in a simpler form",
                 )
+        computed = [place for place, item in enumerate(items) if not isinstance(item, GroupColumn)]
+        rounded = dict(
+            zip(
+                computed,
+                self._catalog.rounded([texts[i] for i in computed], [described[i][1] for i in computed], GROUPS),
+                strict=True,
+            )
+        )
         return tuple(
-            Final(sql, type_, _places(item, "e"), _places(item, "p"), sum(1 for _ in item.walk()), _places(item, "l"))
-            for sql, (_, type_), item in zip(texts, described, items, strict=True)
+            Final(
+                sql,
+                type_,
+                _places(item, "e"),
+                _places(item, "p"),
+                sum(1 for _ in item.walk()),
+                _places(item, "l"),
+                rounded.get(place, False),
+            )
+            for place, (sql, (_, type_), item) in enumerate(zip(texts, described, items, strict=True))
         )
 
 

@@ -54,8 +54,21 @@ APPROXIMATE = frozenset({"approx_quantile", "approx_top_k"})
 ESTIMATES = APPROXIMATE | {"approx_count_distinct"}
 """Aggregates that DuckDB approximates, in any order of rows."""
 
-EXACT_OF_DOUBLES = _names("first last max median min quantile_cont quantile_disc")
+SAME_IN_ANY_ORDER = _names("first last max median min quantile quantile_cont quantile_disc")
 """Aggregates over doubles that DuckDB answers with the same double whatever the order of rows."""
+
+INTERPOLATES = _names("mad median quantile_cont")
+"""Aggregates that compute a value between two of the group's, in doubles, of decimals and times too."""
+
+FOLLOWS_DOUBLES = _names(
+    """
+    any_value arbitrary arg_max arg_max_null arg_max_nulls_last arg_min arg_min_null arg_min_nulls_last argmax argmin
+    array_agg first histogram histogram_exact last list listagg max max_by min min_by mode quantile quantile_disc
+    @ abs array_extract array_slice ceil ceiling floor greatest least list_append list_concat list_distinct list_element
+    list_extract list_reverse list_slice list_sort list_value map row sign struct_extract struct_pack
+    """
+)
+"""Functions that answer doubles without rounding: they take some of their arguments' values, or compute exactly."""
 
 COMPARES_VALUES = _names(
     """

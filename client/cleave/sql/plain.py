@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cleave.sql.functions import ARBITRARY, EXACT_OF_DOUBLES
+from cleave.sql.functions import ARBITRARY, SAME_IN_ANY_ORDER
 from cleave.sql.nodes import Call, Column, Node, write
 from cleave.sql.read import expression_of
 from cleave.table.types import ZONED
@@ -80,11 +80,11 @@ def witnesses(call: Call, argument_type: str) -> tuple[Call, Call] | None:
     return total, replace(call, name="count")
 
 
-def is_exact(call: Call, type_: str) -> bool:
+def is_settled(call: Call, type_: str) -> bool:
     """True if DuckDB gives the same value, of type `type_`, in any order of rows."""
     if call.name in ARBITRARY:
         return False
-    return type_ not in ("FLOAT", "DOUBLE") or call.name in EXACT_OF_DOUBLES
+    return type_ not in ("FLOAT", "DOUBLE") or call.name in SAME_IN_ANY_ORDER
 
 
 def _like(call: Call, function: str) -> str:

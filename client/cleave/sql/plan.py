@@ -79,7 +79,7 @@ class PlainAggregate:
     part_types: tuple[str, ...]
     combine: str | None
     weighted_mean: str | None
-    exact: bool  # DuckDB's value does not depend on the order of rows
+    exact: bool  # DuckDB neither rounds nor depends on the order of rows
     certificate: tuple[int, int] | None = None  # indices of two more aggregates, see cleave.sql.plain.witnesses
     estimated: bool = False  # DuckDB approximates it
 
@@ -100,7 +100,8 @@ class LocalAggregate:
     sql: str
     type: str
     columns: tuple[str, ...]
-    exact: bool  # no approximation; independent of the order of rows, except those that its ORDER BY leaves equal
+    # neither rounded nor approximated; independent of the order of rows, except those that its ORDER BY leaves equal
+    exact: bool
     ordered: bool  # it must read rows in their order
     reason: str
 
@@ -152,6 +153,7 @@ class Final:
     plain: tuple[int, ...]
     operations: int  # nodes of the expression; each may round
     local: tuple[int, ...] = ()
+    rounded: bool = False  # DuckDB may round while it computes `sql`
 
     @property
     def is_bare(self) -> bool:
@@ -239,8 +241,8 @@ class LocalPlan:
 
     `reads`: by table, the columns that the question may read. `reason`: why it could not be cut; `hint`: what services
     could answer instead. `inner`: by name, the tables that are answers themselves; `over_inner`: the statement over
-    them. `conditions`: of one SELECT over `table` only. `rounds`: a result that is no DOUBLE may follow from an
-    aggregate of DOUBLEs that depends on the order of rows.
+    them. `conditions`: of one SELECT over `table` only. `rounds`: a result without DOUBLEs may follow
+    from rounding (cleave.sql.rounding).
     """
 
     statement: Statement

@@ -128,7 +128,7 @@ class Planner:
             reason=reason,
             hint=refusal.hint or "",
             conditions=conditions,
-            rounds=self._catalog.rounds(self._statement.sql),
+            rounds=self._catalog.decides(self._statement.sql),
         )
 
     def over_answers(self, plan: LocalPlan, answered: Callable[[str, Statement], QueryPlan | None]) -> LocalPlan:

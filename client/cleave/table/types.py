@@ -41,6 +41,11 @@ def canonical(text: str) -> str:
     raise ValueError(f"must be one of {', '.join([*INTEGERS, *FLOATS, *OTHERS])} or DECIMAL(digits, decimals)")
 
 
+def has_floats(type_: str) -> bool:
+    """True for FLOAT and DOUBLE, and lists, structs and maps of them."""
+    return re.search(r"\b(?:FLOAT|DOUBLE)\b", type_) is not None
+
+
 def decimals_of(type_: str) -> int | None:
     """Digits after the point of an exact type (0 for integers and booleans), None for other types."""
     if is_integer(type_) or type_ == "BOOLEAN":
