@@ -1,15 +1,11 @@
-"""Noisy releases: which rows count, what is drawn and spent, and what analysts are answered."""
+"""Noisy releases: what is drawn and spent, and what analysts are answered. `test_kept` has which rows count."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 import re
-import secrets
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -23,13 +19,11 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.disclosure.noise import Statistic
 from cleave.maintain.rotate import rotate
 from cleave.share import noising
-from cleave.share.kept import kept_totals
 from cleave.share.noisy import NoisyTotals
 from cleave.share.noisy_page import noisy_page_of
 from cleave.share.page import is_signed_from
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
-from cleave.store.rows import Rows
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -59,15 +53,12 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noising, "noisy", without_noise)
 
 
-def truth(sql: str, most_rows: int | None = None, order: Sequence[int] = ()) -> list[tuple[Any, ...]]:
-    """DuckDB's answer over the rows that count, their values within the clamps. `order`: by which rows are kept."""
+def truth(sql: str) -> list[tuple[Any, ...]]:
+    """DuckDB's answer over the rows that count, all those of a person, their values within the clamps."""
     lines = [line.split(",") for line in made().splitlines()]
-    rank: Counter[str] = Counter()
     rows = []
-    for place in order or range(len(lines)):
-        patient, ward, sex, bill, age, smoker, _ = lines[place]
-        rank[patient] += 1
-        if patient and ward != "Z" and (most_rows is None or rank[patient] <= most_rows):
+    for patient, ward, sex, bill, age, smoker, _ in lines:
+        if patient and ward != "Z":
             bill_text = min(Decimal(bill), Decimal(200))
             age_text = "NULL" if not age else str(min(max(int(age), 18), 90))
             ward_text = f"'{ward}'" if ward else "NULL"
@@ -77,66 +68,6 @@ def truth(sql: str, most_rows: int | None = None, order: Sequence[int] = ()) -> 
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE trial AS FROM (VALUES {', '.join(rows)}) AS t(ward, sex, bill, age, smoker)")
         return connection.execute(sql).fetchall()
-
-
-# which rows count
-
-
-def test_each_person_keeps_rows_by_fresh_random_bits(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bits are the operating system's; with bits that are known, the rows are known too."""
-    draft = world.draft("carol", most_rows=2)
-    ((segment,), bills) = draft.opened.manifest.segments, [line.split(",")[3] for line in made().splitlines()]
-    with closing(Rows(draft.tables, draft.opened)) as rows, rows.table(["bill"], segments=[segment]) as table:
-        stored = [str(each) for (each,) in table.connection.execute(f"SELECT bill FROM {table.relation}").fetchall()]
-    bits = random.Random(4).sample(range(1 << 60), 240)
-    known = b"".join(each.to_bytes(8, "little") for each in bits)
-    monkeypatch.setattr(secrets, "token_bytes", lambda count: known[:count])
-    totals = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
-    order = [bills.index(stored[place]) for place in sorted(range(240), key=bits.__getitem__)]
-    sums = (
-        "count(*), coalesce(sum(bill), 0) * 100, coalesce(sum(age), 0), count(age), "
-        "coalesce(sum(smoker::INT), 0), count(smoker)"
-    )
-    cells = [(ward, sex) for ward in ("A", "B", None) for sex in ("f", "m")]
-    for place, (ward, sex) in enumerate(cells):
-        where = f"ward IS NOT DISTINCT FROM {'NULL' if ward is None else repr(ward)} AND sex = '{sex}'"
-        (expected,) = truth(f"SELECT {sums} FROM trial WHERE {where}", 2, order)
-        assert [each[place] for each in totals] == [int(each) for each in expected]
-    assert sum(totals[0]) < 120, "rows beyond the limit do not count"
-
-
-def test_no_row_counts_without_random_bits(world: NoisyReleases, monkeypatch: pytest.MonkeyPatch) -> None:
-    draft, random_bytes = world.draft("carol"), secrets.token_bytes
-    monkeypatch.setattr(secrets, "token_bytes", lambda count: random_bytes(count - 8))
-    with pytest.raises(duckdb.ConstraintException):
-        kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
-
-
-def test_no_person_has_more_rows_than_that(world: NoisyReleases) -> None:
-    people = {line.split(",")[0] for line in made().splitlines()} - {""}
-    for most_rows in (1, 2):
-        draft = world.draft("carol", most_rows=most_rows)
-        rows, *_ = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
-        assert 0 < sum(rows) <= most_rows * len(people)
-
-
-@pytest.mark.parametrize(
-    ("entity", "count"), [('["patient"]', 3), ('["contributor", "patient"]', 6), ('["contributor"]', 6)]
-)
-def test_rows_of_a_person_are_limited_over_all_segments(
-    tmp_path: Path, key_file: Path, entity: str, count: int
-) -> None:
-    class Contributed(NoisyReleases):
-        schema_text = NoisyReleases.schema_text.replace('["patient"]', entity)
-
-    world, row = Contributed(tmp_path / "world", key_file), "p1,A,f,1.00,30,true,1.5\n"
-    world.put(row * 5)
-    world.register("north")
-    world.contribute("north", row * 4)
-    world.collect()
-    draft = world.draft("carol", most_rows=3)
-    rows, *_ = kept_totals(draft.tables, draft.opened, draft.reading, draft.statistics)
-    assert sum(rows) == count
 
 
 # what is drawn

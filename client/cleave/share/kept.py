@@ -7,6 +7,7 @@ outside all cells count too.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
@@ -48,16 +49,12 @@ def kept_totals(
     tables: Tables, opened: Opened, reading: Reading, statistics: Sequence[Statistic]
 ) -> tuple[list[int], ...]:
     """By statistic, the total of each cell without noise. Raises CheckFailed, StoreError."""
-    with closing(Rows(tables, opened)) as rows:
-        schema = load_stored_schema(opened.manifest)
-        gathered = rows.new_table(schema.only(()))
-        try:
-            work = _Gathering(rows, schema, gathered, reading)
-            for segment in opened.manifest.segments:
-                work.add(segment)
-            return work.totals(statistics)
-        finally:
-            gathered.__exit__(None, None, None)
+    schema = load_stored_schema(opened.manifest)
+    with closing(Rows(tables, opened)) as rows, rows.new_table(schema.only(())) as gathered:
+        work = _Gathering(rows, schema, gathered, reading)
+        for segment in opened.manifest.segments:
+            work.add(segment)
+        return work.totals(statistics)
 
 
 class _Gathering:
@@ -135,11 +132,11 @@ class _Gathering:
         )
         figures = ", ".join(_SQL[of.part].format(f"v{of.measure}") for of in statistics)
         sql = f"SELECT cell, {figures} FROM ({each}) WHERE cell IS NOT NULL GROUP BY cell"
-        cells = int(np.prod([len(of) for of in reading.values], dtype=np.int64))
+        cells = math.prod(map(len, reading.values))
         totals = tuple([0] * cells for _ in statistics)
         for cell, *row in self._gathered.connection.execute(sql).fetchall():
-            for total, value in zip(totals, row, strict=True):
-                total[int(cell)] = int(value or 0)
+            for number, value in enumerate(row):
+                totals[number][cell] = int(value or 0)
         return totals
 
 
