@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from typing import Final
 
 import pytest
@@ -13,6 +15,7 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.read import read_statement
 from cleave.table.derived import checked
+from cleave.table.schema import Column, Kind
 from cleave_shared.errors import QueryRefused
 from tests.unit.simulate import schema
 
@@ -92,9 +95,14 @@ ANSWERED: Final = (
     "SELECT SUM(net) FROM visits",
     "SELECT COUNT(*) FROM main.visits WHERE visits.ward = 'A'",
     "SELECT SUM(small * 1000::INTEGER), SUM(big * 1000::DECIMAL(4,0)) FROM visits",
+    "SELECT SUM(2147483520 + small), SUM(small - 2147483520), SUM(2147483519 - small) FROM visits",
+    "SELECT COUNT(huge), SUM(NULL), AVG((1 + 2) * (bill - 3)) FROM visits",
+    # constants that cancel out
+    "SELECT VARIANCE(2 * (bill + 1) - 2), VAR_POP((3 + bill) * (1 + 1) - 6), STDDEV(1 - bill - 1) FROM visits",
     "SELECT COUNT(*) FROM visits WHERE day = TIMESTAMP '2024-01-31 00:00:00'",
     "SELECT COUNT(*) FROM visits WHERE seen > DATE '2024-01-31' AND price = 5",
     "SELECT COUNT(*) FROM visits WHERE year = '2024'",
+    "SELECT COUNT(*) FROM visits WHERE year IN (+CAST('5' AS INTEGER), -CAST('5' AS INTEGER))",
     "FROM visits SELECT COUNT(*)",
 )
 BY_G1: Final = (
@@ -115,6 +123,13 @@ BY_G1: Final = (
     "SELECT COUNT(*) FILTER (WHERE ward = 'A') FROM visits",
     "SELECT SUM(bill) FILTER (WHERE bill > 10) FROM visits",
     "SELECT SUM(bill ORDER BY bill) FROM visits",
+    "SELECT SUM(x := bill) FROM visits",
+    "SELECT SUM(bill, paid) FROM visits",
+    "SELECT SUM() FROM visits",
+    "SELECT struct_pack(a := SUM(bill)) FROM visits",
+    "SELECT abs(DISTINCT SUM(bill)) FROM visits",
+    "SELECT abs(SUM(bill) ORDER BY 1) FROM visits",
+    "SELECT abs(SUM(bill)) FILTER (WHERE ward = 'A') FROM visits",
     "SELECT SUM(bill * (patient = 'P17')::INT) FROM visits",
     "SELECT SUM(CASE WHEN patient = 'P17' THEN bill END) FROM visits",
     "SELECT SUM(if(age > 90, bill, 0)) FROM visits",
@@ -145,7 +160,17 @@ BY_G1: Final = (
     "SELECT SUM(list_extract([bill], 1)) FROM visits",
     "SELECT list_transform([SUM(bill)], lambda x: x + 1) FROM visits",
     "SELECT weighted_avg(bill, age) FROM visits",
+    "SELECT SUM((bill + 1) * (paid + 1)) FROM visits",
+    "SELECT SUM((1 - bill) * (1 - paid)) FROM visits",
+    "SELECT SUM(2 * (paid - 1) * (2 + bill)) FROM visits",
+    "SELECT VARIANCE(bill + 1) FROM visits",
+    "SELECT VARIANCE(2 * (bill + 1) - 1) FROM visits",
+    "SELECT VAR_POP(bill * (1 - 3) - 2) FROM visits",
+    "SELECT STDDEV(1 - bill) FROM visits",
     # a step that some value overflows, or that rounds
+    "SELECT SUM(2147483521 + small) FROM visits",
+    "SELECT SUM(small - 2147483521) FROM visits",
+    "SELECT SUM(2147483520 - small) FROM visits",
     "SELECT SUM(small * 100) FROM visits",
     "SELECT SUM(age + 2147483647) FROM visits",
     "SELECT SUM(big * 1000) FROM visits",
@@ -215,6 +240,8 @@ BY_G2: Final = (
     "SELECT COUNT(*) FROM visits WHERE year(day) = 2024",
     "SELECT COUNT(*) FROM visits WHERE -year = 1",
     "SELECT COUNT(*) FROM visits WHERE year + 1 = 2025",
+    "SELECT COUNT(*) FROM visits WHERE year = abs(5)",
+    "SELECT COUNT(*) FROM visits WHERE year = -year",
     "SELECT COUNT(*) FROM visits WHERE year / 0 = 1",
     "SELECT COUNT(*) FROM visits WHERE ward::INTEGER = 1",
     "SELECT COUNT(*) FROM visits WHERE TRY_CAST(ward AS INTEGER) = 1",
@@ -268,6 +295,35 @@ def test_refused_by_one_sentence(rule: str, sql: str) -> None:
         QUESTIONS.admitted(read_statement(sql))
     assert caught.value.message == f"users without rows cannot ask this ({rule})"
     assert caught.value.hint == "docs/gateway.md lists what is answered"
+
+
+@pytest.mark.parametrize(
+    ("figure", "type_", "largest"),
+    [
+        # 2^40 rows: DuckDB's sum is DECIMAL(38)
+        ("SUM(x)", "DECIMAL(38,2)", (10**38 - 1) // 2**40),
+        ("AVG(x)", "DECIMAL(38,0)", (10**38 - 1) // 2**40),
+        ("SUM(2 * x)", "DECIMAL(30,2)", (10**38 - 1) // 2**40 // 2),
+        # a float64 has 53 bits
+        ("VARIANCE(2 * x)", "BIGINT", 2**52),
+        ("STDDEV(4 * x)", "DECIMAL(17,2)", 2**51),
+    ],
+)
+def test_figures_are_of_numbers_that_no_step_overflows_or_rounds(figure: str, type_: str, largest: int) -> None:
+    """`largest`: in units of the last decimal. One more is refused, on either side of 0."""
+    column = Column("x", Kind.ENCRYPTED, type_)
+    unit = Decimal(1).scaleb(-(column.decimals or 0))
+    for lower, upper, answered in (
+        (0, largest, True),
+        (-largest, 0, True),
+        (0, largest + 1, False),
+        (-largest - 1, 0, False),
+    ):
+        with localcontext(prec=50):
+            bounded = replace(column, lower=lower * unit, upper=upper * unit)
+        questions = Askable("visits", replace(COLUMNS, columns=(bounded,)), ())
+        with nullcontext() if answered else pytest.raises(QueryRefused, match="rule G1"):
+            questions.admitted(read_statement(f"SELECT {figure} FROM visits"))
 
 
 @pytest.mark.parametrize("sql", OTHERS)

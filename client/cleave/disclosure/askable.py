@@ -36,7 +36,7 @@ from cleave.sql.refusals import Uncut, too_deep
 from cleave.sql.resolve import has_aggregate, is_aggregate, resolve
 from cleave.table.duck import private, tree_of
 from cleave.table.schema import Schema
-from cleave.table.types import FLOATS, decimals_of, digits_of, is_number, is_numeric
+from cleave.table.types import FLOATS, decimals_of, is_number, is_numeric
 from cleave_shared.errors import QueryRefused
 
 Tree = Mapping[str, Any]
@@ -75,6 +75,7 @@ _COMPARED: Final = {
 }
 _DATES: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
 _MOST_ROWS: Final = 1 << 40  # rows of a sum that cannot overflow
+_LARGEST_SUM: Final = 10**38 - 1  # units of a DECIMAL; sums of 64-bit integers are far smaller
 _RANK: Final = re.compile(r"dense_rank\(\) OVER \(ORDER BY (.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)\)", re.DOTALL)
 _AT_ONCE: Final = 200  # constants
 _EXACT_DOUBLES: Final = 1 << 53
@@ -306,8 +307,7 @@ class _Figures:
         read = self._read(node)
         (type_,) = self._catalog.types([write(node)])
         units = read.range.magnitude * 10 ** (decimals_of(type_) or 0)
-        most = 10**38 - 1 if digits_of(type_) else (1 << 127) - 1
-        if name != "count" and units * _MOST_ROWS > most:
+        if name != "count" and units * _MOST_ROWS > _LARGEST_SUM:
             raise refused(G1)
         if name in _SPREADS and not isinstance(node, Column) and units > _EXACT_DOUBLES:
             raise refused(G1)
@@ -380,8 +380,4 @@ def _combined(name: str, read: Sequence[_Linear]) -> _Linear:
         return _Linear(one.range - two.range, one.constant - two.constant, both)
     if (one.has_column and two.has_column) or len(read) == 1:
         raise refused(G1)
-    constant = one.constant * two.constant if not both else Fraction(0)
-    if both:
-        column, factor = (one, two) if one.has_column else (two, one)
-        constant = column.constant * factor.constant
-    return _Linear(one.range * two.range, constant, both)
+    return _Linear(one.range * two.range, one.constant * two.constant, both)
