@@ -675,8 +675,11 @@ def test_too_few_rows_are_refused() -> None:
     frame, schema = frame_of(y=[1, 5, 2], x=[1, 2, 4], z=[3, 1, 1])
     assert "as many parameters (3) as rows" in refused("y ~ x + z", data=frame, schema=schema).message
     assert cleave.fit(frame, "y ~ x", schema=schema).df_resid == 1
-    empty = frame.iloc[:0]
-    assert "as rows" in refused("y ~ x", data=empty, schema=schema).message
+    none = "there are no rows with values in all columns of the model"
+    assert refused("y ~ x", data=frame.iloc[:0], schema=schema).message == none
+    assert (
+        refused("y ~ x", data=frame.assign(x=[None, None, None]).astype({"x": "Int64"}), schema=schema).message == none
+    )
 
 
 # --- thresholds

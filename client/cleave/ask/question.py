@@ -91,16 +91,14 @@ class Usage:
 
     @property
     def suppression(self) -> str:
-        """Return sentences on what the minimum group size left out and what it cannot hide; "" if there is no
-        minimum.
-        """
+        """Return sentences on what the minimum group size left out and what it cannot hide; "" if it hid nothing."""
         if self.suppressed_groups is None:
             return ""
         few = f"fewer than {self.min_group} {self.counted or 'rows'}"
-        small = f"{counted(self.suppressed_groups, 'group')} of {few}"
+        small = [f"{counted(self.suppressed_groups, 'group')} of {few}"] if self.suppressed_groups else []
         if self.withheld_groups:
-            small += f" and {counted(self.withheld_groups, 'group')} from which one of them would follow"
-        sentences = [f"{small} not shown."]
+            small.append(f"{counted(self.withheld_groups, 'group')} from which one of them would follow")
+        sentences = [f"{' and '.join(small)} not shown."] if small else []
         if self.hidden_figures:
             figures = counted(self.hidden_figures, "figure")
             sentences.append(f"{figures} hidden: {few} have a value there, or have none, or lack the same figures.")

@@ -53,8 +53,10 @@ def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: 
     n = whole.used or 0 if whole else 0
     nullable = {*products.nullable, *(each.name for each in formula.factors.values() if each.nullable)}
     people = sums.people_of(nullable, n)
+    if not n:
+        raise QueryRefused("there are no rows with values in all columns of the model")
     levels = _levels_of(formula, cells)
-    columns = formula.design(levels) if n else []
+    columns = formula.design(levels)
     if n <= len(columns):
         raise QueryRefused(
             f"the model has as many parameters ({len(columns)}) as rows, or more",

@@ -70,7 +70,7 @@ def page(
         created=shown_time(facts.created),
         tiles=_tiles(answer, facts),
         warnings=[printable(warning) for warning in answer.result.warnings],
-        suppressed=answer.usage.suppression if _is_limited(answer.usage) else "",
+        suppressed=answer.usage.suppression,
         trust=printable(answer.result.trust),
         headings=headings_of(answer.result),
         rows=rows,
@@ -135,11 +135,6 @@ def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
         _moved(usage),
         (f"{facts.seconds:.2f} s", "time", counted(usage.requests, "request")),
     ]
-
-
-def _is_limited(usage: Usage) -> bool:
-    """Check whether a minimum group size hid something, or failed to."""
-    return any((usage.suppressed_groups, usage.withheld_groups, usage.hidden_figures, usage.printing))
 
 
 def _moved(usage: Usage) -> tuple[str, str, str]:
