@@ -411,8 +411,7 @@ def _close_off() -> None:
         return
     count = 13 if version < 2 else 14 if version < 3 else 15  # number of rights over files
     files = (1 << count) - 1 & ~_READ
-    rights = struct.pack("=QQQ", files, _TCP if version >= 4 else 0, _OTHERS if version >= 6 else 0)
-    rights = rights[: 8 if version < 4 else 16 if version < 6 else 24]
+    rights = struct.pack("=QQQ", files, _TCP, _OTHERS)[: 8 if version < 4 else 16 if version < 6 else 24]
     ruleset = _libc.syscall(_CREATE_RULESET, rights, ctypes.c_size_t(len(rights)), 0)
     if ruleset < 0 or _libc.syscall(_RESTRICT_SELF, ruleset, 0):
         raise OSError(ctypes.get_errno(), "Landlock")

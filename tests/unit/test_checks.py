@@ -79,6 +79,13 @@ def test_an_answer_is_to_its_request() -> None:
         failed("envelope", lambda change=change: check_envelope(REQUEST, replace(ANSWER, **change)))
 
 
+def test_a_lane_of_a_stored_object_has_as_many_totals_as_positions() -> None:
+    request = replace(REQUEST, lanes=[Lane(objects=[b"a"], start=3, stop=5)])
+    check_envelope(request, replace(ANSWER, totals=[[b"x"] * 2]))
+    for count in (0, 1, 3, 5, 8):
+        failed("envelope", lambda count=count: check_envelope(request, replace(ANSWER, totals=[[b"x"] * count])))
+
+
 def block(start: int, chunks: int, groups: list[int], positions: list[int]) -> Block:
     widths = np.array(positions, np.int64)
     return Block(start, chunks, np.array(groups, np.int64), np.cumsum(widths) - widths, widths)

@@ -125,6 +125,88 @@ def test_bounds_are_set_as_told() -> None:
     assert again == 0.0
 
 
+def test_what_a_confined_child_may_write_and_start() -> None:
+    def look() -> list[object]:
+        children.start_no_more()
+        return [resource.getrlimit(resource.RLIMIT_FSIZE), resource.getrlimit(resource.RLIMIT_NPROC)]
+
+    assert told(look, Bounds(memory=1 << 30, confined=True)) == [[1 << 30, 1 << 30], [0, 0]]
+    assert told(lambda: [*resource.getrlimit(resource.RLIMIT_FSIZE)], Bounds(memory=1 << 30)) == [
+        *resource.getrlimit(resource.RLIMIT_FSIZE)
+    ]
+
+
+class Landlock:
+    """A kernel that knows Landlock in `version`, and keeps what it is told."""
+
+    def __init__(self, version: int, creates: bool = True, restricts: bool = True) -> None:
+        self.version, self.creates, self.restricts = version, creates, restricts
+        self.told: list[tuple[object, ...]] = []
+        self.ruleset = -1
+
+    def syscall(self, *arguments: Any) -> int:
+        self.told.append(tuple(getattr(each, "value", each) for each in arguments))
+        number, first = arguments[:2]
+        if number == 446:
+            return 0 if self.restricts else -1
+        if first is None:
+            return self.version
+        self.ruleset = os.open("/dev/null", os.O_RDONLY) if self.creates else -1
+        return self.ruleset
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Landlock]:
+    def know(*arguments: Any, **options: Any) -> Landlock:
+        kernel = Landlock(*arguments, **options)
+        monkeypatch.setattr(children, "_libc", kernel)
+        monkeypatch.setattr(children, "_closed_off", False)
+        return kernel
+
+    return know
+
+
+@pytest.mark.parametrize(
+    ("version", "rights"),
+    [  # of linux/landlock.h as of each version: files (all but reading files and folders), TCP, scopes
+        (1, [0x1FF3]),
+        (2, [0x3FF3]),
+        (3, [0x7FF3]),
+        (4, [0x7FF3, 3]),
+        (5, [0x7FF3, 3]),
+        (6, [0x7FF3, 3, 3]),
+        (7, [0x7FF3, 3, 3]),
+    ],
+)
+def test_what_each_kernel_denies_a_confined_child(
+    version: int, rights: list[int], kernel: Callable[..., Landlock]
+) -> None:
+    there = kernel(version)
+    children._close_off()
+    content = b"".join(each.to_bytes(8, "little") for each in rights)
+    assert there.told == [(444, None, 0, 1), (444, content, len(content), 0), (446, there.ruleset, 0)]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(there.ruleset)
+    children._close_off()
+    assert len(there.told) == 3, "it was confined again"
+
+
+@pytest.mark.parametrize("version", [-1, 0])
+def test_a_kernel_without_landlock_denies_nothing(version: int, kernel: Callable[..., Landlock]) -> None:
+    there = kernel(version)
+    children._close_off()
+    assert there.told == [(444, None, 0, 1)]
+
+
+@pytest.mark.parametrize("refused", ["creates", "restricts"])
+def test_a_child_that_cannot_be_confined_does_not_work(refused: str, kernel: Callable[..., Landlock]) -> None:
+    there = kernel(6, **{refused: False})
+    with pytest.raises(OSError, match="Landlock"):
+        children._close_off()
+    if there.ruleset >= 0:
+        os.close(there.ruleset)
+
+
 def test_a_limit_is_never_raised() -> None:
     def look() -> list[object]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
@@ -608,6 +690,16 @@ def test_a_child_answers_calls_while_they_last() -> None:
         child.call(_reports, ("last",), bounds)
         assert child.receive(HANGS)[0] == b"last"
         assert ended_in_order(child)
+
+
+def _numbers(channel: Channel, *numbers: int) -> None:
+    channel.send([json.dumps(numbers).encode()])
+
+
+def test_what_all_calls_share_comes_first() -> None:
+    with children.fork(lambda channel: children.answer_calls(channel, (7, 8))) as child:
+        child.call(_numbers, (9,))
+        assert child.receive(HANGS) == [b"[7, 8, 9]"]
 
 
 def test_a_child_that_waits_for_calls_ends_with_its_channel() -> None:
