@@ -6,6 +6,7 @@ from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,7 +17,10 @@ from flint import arb, fmpq
 
 from cleave.api.ask import session_over
 from cleave.ask.options import Asking, complete
+from cleave.ask.session import Session
 from cleave.models.sums import Group, Sums
+from cleave.processes import deadline
+from cleave.processes.deadline import OutOfTime
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 
@@ -85,6 +89,29 @@ def test_a_long_statement_is_split_before_its_limit() -> None:
     sums, (group,) = asked(PATIENTS, [], [()], figures)
     assert len(sums.answers) == 2
     assert len({int(each.value) for each in group.totals}) == 1
+
+
+def test_all_statements_of_a_model_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, answered = [1000.0], []
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    answer = Session._answer
+
+    def slow(*arguments: Any) -> Any:
+        answered.append(answer(*arguments))
+        now[0] += 5
+        return answered[-1]
+
+    monkeypatch.setattr(Session, "_answer", slow)
+    given = complete(Asking, {"timeout": 9.0})
+    with session_over(PATIENTS, given) as session, session.snapshot():
+        sums = Sums(session, given)
+        now[0] += 50  # what is not a question takes none of it
+        sums.count("COUNT(*)")
+        now[0] += 50
+        sums.count("SUM(age)")
+        with pytest.raises(OutOfTime, match="within the 9 seconds"):
+            sums.count("MAX(age)")
+    assert len(answered) == 2
 
 
 def test_plain_doubles_are_loose_and_null_is_none() -> None:

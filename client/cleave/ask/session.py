@@ -154,17 +154,19 @@ class Session:
         seconds: float | None = None,
         *,
         strict: bool = False,
+        spent: float = 0.0,
     ) -> Result:
         """Answer `plan`.
 
-        Once files are read, services, stores and DuckDB on this machine together may take `seconds`.
+        Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
+        questions of the same work have `spent` some.
         `strict` raises Undecided if the error bounds leave a decision open. Raises InputError, QueryRefused,
         ServiceError, CheckFailed. Every error of the question itself is raised before anything is sent.
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
-        answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds)
+        answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds, spent)
         if strict and answer.result.warnings:
             raise Undecided(
                 "; ".join(answer.result.warnings),
@@ -203,8 +205,14 @@ class Session:
         if options.min_group and options.yes and not options.logged:
             self.source.log_smaller(plan, options.min_group)
 
-    def _run(self, work: Callable[[Deadline], T], seconds: float | None = None) -> T:
-        self._deadline = deadline = Deadline(seconds or self.source.seconds)
+    @property
+    def spent(self) -> float:
+        """Seconds that the last question took of its time, with those spent before."""
+        return self._deadline.spent() if self._deadline is not None else 0.0
+
+    def _run(self, work: Callable[[Deadline], T], seconds: float | None = None, spent: float = 0.0) -> T:
+        self._deadline = deadline = Deadline(seconds or self.source.seconds, spent=spent)
+        deadline.check()
         return self.source.run(lambda: work(deadline), deadline)
 
     def stop_job(self, plan: Plan) -> bool:

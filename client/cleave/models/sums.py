@@ -109,6 +109,7 @@ class Sums:
         self.answers: list[Result] = []
         self.seen: list[Description] = []
         self.seconds = 0.0
+        self._spent = 0.0  # of the time that all statements have together
 
     @property
     def schema(self) -> Schema:
@@ -313,7 +314,8 @@ class Sums:
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
         self.seen.append(self._session.describe(planned, self._options))
-        answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"])
+        answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"], spent=self._spent)
+        self._spent = self._session.spent
         usage = replace(answer.usage, rows=None, selected_rows=None, groups=None) if unseen else answer.usage
         self.answers.append(replace(answer, usage=usage))
         self.seconds += time.perf_counter() - started

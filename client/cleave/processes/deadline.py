@@ -29,13 +29,15 @@ _QUERY = "the query was not answered", "the services' logs show what they were d
 
 
 class Deadline:
-    """`seconds` from now. Thread-safe. A query's threads wait with `result` and `sleep` only."""
+    """`seconds` from now, less those already `spent`. Thread-safe. A query's threads wait with `result` and `sleep`
+    only.
+    """
 
-    def __init__(self, seconds: float, words: tuple[str, str] = _QUERY) -> None:
+    def __init__(self, seconds: float, words: tuple[str, str] = _QUERY, spent: float = 0.0) -> None:
         """`words` for its error: what did not happen in time, and where to look."""
         self.seconds = seconds
         self._words = words
-        self._end = time.monotonic() + seconds
+        self._end = time.monotonic() + seconds - spent
         self._lock = threading.Lock()
         self._waits: set[Future[None]] = set()
         self._reason: Exception | None = None
@@ -43,6 +45,9 @@ class Deadline:
     def left(self) -> float:
         """Remaining seconds, never negative; 0 after `stop`."""
         return 0.0 if self._reason is not None else max(0.0, self._end - time.monotonic())
+
+    def spent(self) -> float:
+        return self.seconds + time.monotonic() - self._end
 
     def check(self) -> None:
         """Raise if nothing more may be sent: the reason given to `stop`, or OutOfTime."""
