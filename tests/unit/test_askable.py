@@ -326,6 +326,26 @@ def test_figures_are_of_numbers_that_no_step_overflows_or_rounds(figure: str, ty
             questions.admitted(read_statement(f"SELECT {figure} FROM visits"))
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        "one * two",
+        "(one + 1) * (two - 1)",
+        "(1 - one) * (1 - two)",
+        "2 * (one - 1) * (2 + two)",
+        "(one * 2) * (3 * two)",
+        "(1 + one) * -two",
+        "(one + two) * (one + 1)",
+    ],
+)
+def test_a_product_of_columns_is_refused_even_if_it_fits(product: str) -> None:
+    small = tuple(Column(name, Kind.ENCRYPTED, "BIGINT", Decimal(0), Decimal(9)) for name in ("one", "two"))
+    questions = Askable("visits", replace(COLUMNS, columns=small), ())
+    questions.admitted(read_statement("SELECT SUM(2 * (one + 1) - 3 * (two - 1)) FROM visits"))
+    with pytest.raises(QueryRefused, match="rule G1"):
+        questions.admitted(read_statement(f"SELECT SUM({product}) FROM visits"))
+
+
 @pytest.mark.parametrize("sql", OTHERS)
 def test_errors_of_any_user(sql: str) -> None:
     with pytest.raises(QueryRefused, match=OTHERS[sql]):
