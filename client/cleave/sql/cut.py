@@ -415,10 +415,14 @@ class Cutter:
             return Column((self._schema.column(node.name).type,)) if isinstance(node, Column) else None
 
         shapes = [write(node.replaced(typed)) if sql == write(node) else sql for sql, node in computed]
-        first = {shape: (sql, type_) for shape, (sql, _), type_ in zip(shapes, computed, types, strict=True)}
+        first = {
+            shape: (sql, type_)
+            for shape, (sql, node), type_ in zip(shapes, computed, types, strict=True)
+            if not _counts(node)
+        }
         sqls, of_shapes = [sql for sql, _ in first.values()], [type_ for _, type_ in first.values()]
         found = dict(zip(first, self._catalog.rounded(sqls, of_shapes, grouped=grouped), strict=True))
-        return [found[shape] for shape in shapes]
+        return [found.get(shape, False) for shape in shapes]
 
     def _is_mean(self, call: Call) -> bool:
         """True for a mean that is one division of an exact sum, so the same double in any order of rows."""
@@ -500,3 +504,10 @@ def _refuse_aggregate(node: Node, clause: str, hint: str) -> None:
         raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
     if any(is_grouping(each) for each in node.walk()):
         raise QueryRefused(f"{clause} cannot hold GROUPING()", hint="use it in SELECT, HAVING or ORDER BY")
+
+
+def _counts(node: Node) -> bool:
+    """True for COUNT(*), and COUNT of a column: DuckDB need not plan the most frequent ones."""
+    if not isinstance(node, Call) or node.name not in ("count", "count_star"):
+        return False
+    return not node.distinct and node.filter is None and all(isinstance(each, Column) for each in node.arguments)
