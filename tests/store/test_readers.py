@@ -35,11 +35,13 @@ from cleave.store.manifest import ROW, Manifest, Sealed
 from cleave.store.reader import Opened
 from cleave.store.reading import place_of as place_in
 from cleave.store.rows import Rows
+from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import ColumnPlace, cut, open_blocks, seal_column, values_of
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal, seal_record
-from cleave.store.views import View, open_view, view_in
+from cleave.store.views import View, open_view, view_in, view_of
 from cleave.table.progress import Silent
+from cleave.table.schema import dump_schema
 from cleave.table.stream import open_table
 from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError, KeyFileError, QueryRefused
 from tests.store.contributing import kept_as
@@ -571,6 +573,52 @@ def test_thresholds_need_the_owners_word(tmp_path: Path, key_file: Path, privacy
         assert "privacy" in view(world, "dan", world.open()).manifest.schema_toml
         world.add_reader("eve", "bill", yes=True)
         assert "privacy" not in view(world, "eve", world.open()).manifest.schema_toml
+
+
+def test_a_view_names_all_that_it_shows(world: Place) -> None:
+    """The owner's manifest has something in every field here; a field added later is not in a view by itself."""
+    world.add_reader("eve", "bill")
+    opened = world.open()
+    schema = load_stored_schema(opened.manifest)
+    explained = replace(schema, columns=tuple(replace(each, reason="an age is near") for each in schema.columns))
+    more = {"contributor": "x", "scan": "x", "marks": "x", "unpublished": 3}
+    manifest = opened.manifest.model_copy(
+        update={
+            "schema_toml": dump_schema(explained),
+            "key": ("name", "ward"),
+            "scanned": 1,
+            "contributors": ("x",),
+            "batches": ("x",),
+            "local": ("x",),
+            "release": "x",
+            "segments": tuple(each.model_copy(update=more) for each in opened.manifest.segments),
+        }
+    )
+    for reader, names, key in zip(
+        manifest.readers, (["ward", "bill", "name"], ["bill"]), (manifest.key, ()), strict=True
+    ):
+        shown = view_of(manifest, reader, opened.vault).manifest
+        assert [*load_stored_schema(shown).names] == names
+        assert "an age is near" in manifest.schema_toml
+        assert "near" not in shown.schema_toml
+        assert shown.sealed == tuple(each for each in manifest.sealed if each.name in {*names, ROW})
+        own = ("table", "table_id", "version", "changed", "profile", "secret", "cells")
+        assert dict(shown) == {
+            **{each: getattr(manifest, each) for each in own},
+            **dict.fromkeys(("by", "measures", "contributors", "batches", "local", "readers"), ()),
+            **{"format": 2, "key": key, "scanned": 0, "release": None},
+            **{each: getattr(shown, each) for each in ("schema_toml", "sealed", "segments")},
+        }
+        places = [manifest.sealed.index(each) for each in shown.sealed]
+        assert [dict(each) for each in shown.segments] == [
+            {
+                **{each: getattr(segment, each) for each in ("id", "added", "rows", "index")},
+                **{"cells": 1, "totals": (), "columns": tuple(segment.columns[place] for place in places)},
+                **dict.fromkeys(more),
+                "plain": segment.plain if "ward" in names else None,
+            }
+            for segment in manifest.segments
+        ]
 
 
 @pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 3"])

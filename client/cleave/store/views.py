@@ -87,22 +87,23 @@ def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
         mine = replace(mine, privacy=schema.privacy)
     places = places_of(manifest, reader)
     sealed = tuple(manifest.sealed[place] for place in places)
-    shown = {
-        "schema_toml": dump_schema(_shown(mine)),
-        "by": (),
-        "key": manifest.key if {*manifest.key} <= {*mine.names} else (),
-        "measures": (),
-        "sealed": sealed,
-        "scanned": 0,
-        "segments": tuple(_segment(each, places, plain=bool(mine.plain)) for each in manifest.segments),
-        "contributors": (),
-        "batches": (),
-        "local": (),
-        "release": None,
-        "readers": (),
-    }
+    shown = Manifest(  # names all that a reader sees: whatever else a manifest has is left at its default
+        table=manifest.table,
+        table_id=manifest.table_id,
+        version=manifest.version,
+        changed=manifest.changed,
+        profile=manifest.profile,
+        schema_toml=dump_schema(_shown(mine)),
+        by=(),
+        key=manifest.key if {*manifest.key} <= {*mine.names} else (),
+        measures=(),
+        sealed=sealed,
+        secret=manifest.secret,
+        cells=manifest.cells,
+        segments=tuple(_segment(each, places, plain=bool(mine.plain)) for each in manifest.segments),
+    )
     return View(
-        manifest=manifest.model_copy(update=shown),
+        manifest=shown,
         keys={each.id: encoded(vault.column_key(each.id)) for each in sealed},
         others=tuple(each for each in schema.names if each not in mine.names) if reader.names else (),
     )
@@ -115,17 +116,16 @@ def _shown(schema: Schema) -> Schema:
 
 
 def _segment(segment: Segment, places: Sequence[int], *, plain: bool) -> Segment:
-    shown = {
-        "cells": 1,
-        "columns": tuple(segment.columns[place] for place in places),
-        "totals": (),
-        "plain": segment.plain if plain else None,
-        "scan": None,
-        "contributor": None,
-        "marks": None,
-        "unpublished": None,
-    }
-    return segment.model_copy(update=shown)
+    return Segment(  # as above
+        id=segment.id,
+        added=segment.added,
+        rows=segment.rows,
+        cells=1,
+        index=segment.index,
+        columns=tuple(segment.columns[place] for place in places),
+        totals=(),
+        plain=segment.plain if plain else None,
+    )
 
 
 def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
