@@ -68,7 +68,7 @@ COMPARISONS: Final = {
     ">=": "seen >= TIMESTAMP '2024-01-31 12:00:00'",
     "IN": "ward NOT IN ('A', 'B', NULL)",
     "BETWEEN": "year BETWEEN 2020 AND CAST('2024' AS INTEGER)",
-    "~~": "ward LIKE 'A%'",
+    "~~": "ward LIKE 'A%' AND ward LIKE CAST('%b' AS VARCHAR)",
     "!~~": "ward NOT LIKE '%x_'",
 }
 CONNECTIVES: Final = {
@@ -97,6 +97,7 @@ ANSWERED: Final = (
     "SELECT SUM(small * 1000::INTEGER), SUM(big * 1000::DECIMAL(4,0)) FROM visits",
     "SELECT SUM(2147483520 + small), SUM(small - 2147483520), SUM(2147483519 - small) FROM visits",
     "SELECT COUNT(huge), SUM(NULL), AVG((1 + 2) * (bill - 3)) FROM visits",
+    "SELECT SUM(age + NULL), VAR_POP(NULL), STDDEV(small + NULL) FROM visits",
     # constants that cancel out
     "SELECT VARIANCE(2 * (bill + 1) - 2), VAR_POP((3 + bill) * (1 + 1) - 6), STDDEV(1 - bill - 1) FROM visits",
     "SELECT COUNT(*) FROM visits WHERE day = TIMESTAMP '2024-01-31 00:00:00'",
@@ -141,6 +142,9 @@ BY_G1: Final = (
     "SELECT VAR_SAMP(net) FROM visits",
     "SELECT SUM(bill * bill) FROM visits",
     "SELECT SUM(bill / 2) FROM visits",
+    "SELECT COUNT('5') FROM visits",
+    "SELECT SUM(bill + '5') FROM visits",
+    "SELECT COUNT(CAST('5x' AS TINYINT)) FROM visits",
     "SELECT SUM(age % 2) FROM visits",
     "SELECT SUM(age // 2) FROM visits",
     "SELECT SUM(age & 1) FROM visits",
@@ -183,6 +187,7 @@ BY_G1: Final = (
     "SELECT SUM(-level) FROM visits",
     "SELECT SUM(bill * 1e0) FROM visits",
     "SELECT SUM(age + 1e300) FROM visits",
+    "SELECT SUM(1e-1) FROM visits",
     "SELECT VAR_POP(age + 4) FROM visits",
     "SELECT STDDEV(big * 1 - age) FROM visits",
     # rows

@@ -98,7 +98,7 @@ class Askable:
         """
         try:
             parsed = parse(statement, self.name)
-            with closing(Catalog(self.name, self.schema.columns, self.schema.derived)) as catalog:
+            with closing(Catalog(self.name, self.schema.columns)) as catalog:
                 select = resolve(parsed, self.schema, catalog.settle)
                 node = statement.tree["statements"][0]["node"]
                 if where := node["where_clause"]:
@@ -156,7 +156,7 @@ class _Where:
         if kind.removeprefix("OPERATOR_") in TESTS.split():
             self._type_of_key(tree["children"][0])
             return tree
-        name = str(tree["function_name"]) if kind == "FUNCTION" else _COMPARED.get(kind, "")
+        name = str(tree["function_name"]) if kind == "FUNCTION" else _COMPARED.get(kind)
         if name not in COMPARISONS.split():
             raise refused(G2)
         match name:
@@ -175,11 +175,10 @@ class _Where:
         return {**tree, other: constant}
 
     def _like(self, tree: Tree) -> Tree:
-        if [each["name"] for each in tree["arguments"]] != ["", ""]:
+        names = [each["name"] for each in tree["arguments"]]
+        if names != ["", ""] or self._type_of_key(tree["arguments"][0]["expression"]) != "VARCHAR":
             raise refused(G2)
         column, pattern = tree["arguments"]
-        if self._type_of_key(column["expression"]) != "VARCHAR":
-            raise refused(G2)
         (constant,) = self._constants([pattern["expression"]], "VARCHAR")
         return {**tree, "arguments": [column, {**pattern, "expression": constant}]}
 
@@ -216,11 +215,12 @@ class _Where:
             row = None
         if row is None:
             raise refused(G2)
-        for node, own, text, same in zip(given, row[::3], row[1::3], row[2::3], strict=True):
+        texts = list(row[1::3])
+        for node, own, text, same in zip(given, row[::3], texts, row[2::3], strict=True):
             is_text = isinstance(node, Constant) and node.kind == "STRING"
             if text is not None and not (same and (is_text or _is_alike(own, type_))):
                 raise refused(G2)
-        return list(row[1::3])
+        return texts
 
 
 @cache
@@ -324,10 +324,10 @@ class _Figures:
             return self._literal(node)
         (type_,) = self._catalog.types([write(node)])
         if isinstance(node, Column):
-            self._number(node)
-            bounds = bounds_of(node, type_, self._askable.schema, self._catalog.types)
-            if bounds.range is None or decimals_of(type_) is None:
+            if self._number(node) in FLOATS:
                 raise refused(G1)
+            bounds = bounds_of(node, type_, self._askable.schema, self._catalog.types)
+            assert bounds.range is not None  # noqa: S101 - an exact type has one
             return _Linear(bounds.range, has_column=True)
         if not isinstance(node, Call) or node.name not in STEPS.split() or len(node.arguments) not in (1, 2):
             raise refused(G1)
