@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -18,6 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from cleave.ask.owners import tag_of
 from cleave.ckks.owner_key import encoded
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
@@ -26,7 +28,7 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder
 from cleave.objects.storage import replaced
-from cleave.share.addressed import SUITE, place_of
+from cleave.share.addressed import MOST_HEAD, SUITE, place_of
 from cleave.share.bundle import Bundle, open_bundle, publish_bundle
 from cleave.store import put as putting
 from cleave.store.accepting import accept
@@ -39,7 +41,8 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import ColumnPlace, cut, open_blocks, seal_column, values_of
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal, seal_record
-from cleave.store.views import View, open_view, view_in, view_of
+from cleave.store.views import View, open_view, view_in, view_of, views_in, write_views
+from cleave.table.derived import Derived
 from cleave.table.progress import Silent
 from cleave.table.schema import dump_schema
 from cleave.table.stream import open_table
@@ -303,7 +306,7 @@ def test_a_reader_can_sign_nothing(world: Place) -> None:
     (world.root / "s" / "tables" / tag / "head").write_bytes(forged)
     with pytest.raises(CheckFailed, match="head is damaged"):
         world.open()
-    with pytest.raises(CheckFailed, match="head is damaged"):
+    with pytest.raises(CheckFailed, match=f"^{world.stores().sensitive.location}: a table's head is damaged"):
         world.ask_as("dan", "SELECT COUNT(*) FROM trial")
     for purpose in _ALL:
         with pytest.raises(CheckFailed, match="keys of columns alone"):
@@ -312,6 +315,46 @@ def test_a_reader_can_sign_nothing(world: Place) -> None:
         opened.vault.column_key("0" * 32)
     with pytest.raises(CheckFailed, match="keys of columns alone"):
         opened.vault.pseudorandom("lane/0", 4)
+
+
+def test_a_reader_finds_only_its_tables(world: Place) -> None:
+    tables = reader_tables(world, "dan", SeenVersions(world.root / "dan.json.seen"))
+    opened = tables.open("trial")
+    assert tables.find("trial", opened) is opened, "what it holds is still the newest"
+    assert opened.head_etag == world.open().head_etag
+    assert tables.find("other") is None
+    with pytest.raises(InputError, match="there is no table 'other' for this reader"):
+        tables.tag("other")
+    for work in (lambda: tables.cells(opened), lambda: tables.index(opened.vault, opened.manifest.segments[0])):
+        with pytest.raises(CheckFailed, match="keys of columns alone"):
+            work()
+    tables.close()
+
+
+def test_a_large_bundle_is_not_read(world: Place) -> None:
+    path = world.root / "s" / f"{place_of(Bundle, world.reader_public('dan'), 'trial')}/head"
+    path.write_bytes(bytes(MOST_HEAD + 1))
+    with pytest.raises(CheckFailed, match="has more than the 16,384 bytes"):
+        world.ask_as("dan", "SELECT COUNT(*) FROM trial")
+
+
+def test_large_views_are_not_read(world: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits are as large as what is read here, then smaller by a byte."""
+    views = world.open().head.views
+    assert views is not None
+    (view,) = views_in(world.stores().sensitive.read(views.name)).values()
+    for limit, size, error, message in (
+        ("cleave.ask.reader.MOST_PLACES", views.bytes, InputError, "no longer open to this reader"),
+        ("cleave_shared.limits.MAX_MANIFEST_BYTES", view.bytes, CheckFailed, "a view is larger than"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(limit, size)
+            tables = reader_tables(world, "dan", SeenVersions(world.root / "dan.json.seen"))
+            tables.open("trial")
+            patched.setattr(limit, size - 1)
+            with pytest.raises(error, match=message):
+                tables.open("trial")
+            tables.close()
 
 
 def forged(world: Place) -> None:
@@ -464,6 +507,14 @@ def test_a_revoked_reader_reads_nothing_new_and_others_read_on(world: Place) -> 
     assert [each.name for each in world.ask_as("dan", "SELECT * FROM trial").result.columns] == ["ward"]
 
 
+def test_the_only_reader_is_revoked_in_an_open_session(world: Place) -> None:
+    with world.read_as("dan") as session:
+        session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+        assert world.revoke_reader("dan").head.views is None
+        with pytest.raises(InputError, match="no longer open to this reader"):
+            session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+
+
 def test_an_open_session_finds_other_columns(world: Place) -> None:
     with world.read_as("dan") as session:
         session.ask(session.plan("SELECT bill FROM trial"))
@@ -537,11 +588,27 @@ def test_a_bundle_cannot_lead_to_another_table(world: Place) -> None:
     tables.close()
 
 
-def signed(world: Place, table: str, key: str) -> Bundle:
+@pytest.mark.parametrize(("suite", "size"), [(SUITE, 47), ("other", 48)])
+def test_a_bundle_has_two_secrets_of_one_suite(world: Place, suite: str, size: int) -> None:
+    public = world.reader_public("dan")
+    secret = signed(world, "trial", "", suite).sealing(bytes(size), public)
+    content = signed(world, "trial", secret, suite).model_dump_json().encode()
+    with pytest.raises(CheckFailed, match="bundle of a reader is damaged"):
+        open_bundle(world.reader("dan"), public, "trial", content)
+
+
+def test_secrets_of_a_bundle_are_bound_to_their_place(world: Place) -> None:
+    """Stored bundles are bound by this text: one that changes opens none of them."""
+    one = signed(world, "trial", "")
+    place = [SUITE, world.reader_public("mallory").fingerprint, "0" * 32, "0" * 32, 1]
+    assert json.loads(one.bound("x")) == ["cleave reader 1", *place, "x"]
+
+
+def signed(world: Place, table: str, key: str, suite: str = SUITE) -> Bundle:
     """A bundle for dan under another owner's key."""
     owner, side = world.reader("mallory"), world.reader_public("mallory")
     given = {"box": encoded(side.box), "signing": encoded(side.signing), "key": key}
-    head = Bundle(suite=SUITE, table_id="0" * 32, reader="0" * 32, number=1, **given)
+    head = Bundle(suite=suite, table_id="0" * 32, reader="0" * 32, number=1, **given)
     signature = owner.signing_key().sign(head.signed(world.reader_public("dan"), table)).hex()
     return head.model_copy(update={"signature": signature})
 
@@ -580,7 +647,11 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
     world.add_reader("eve", "bill")
     opened = world.open()
     schema = load_stored_schema(opened.manifest)
-    explained = replace(schema, columns=tuple(replace(each, reason="an age is near") for each in schema.columns))
+    derived = tuple(
+        Derived(f"more_{name}", f"{name} * 2", "", "", (name,), reason="an age is near") for name in ("bill", "age")
+    )
+    columns = tuple(replace(each, reason="an age is near") for each in schema.columns)
+    explained = replace(schema, columns=columns, derived=derived)
     more = {"contributor": "x", "scan": "x", "marks": "x", "unpublished": 3}
     manifest = opened.manifest.model_copy(
         update={
@@ -598,9 +669,11 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
         manifest.readers, (["ward", "bill", "name"], ["bill"]), (manifest.key, ()), strict=True
     ):
         shown = view_of(manifest, reader, opened.vault).manifest
-        assert [*load_stored_schema(shown).names] == names
+        read = load_stored_schema(shown)
+        assert [each.name for each in read.columns] == names
+        assert [each.name for each in read.derived] == ["more_bill"]
         assert "an age is near" in manifest.schema_toml
-        assert "near" not in shown.schema_toml
+        assert {each.reason for each in read.columns} == {each.reason for each in read.derived} == {""}
         assert shown.sealed == tuple(each for each in manifest.sealed if each.name in {*names, ROW})
         own = ("table", "table_id", "version", "changed", "profile", "secret", "cells")
         assert dict(shown) == {
@@ -619,6 +692,26 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
             }
             for segment in manifest.segments
         ]
+
+
+def test_a_view_of_nothing_but_the_key_and_entity_has_both(world: Place) -> None:
+    opened = world.open()
+    schema = load_stored_schema(opened.manifest).about(["name"])
+    manifest = opened.manifest.model_copy(update={"schema_toml": dump_schema(schema), "key": ("name",)})
+    shown = view_of(manifest, manifest.readers[0].model_copy(update={"columns": ("name",)}), opened.vault).manifest
+    assert shown.key == ("name",)
+    assert load_stored_schema(shown).privacy == schema.privacy
+
+
+def test_sizes_of_views_do_not_tell_numbers_apart(world: Place) -> None:
+    opened, tables = world.open(), world.tables()[0]
+    sizes = []
+    for number in (1, 10**12):
+        segments = tuple(each.model_copy(update={"rows": number}) for each in opened.manifest.segments * 100)
+        manifest = opened.manifest.model_copy(update={"version": number, "segments": segments})
+        _, written = write_views(tables, tables.folder("trial"), manifest, opened.vault)
+        sizes.append([each.bytes for each in written])
+    assert sizes[0] == sizes[1]
 
 
 @pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 3"])
@@ -666,8 +759,15 @@ def test_rows_that_1_0_sealed_are_sealed_again_for_a_reader(world: Place) -> Non
 
 
 def test_a_first_fingerprint_is_shown_and_remembered(world: Place) -> None:
-    with pytest.warns(CleaveWarning, match="seen here for the first time"):
+    owner, number = world.print_of_owner, bundle(world, "dan")[0].number
+    text = (
+        rf"^columns of table 'trial' are signed by {re.escape(owner)}@{number}, which is seen here for the first time"
+    )
+    with pytest.warns(CleaveWarning, match=text):
         world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)
+    place = place_of(Bundle, world.reader_public("dan"), "trial")
+    tag = tag_of("owner of columns", place, world.stores().where)  # what earlier releases remembered counts on
+    assert SeenVersions(world.root / "dan-reads.json").newest(tag) == (owner, 1)
     world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)  # warnings are errors
     with pytest.raises(KeyFileError, match="was expected"):
         world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint="SHA256:other")

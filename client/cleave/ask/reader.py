@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from cleave.ask.owners import Owner, tag_of
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import public_side
@@ -18,13 +16,11 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
 from cleave.share.addressed import MOST_HEAD, place_of
 from cleave.share.bundle import Bundle, open_bundle
-from cleave.store.cells import Cells, Index
 from cleave.store.heads import Heads
-from cleave.store.manifest import Segment, TableHead
+from cleave.store.manifest import TableHead
 from cleave.store.newest import Newest
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.vault import Vault
 from cleave.store.views import MOST_PLACES, open_view, view_in
 from cleave.text.quantities import counted
 from cleave_shared import limits
@@ -75,13 +71,6 @@ class ReaderTables(Newest):
             f"{self.stores.sensitive.location}: there is no table {name!r} for this reader",
             hint="its owner adds the reader with: cleave reader add NAME --to FILE.pub --columns ...",
         )
-
-    def cells(self, opened: Opened) -> Cells:
-        """One cell of all rows: readers have no totals."""
-        return Cells([()], [opened.manifest.rows])
-
-    def index(self, vault: Vault, segment: Segment) -> Index:  # noqa: ARG002 - nothing is opened
-        return Index(np.zeros(1, np.int64), np.asarray([segment.rows], np.int64), np.zeros((0, 2), np.int64))
 
     def accept(self, name: str, version: int) -> None:
         """Accept version `version` of a table on this machine, whatever was seen here. It must be the one in the store.

@@ -296,8 +296,9 @@ class StoredSource(VersionedSource[Stored]):
         if self.name:  # first: here the error says what there is, and a reader finds no others
             self._require(self.name)
         self._find_all()
-        for each in self._held.values():
-            each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
+        if self._tables.has_totals:
+            for each in self._held.values():
+                each.cells  # noqa: B018 - the next version deletes the list of cells, even where it only adds rows
 
     def _find_all(self) -> None:
         """Open the newest versions of all tables in the store."""

@@ -70,7 +70,7 @@ class ReaderVault(Vault):
         return self._columns[column]
 
     def pseudorandom(self, label: str, length: int) -> bytes:  # noqa: ARG002 - as above
-        return bytes(self.key_of("readers", label))
+        raise CheckFailed("stored", "a reader has keys of columns alone", hint=DAMAGED)
 
 
 def places_of(manifest: Manifest, reader: Reader) -> list[int]:
