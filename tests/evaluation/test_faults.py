@@ -15,7 +15,7 @@ import pytest
 from cleave.aggregates.columns import Exact, Real
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import encode
-from cleave.ckks.job import LEAST_TO_ADD, Job
+from cleave.ckks.job import LEAST_TO_ADD, Job, _Shared
 from cleave.ckks.layout import noise
 from cleave.ckks.packing import ChunkRange, Packing, plan_packing
 from cleave.ckks.secret_key import SecretKey
@@ -259,3 +259,25 @@ def test_answers_about_parts_are_added_up_in_any_order(backwards: bool, key: Sec
     ends = [0, *counts.cumsum()]
     expected = [int(values[0, start:end].sum()) for start, end in pairwise(ends)]
     assert [job.totals.estimates(group)[0].value for group in range(len(counts))] == expected
+
+
+@pytest.mark.parametrize(("chunks", "ntt"), [(LEAST_TO_ADD - 1, True), (LEAST_TO_ADD, False)])
+def test_a_worker_encrypts_what_the_job_would(chunks: int, ntt: bool, key: SecretKey) -> None:
+    """In the same form. Only reading: workers have the plaintexts in common."""
+    counts = np.array([8192 * chunks - 8000])
+    packing = plan_packing([Exact(LIMIT)], counts, SUM60_PACK)
+    assert packing.chunks == chunks
+    values = np.random.default_rng(8).integers(0, LIMIT, (1, counts.sum())).astype(np.uint64)
+    job = Job(packing, encode(packing, [values]), Cipher(key))
+    (part,) = packing.ranges(1)
+    with job.shared() as (memory, start, words):
+        worker = start(memory, *words)
+    assert isinstance(worker, _Shared)
+    assert not worker._plaintexts.flags.writeable
+    for encrypting in (job, worker):
+        request = job.request(part, key.key_id, [*encrypting.encrypt(part)])
+        assert (request.profile, request.key_id) == (SUM60_PACK.name, key.key_id)
+        assert {ring(SUM60_PACK.name).ciphertext(each).is_ntt_form() for each in chunks_of(request)} == {ntt}
+        asked = job.unanswered()
+        asked.accept(part, request, summed(request))
+        assert asked.totals.estimates(0)[0].value == values.sum()

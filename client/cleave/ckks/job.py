@@ -86,10 +86,10 @@ class Job:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected = self._expected(part)
         check_sentinels(part, results, expected)
-        decoded = [self._totals.decode(run, result) for run, result in zip(part.runs, results, strict=True)]
+        decoded = [(run, self._totals.decode(run, result)) for run, result in zip(part.runs, results, strict=True)]
         check_totals(part, results, expected)
         self._drift.check(part, results, expected)
-        for run, positions in zip(part.runs, decoded, strict=True):
+        for run, positions in decoded:
             self._totals.add(run, positions)
         self._accepted.update(range(part.start, part.stop))
 
