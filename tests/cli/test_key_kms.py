@@ -105,8 +105,9 @@ def test_a_file_shows_kms_no_secret_and_is_bound_to_its_key_id(key: Path, keys: 
     for context in ({}, {"cleave-key-id": "0" * 32}):
         with pytest.raises(ClientError, match="InvalidCiphertextException"):
             decrypt(keys[0], context, sealed)
-    with pytest.raises(KeyFileError, match="a KMS key wraps this key, and AWS KMS is not used here"):
+    with pytest.raises(KeyFileError) as caught:
         cleave.open_key(key, None)
+    assert caught.value.message == f"{key}: a KMS key wraps this key, and AWS KMS is not used here"
 
 
 def test_each_wrapping_opens_the_key_alone_and_no_table_changes(

@@ -10,8 +10,10 @@ import json
 import os
 import pickle
 import re
+import shlex
 import stat
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,19 @@ from cleave.ckks.key_file import (
     copy_key,
     create_key,
     describe_key,
+    fresh_file,
     open_key,
+    read_key_file,
+    wrapped_by,
+    write,
 )
-from cleave.ckks.owner_key import OwnerKey, box_keys, key_id_of
+from cleave.ckks.kms_wrapping import KmsWrapping
+from cleave.ckks.owner_key import OwnerKey, box_keys, fingerprint_of, key_id_of
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import DEFAULT_PROFILE
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "key-file"
 
 
 def never() -> bytes:
@@ -70,6 +79,66 @@ def test_a_copy_has_the_same_key_the_same_passphrase_and_the_newest_versions(tmp
     with pytest.raises(KeyFileError, match=f"{re.escape(str(path))}: wrong passphrase"):
         copy_key(path, tmp_path / "third.json", b"correct house", {})
     assert not (tmp_path / "third.json").exists()
+
+
+def test_a_copy_is_wrapped_by_the_passphrase_that_was_asked_for(tmp_path: Path) -> None:
+    """And by none where none is needed."""
+    path, to, bare = tmp_path / "key.json", tmp_path / "copy.json", tmp_path / "bare.json"
+    create_key(path, b"correct horse")
+    copy_key(path, to, lambda: b"correct horse", {})
+    assert describe_key(to).wrapped
+    assert open_key(to, b"correct horse").key_id == describe_key(path).key_id
+    create_key(bare, None)
+    copy_key(bare, tmp_path / "other.json", never, {})
+    assert read(tmp_path / "other.json") == read(bare)
+
+
+def test_a_file_is_made_around_a_given_master_secret() -> None:
+    master = bytes(range(32))
+    file, same = fresh_file(master)
+    assert file.is_bare
+    assert file.secret == same == master
+    assert file.key_id == OwnerKey(master).key_id
+    assert fresh_file()[1] != fresh_file()[1]
+
+
+def test_what_kms_keys_alone_wrap_has_no_secret_beside_them() -> None:
+    file, master = fresh_file()
+    kms = KmsWrapping("arn:aws:kms:eu-west-1:111122223333:key/1", b"sealed", bytes(12), bytes(48))
+    assert wrapped_by(replace(file, kms=(kms,)), master, None).secret == b""
+    assert read_key_file(VECTORS / "kms.json").secret == b""
+
+
+def test_a_passphrases_wrapping_among_several_has_32_bytes_and_a_tag(tmp_path: Path) -> None:
+    content = read(VECTORS / "many.json")
+    assert content["wrappings"][-1]["name"] == "argon2id"
+    for wrong in (0, 47, 49):
+        content["wrappings"][-1]["secret"] = base64.b64encode(bytes(wrong)).decode()
+        (tmp_path / "key.json").write_text(json.dumps(content))
+        with pytest.raises(KeyFileError, match="secret is not base64 of 48 bytes"):
+            describe_key(tmp_path / "key.json")
+
+
+def test_the_largest_file_is_written_and_no_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, _ = fresh_file()
+    monkeypatch.setattr(key_file, "MAX_BYTES", len(file.dump()))
+    write(tmp_path / "key.json", file, overwrite=False)
+    assert describe_key(tmp_path / "key.json").key_id == file.key_id
+    monkeypatch.setattr(key_file, "MAX_BYTES", len(file.dump()) - 1)
+    with pytest.raises(KeyFileError, match="could not be read again: more than"):
+        write(tmp_path / "other.json", file, overwrite=False)
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_fingerprint_is_as_openssh_writes_it() -> None:
+    """The digest of "abc" is FIPS 180-4's example."""
+    assert fingerprint_of(b"abc") == "SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0"
+
+
+def test_a_worker_has_the_very_key(key: SecretKey) -> None:
+    same = SecretKey.from_shared(key.shared)
+    assert same.profile is key.profile
+    assert (same.key_id, same.secret, same._master) == (key.key_id, key.secret, key._master)
 
 
 def test_a_signing_key_of_another_length_is_refused(tmp_path: Path) -> None:
@@ -169,9 +238,13 @@ def test_other_files_are_not_keys(tmp_path: Path, content: str) -> None:
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
+    path = tmp_path / "no such" / "key.json"
     with pytest.raises(KeyFileError) as caught:
-        open_key(tmp_path / "none", never)
-    assert "cleave key new" in str(caught.value.hint)
+        open_key(path, never)
+    quoted = shlex.quote(str(path))
+    assert caught.value.hint == (
+        f"make one with: cleave key new --key {quoted} (a reader's: cleave reader new {quoted})"
+    )
 
 
 def test_a_key_is_neither_pickled_nor_shown(key: SecretKey, owner: OwnerKey) -> None:
