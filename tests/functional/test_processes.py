@@ -137,14 +137,12 @@ def shown(pid: int, name: str) -> bytes:
 STALLED = Reply(stall=600)
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 NO_CREDENTIALS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), "")
+ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
 KILLED = pytest.mark.parametrize(
     ("number", "rows"),
     [
         (signal.SIGTERM, "table"),
-        *(
-            pytest.param(number, "long_table", marks=pytest.mark.slow)
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
-        ),
+        *(pytest.param(number, "long_table", marks=pytest.mark.slow) for number in ENDS),
     ],
 )
 
@@ -167,11 +165,11 @@ def test_no_encryptor_outlives_its_query(
 
 
 @pytest.mark.slow  # quick: the test above, test_killed.py
-@KILLED
+@pytest.mark.parametrize("number", ENDS)
 def test_an_embedded_query_ends_with_all_its_processes(
-    number: signal.Signals, rows: str, request: pytest.FixtureRequest, start: type[Started]
+    number: signal.Signals, long_table: Path, start: type[Started]
 ) -> None:
-    asking = start(query(request.getfixturevalue(rows), sql=LONG))
+    asking = start(query(long_table, sql=LONG))
     asking.wait_for(4)  # it, both services and what one of them or the client has at work
     os.kill(asking.process.pid, number)
     asking.ends()

@@ -221,7 +221,8 @@ Work = Callable[[Place, Stores], object]
 class Change:
     """`start` makes the place where `work` begins. The rows are `before` it, and `after` it; None: there is no table.
 
-    `finish`: what shows what was changed. `also`: what else is so then.
+    `finish`: what shows what was changed. `also`: what else is so then. `refused`: the rows if `finish` refuses what
+    was contributed instead of other rows, which are gone in any case.
     """
 
     name: str
@@ -231,6 +232,7 @@ class Change:
     start: Callable[[Place], object] = field(default_factory=lambda: based)
     finish: Callable[[Place], object] = lambda _: None
     also: Callable[[Place], object] = lambda _: None
+    refused: str | None = None
 
     @property
     def contributes(self) -> bool:
@@ -438,7 +440,13 @@ CHANGES = [
         start=waiting,
     ),
     Change("contribute", contribute(replace=False), BASE + SOUTH, finish=Place.collect),
-    Change("contribute anew", contribute(replace=True), OWN + MORE + SOUTH, finish=Place.collect),
+    Change(
+        "contribute anew",
+        contribute(replace=True),
+        OWN + MORE + SOUTH,
+        finish=Place.collect,
+        refused=OWN + MORE,
+    ),
     Change("remove", swept(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
     Change(
         "release",

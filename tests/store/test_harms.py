@@ -79,8 +79,10 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(
         place = start.copy(tmp_path / "harmed")
         harm(place, name, kind, rng, history)
         right_or_refused(lambda: change.work(place, place.stores()))  # noqa: B023 - now
-        right_or_refused(lambda: change.finish(place))  # noqa: B023
+        finished = right_or_refused(lambda: change.finish(place))  # noqa: B023
         rows = [change.after, change.before, None if name.endswith("/head") else change.after]
+        if change.refused and not finished:
+            rows.append(change.refused)
         right_or_refused(lambda: place.check(*rows))  # noqa: B023
         shutil.rmtree(place.root)
 
