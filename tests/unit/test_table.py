@@ -645,6 +645,7 @@ def test_only_a_file_that_is_too_large_is_refused_as_too_large(
         for rows in (100, 1_000_000):  # at its end, and while it is written
             with pytest.raises(InputError, match="does not fit in memory"):
                 table.write({}, f"SELECT range AS a FROM range({rows})", 100)
+            table.write({}, "SELECT 1 AS a", 10_000).close()
 
         def interrupted(*_: object) -> None:
             raise duckdb.InterruptException("by someone else")

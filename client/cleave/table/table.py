@@ -120,7 +120,7 @@ class Engine:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         self.connection = connection or connect_reading()
-        self.taken, self.written = (os.memfd_create("parquet") for _ in range(2))
+        self.taken, self.written = _empty_file(), _empty_file()
         with _dividing:
             place = next(each for each in itertools.count() if each not in _ranges)
             _ranges.add(place)
@@ -212,7 +212,7 @@ class Engine:
         Raises OSError (EMFILE) if its descriptor would be in the range that engines can read.
         """
         file = MemoryFile(fcntl.fcntl(self.written, fcntl.F_DUPFD_CLOEXEC, 0))
-        empty = os.memfd_create("parquet")
+        empty = _empty_file()
         os.dup2(empty, self.written, inheritable=False)
         os.close(empty)
         if file.number >= _FIRST_HELD:
@@ -340,18 +340,18 @@ class Table:
             nonlocal is_larger
             if os.fstat(self.engine.written).st_size > most:
                 is_larger = True
-                self.connection.interrupt()
+                # its next write fails; DuckDB 2.0.0 may wait for ever for writes under way if it is interrupted
+                fcntl.fcntl(self.engine.written, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
 
         with self._registered(streams), watched(look, lambda: _SECONDS):
             try:
                 # DuckDB reads uncompressed pages faster
                 self._copy(select, "FORMAT parquet, COMPRESSION uncompressed")
-            except duckdb.InterruptException:
+            except duckdb.Error:
                 if not is_larger:
                     raise
-                raise self.engine.refusal() from None
         file = self.engine.take_written()
-        if file.bytes > most:
+        if is_larger or file.bytes > most:
             file.close()
             raise self.engine.refusal()
         return file
@@ -503,6 +503,10 @@ def portable(column: Column) -> str:
 def no_table(name: str, schema: Schema, rows: int = 0, memory: int | None = None) -> Table:
     """A table of `rows` rows whose relation does not exist yet. `memory`: maximum bytes of its engine."""
     return Engine.idle(memory).table(name, schema, rows, alone=True)
+
+
+def _empty_file() -> int:
+    return os.memfd_create("parquet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
 def _path(file: int) -> str:
