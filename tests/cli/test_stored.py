@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -384,6 +385,8 @@ def test_no_new_key_is_advised_where_tables_are_stored(place: Place, monkeypatch
     with pytest.raises(cleave.KeyFileError) as refused:
         cleave.query("trial", SQL, store=place.root / "s", key=place.key)
     assert "--key FILE" in str(refused.value.hint)
+    with pytest.raises(cleave.KeyFileError):
+        cleave.query("trial", SQL, store=cast("str", 5), key=place.key)
     monkeypatch.setenv("CLEAVE_STORE", str(place.root / "s"))
     words = ("query", "trial", SQL, "--reader", place.key)
     assert "`cleave reader new`, whose public half the owner has added" in place.cli.fails(5, *words)

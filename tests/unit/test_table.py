@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import gzip
 import os
 import re
@@ -25,6 +26,7 @@ from cleave.table.stream import open_table
 from cleave.table.table import Engine, no_table
 from cleave.table.types import canonical
 from cleave_shared.errors import InputError
+from tests.functional.processes import met
 
 CANARY = "Kanarienvogel-4711"
 Rows = list[tuple[Any, ...]]
@@ -653,6 +655,25 @@ def test_only_a_file_that_is_too_large_is_refused_as_too_large(
         monkeypatch.setattr(table, "_copy", interrupted)
         with pytest.raises(duckdb.InterruptException):
             table.write({}, "SELECT 1 AS a", 10_000)
+
+
+def test_an_engine_whose_write_was_stopped_is_not_used_again(
+    idle: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C in the shell, when the file may not grow any more and nobody has taken it."""
+
+    def stopped(self: tables.Table, *_: object) -> None:
+        os.write(self.engine.written, bytes(200))
+        assert met(lambda: fcntl.fcntl(self.engine.written, fcntl.F_GET_SEALS))
+        raise KeyboardInterrupt
+
+    with no_table("t", schema(AB)) as table, monkeypatch.context() as patch:
+        patch.setattr(tables.Table, "_copy", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            table.write({}, "SELECT 1 AS a", 100)
+    assert idle == []
+    with no_table("t", schema(AB)) as table:
+        table.write({}, "SELECT 1 AS a", 10_000).close()
 
 
 def test_an_engine_that_is_still_in_use_is_closed(idle: list[Engine]) -> None:

@@ -294,12 +294,14 @@ def require_key(path: Path, place: Mapping[str, Any]) -> KeyInfo:
 
 
 def _is_used(store: str | Path) -> bool | None:
-    """True if a folder of the store has entries, None for a bucket, which is not asked."""
-    if isinstance(store, str) and "://" in store:
+    """True if a folder of the store has entries, None for a bucket, which is not asked, and for what is no store."""
+    from cleave.objects.locate import absolute  # noqa: PLC0415 - as above
+
+    if not isinstance(store, str | Path) or (isinstance(store, str) and "://" in store):
         return None
-    for place in store.split(",") if isinstance(store, str) else [store]:
+    for place in absolute(store).split(",") if isinstance(store, str) else [expanded(store)]:
         with contextlib.suppress(OSError):
-            if os.listdir(expanded(place.strip() if isinstance(place, str) else place)):
+            if os.listdir(place):
                 return True
     return False
 

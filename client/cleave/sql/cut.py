@@ -12,7 +12,7 @@ from dataclasses import replace
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
-from cleave.sql.functions import APPROXIMATE, ARBITRARY, ESTIMATES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS, SAME_IN_ANY_ORDER
+from cleave.sql.functions import APPROXIMATE, ESTIMATES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
 from cleave.sql.judge import HasSums, Judge, arguments_of
 from cleave.sql.nodes import NULL, Call, Case, Column, Constant, GroupColumn, Node, Ordered, integer, write
 from cleave.sql.order import ORDERED
@@ -36,7 +36,7 @@ from cleave.sql.resolve import columns_of, has_aggregate, is_aggregate, is_group
 from cleave.sql.split import grouped_by
 from cleave.table.duck import identifier
 from cleave.table.schema import Schema
-from cleave.table.types import FLOATS, INTEGERS, digits_of, is_shown_as_it_is
+from cleave.table.types import INTEGERS, digits_of, is_shown_as_it_is
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
 
@@ -436,7 +436,7 @@ class Cutter:
         if call.name in FOLLOWS_ROW_ORDER:
             return bool(call.order)
         (type_,) = self._catalog.types([write(call)])
-        return call.name not in APPROXIMATE | ARBITRARY and (type_ not in FLOATS or call.name in SAME_IN_ANY_ORDER)
+        return call.name not in APPROXIMATE and is_settled(call, type_)
 
     def _finals(
         self, items: list[Node], described: list[tuple[str, str]], groups: list[tuple[str, str]]

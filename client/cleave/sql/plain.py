@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cleave.sql.functions import ARBITRARY, SAME_IN_ANY_ORDER
 from cleave.sql.nodes import Call, Column, Node, write
 from cleave.sql.read import expression_of
-from cleave.table.types import ZONED
+from cleave.table.types import FLOATS, ZONED
 
 # Parts are combined by the same function: f(rows) = f(f(part), f(part), ...).
 _SELF = frozenset(
@@ -84,7 +84,7 @@ def is_settled(call: Call, type_: str) -> bool:
     """True if DuckDB gives the same value, of type `type_`, in any order of rows."""
     if call.name in ARBITRARY:
         return False
-    return type_ not in ("FLOAT", "DOUBLE") or call.name in SAME_IN_ANY_ORDER
+    return type_ not in FLOATS or call.name in SAME_IN_ANY_ORDER
 
 
 def _like(call: Call, function: str) -> str:

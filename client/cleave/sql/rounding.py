@@ -27,7 +27,7 @@ _HALVED = _SMALL | {"DATE"}  # and the middle between any two
 
 def rounds(plan: Tree) -> bool:
     """True if a value in DuckDB's `plan`, of any type, may follow from rounding; for an invalid plan too."""
-    return bool(_has_error(plan)) or any(map(_rounds, _counted(plan)))
+    return _has_error(plan) or any(map(_rounds, _counted(plan)))
 
 
 def decides(plan: Tree) -> bool:

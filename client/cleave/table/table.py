@@ -186,7 +186,8 @@ class Engine:
         others = _idle.setdefault(os.getpid(), [])
         with suppress(duckdb.Error):  # an internal error may have shut down the whole instance
             ((databases,),) = self.connection.execute(_DATABASES).fetchall()
-            if databases == 1 and len(others) < _MOST_IDLE:
+            is_sealed = fcntl.fcntl(self.written, fcntl.F_GET_SEALS) != 0  # a write was stopped before it was taken
+            if databases == 1 and len(others) < _MOST_IDLE and not is_sealed:
                 for setting in _CHANGED:
                     self.connection.execute(f"RESET {setting}")
                 for each in (self.taken, self.written):

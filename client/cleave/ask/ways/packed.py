@@ -123,10 +123,9 @@ class Packed:
                 AS_SQL,
             ]
         if packing.chunks:
-            # a group takes the same places in each ciphertext; with several, some places stay empty
             follows = "the query, the schema and the number of selected rows"
-            if packing.chunks > 1:
-                follows = follows.replace(" and", ",") + ", and the number and sizes of the groups"
+            if packing.chunks > 1:  # a group takes the same places in each ciphertext, so some places stay empty
+                follows = "the query, the schema, the number of selected rows, and the number and sizes of the groups"
             sensitive = [
                 Lesson(
                     f"the number of ciphertexts: {packing.chunks}, in {counted(packing.blocks, 'block')} that are "
