@@ -412,6 +412,22 @@ def test_an_interrupt_ends_a_question_and_leaves_the_process_alone() -> None:
         assert asking.wait(120) == 0
 
 
+@pytest.mark.parametrize("end", ["", "connection.close()", "raise SystemExit(0)"])
+def test_a_script_prints_only_what_it_says(end: str) -> None:
+    """DuckDB's library reports connections that outlive Python, in pages on stderr."""
+    code = f"""
+        import cleave
+        connection = cleave.connect({str(PATIENTS)!r})
+        cursor = connection.cursor()
+        cursor.execute("SELECT ward, SUM(age) FROM patients GROUP BY ward")
+        print(len(cursor.fetchall()))
+        print(len(cleave.query({str(PATIENTS)!r}, "SELECT ward, SUM(age) FROM patients GROUP BY ward", progress=False)))
+        {end}
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("6\n6\n", "")
+
+
 def test_without_the_extras_files_are_still_asked() -> None:
     code = f"""
         import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -23,6 +24,9 @@ _UTC = "SET GLOBAL TimeZone = 'UTC'"
 _instances: dict[int, duckdb.DuckDBPyConnection] = {}  # by process id: a forked process opens its own
 _parsers: dict[int, duckdb.DuckDBPyConnection] = {}  # by process id, used by `_parsed` only
 _numbers = itertools.count()
+# DuckDB's library prints pages of "leaked" to stderr if a connection outlives Python
+atexit.register(_instances.clear)
+atexit.register(_parsers.clear)
 _GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
