@@ -21,7 +21,7 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import flag
-from cleave.files import FORCE, require_absent, write_atomically
+from cleave.files import FORCE, PRIVATE, require_absent, write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError, extra
@@ -181,10 +181,13 @@ _ESCAPED = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|_(?=x[0
 
 
 def workbook(held: Records) -> bytes:
-    """Write one sheet. Numbers with more than Excel's 15 digits are written as text, and no text becomes a formula."""
+    """Write one sheet, in memory only. Numbers with more than Excel's 15 digits are written as text, and no text
+    becomes a formula.
+    """
     with extra("excel", "Excel files"):
         from openpyxl import Workbook  # noqa: PLC0415 - 0.2 s
         from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415
+        from openpyxl.worksheet._writer import WorksheetWriter  # noqa: PLC0415
 
     if len(held.rows) >= _MOST_ROWS:
         raise InputError(f"an Excel sheet has {_MOST_ROWS:,} rows at most", hint="write .parquet or .csv instead")
@@ -201,11 +204,17 @@ def workbook(held: Records) -> bytes:
         text.data_type = "s"
         return text
 
-    with closing(sheet):
-        for row in (held.names, *held.rows):
-            sheet.append([cell(value) for value in row])
     written = io.BytesIO()
-    book.save(written)
+    with os.fdopen(os.memfd_create("sheet"), "wb") as memory:
+        os.fchmod(memory.fileno(), PRIVATE)  # the mode goes into the book
+        # in place of openpyxl's own, whose temporary file a killed process leaves behind
+        sheet._writer = writer = WorksheetWriter(sheet, f"/proc/self/fd/{memory.fileno()}")
+        writer.cleanup = lambda: None  # it would remove the file
+        writer.write_top()
+        with closing(sheet):
+            for row in (held.names, *held.rows):
+                sheet.append([cell(value) for value in row])
+        book.save(written)
     return written.getvalue()
 
 
