@@ -63,6 +63,7 @@ CASES = [
     Case(("query", "SELECT plainward, SUM(hiddenpay) FROM t GROUP BY 1", "--analyst", "carol.pem", *STORED)),
     Case(("pull", "t", "-o", "pulled.csv", *STORED), (STORE, "pulled.csv")),
     Case(("pull", "t", "-o", "pulled.parquet", *STORED), (STORE, "pulled.parquet")),
+    Case(("pull", "t", "-o", "link.parquet", "--force", *STORED), (STORE, "elsewhere/old.parquet")),
     Case(("delete", "t", "--where", "hiddensealed = 'SealedCanary-88c1-1'", "--yes", *STORED), (STORE,)),
     Case(("compact", "t", *STORED), (STORE,)),
     Case(("verify", "t", *STORED), (STORE,)),
@@ -119,10 +120,13 @@ def child(record: str, key: str) -> None:
 
 
 def written(places: Places, table: Canaries) -> None:
-    """The table in all formats."""
+    """The table in all formats, and a link to a file elsewhere."""
     table.write(places.here)
     text = (places.here / "t.csv").read_text()
     (places.here / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (places.here / "elsewhere").mkdir()
+    (places.here / "elsewhere" / "old.parquet").touch()
+    (places.here / "link.parquet").symlink_to("elsewhere/old.parquet")
     book = openpyxl.Workbook()
     for line in text.splitlines():
         book.active.append(line.split(","))
@@ -189,9 +193,12 @@ def may_write(path: str, by: str, case: Case, here: Path) -> bool:
     full = here / path
     if full.parent == here.parent / "home" / "state" / "cleave":
         return full.name in ("tables.lock", "tables.json") or full.name.startswith(".tables.json.")
-    if full == here:
-        return by == "tempfile.py" and "pull" in case.words  # nameless, in the folder of the named file
-    return full.parent == here and any(full.name == name or full.name.startswith(f".{name}.") for name in case.named)
+    files = [here / name for name in case.named if name != STORE]
+    if by == "tempfile.py":  # nameless, beside the named file
+        return "pull" in case.words and full in [file.parent for file in files]
+    return any(
+        full == file or (full.parent == file.parent and full.name.startswith(f".{file.name}.")) for file in files
+    )
 
 
 def test_what_is_left_besides_has_no_cell(ran: Ran, table: Canaries) -> None:

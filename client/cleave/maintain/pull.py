@@ -55,11 +55,12 @@ def pull_into(stored: Stored, output: Path, progress: Progress, *, force: bool =
                 table.append_csv(file, header=number == 0)
             return
         parts: list[BinaryIO] = []
+        folder = Path(os.path.realpath(output)).parent  # of the file that a link names: the link's disk is another one
         try:
             for table in tables:
-                parts.append(_part(table, stored.schema, output.parent))
+                parts.append(_part(table, stored.schema, folder))
                 if len(parts) == _TOGETHER:
-                    parts = [_joined(parts, output.parent)]
+                    parts = [_joined(parts, folder)]
             _join(parts, file, [each.name for each in stored.schema.columns if each.type == "INTERVAL"])
         finally:
             for part in parts:
