@@ -2,7 +2,8 @@
 
   CleaveError
   |- InputError        bad CSV, schema or stored file                   exit 3
-  |  '- UsageError     an option is out of range or does not fit        exit 2
+  |  |- UsageError     an option is out of range or does not fit        exit 2
+  |  '- NotComputable  an expression fails over the rows
   |- QueryRefused      a question that cannot be answered               exit 4
   |- KeyFileError      key file, passphrase, key id                     exit 5
   |- ServiceError      a service or the connection to it failed         exit 6
@@ -13,7 +14,8 @@
   |- Undecided         the error bounds leave a decision open           exit 8, with --strict
 
 Messages are safe to log: they never contain a cell value, a key or a passphrase. They say what was received and what
-was expected, and name file, column and row if there is one.
+was expected, and name file, column and row if there is one. So they can name a path, a bucket or a host of the machine
+that asks: another party's user gets `public` only.
 
 Also: imports of optional packages, with the command that installs them.
 
@@ -39,16 +41,25 @@ class CleaveError(Exception):
     """Base of all errors raised on purpose.
 
     `hint`: what the user can do. `exit_code`: of the command line. `excerpt`: the wrong line of a query, with a caret.
-    It may contain literals, so it is only shown to the user and is not in the message.
+    It may contain literals, so it is only shown to the user and is not in the message. `location`: path or address of
+    what the message is about; the message then begins with it. `is_public`: whether message and hint of this class are
+    about the statement alone, so that they name no location but `location`.
     """
 
     exit_code = 1
     excerpt = ""
+    is_public = False
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, message: str, *, hint: str | None = None, location: str = "") -> None:
+        super().__init__(f"{location}: {message}" if location else message)
+        self.message = str(self)
         self.hint = hint
+        self._words = message
+
+    @property
+    def public(self) -> str | None:
+        """The message without its location, for whoever sent the statement; None if it is for the owner only."""
+        return self._words if self.is_public else None
 
 
 class InputError(CleaveError):
@@ -59,10 +70,17 @@ class UsageError(InputError):
     exit_code = 2
 
 
+class NotComputable(InputError):  # noqa: N818 - named for what happened
+    """An expression of a statement fails in some row or group, such as a sum that overflows."""
+
+    is_public = True
+
+
 class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault
     """Raised in planning, before anything is encrypted or sent."""
 
     exit_code = 4
+    is_public = True
 
 
 class KeyFileError(CleaveError):
@@ -92,6 +110,8 @@ class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
 
 class Exhausted(ServiceError):  # noqa: N818 - named for what happened
     """This machine has too few threads, processes, open files or bytes of memory."""
+
+    is_public = True
 
 
 class CheckFailed(CleaveError):  # noqa: N818 - named for what happened

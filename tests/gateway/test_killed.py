@@ -81,7 +81,7 @@ def test_what_a_successor_finds(gateway: Gateway, free_port: Callable[[], int]) 
         assert httpx.get(f"{http}/health", timeout=HANGS).json() == {"status": "ok"}
         Path("store").rename("newer")
         Path("older").rename("store")
-        with pytest.raises(psycopg.Error, match="shows an older state of a table"):
+        with pytest.raises(psycopg.Error, match="table 'visits' cannot be read now"):
             asked(address)
         Path("store").rename("older")
         Path("newer").rename("store")

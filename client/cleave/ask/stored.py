@@ -273,8 +273,9 @@ class StoredSource(VersionedSource[Stored]):
                     raise self._tables.no_table(name)
                 require_place(self._stores.sensitive)
                 raise QueryRefused(
-                    f"there is no table {name!r} in {self._stores.sensitive.location}",
+                    f"there is no table {name!r}",
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",
+                    location=self._stores.sensitive.location,
                 )
         if not names:
             raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")

@@ -43,6 +43,7 @@ from cleave.gateway.wire import message
 from cleave.propose.further import further_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
+from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
 from cleave.table.progress import no_bars
@@ -50,7 +51,7 @@ from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, CleaveWarning, InputError, QueryRefused
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, NotComputable, QueryRefused
 from cleave_shared.exhaustion import exhausted
 
 if TYPE_CHECKING:
@@ -145,13 +146,13 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
             if request.form != "none":
                 frames = list(_bounded(_frames(held, request)))
         except CleaveError as error:
-            done = isinstance(error, InputError | QueryRefused)  # after a time-out some work may still run
-            head = {"error": error.message, "hint": error.hint, "code": code_of(error), "done": done}
+            head = told(error, reads or _named(rights, request))
+            head["done"] = isinstance(error, InputError | QueryRefused)  # after a time-out some work may still run
         except Exception as error:  # noqa: BLE001 - any exception that a client's statement causes is its error
             text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
             head = {"error": text, "hint": "write it in another way", "code": "XX000", "done": not reads}
             if lacking := exhausted(error):
-                head |= {"error": lacking.message, "hint": lacking.hint, "code": code_of(lacking)}
+                head |= told(lacking)
             else:
                 warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
@@ -193,8 +194,29 @@ _CODES: Final = (  # SQLSTATE by the text of a refusal
 )
 
 
+def told(error: CleaveError, tables: Sequence[str] = ()) -> dict[str, Any]:
+    """What a client gets of an error: message, hint and SQLSTATE. An error that is not public can name a path, a host
+    or a key file: then the client gets only the names of the `tables`, and a warning tells the owner the rest.
+    """
+    if error.public is not None:
+        return {"error": error.public, "hint": error.hint, "code": code_of(error)}
+    names = ", ".join(map(repr, tables))
+    text = f"{'table' if len(tables) == 1 else 'tables'} {names}".strip() + " cannot be read now"
+    warnings.warn(f"{text}: {error.message}" + (f" ({error.hint})" if error.hint else ""), CleaveWarning, stacklevel=2)
+    return {"error": text, "hint": "try again later; if it fails again, ask the owner of the tables", "code": "58000"}
+
+
+def _named(rights: Rights, request: Request) -> list[str]:
+    """The tables that a statement names and the user may know."""
+    try:
+        names, _ = names_in(read_statement(request.sql))
+    except CleaveError:  # it is no SELECT
+        return []
+    return [each for each in names if rights.include(each)]
+
+
 def code_of(error: CleaveError) -> str:
-    """PostgreSQL's SQLSTATE for an error. Clients distinguish some of them."""
+    """PostgreSQL's SQLSTATE for a public error. Clients distinguish some of them."""
     if isinstance(error, QueryRefused):
         return next((code for code, said in _CODES if re.search(said, error.message)), "0A000")
     if isinstance(error, InputError):
@@ -207,7 +229,7 @@ def _answered(
 ) -> tuple[Records, dict[str, Any]]:
     """The answer, and the head of its reply. `begin` gets the stored tables before they are read."""
     if not is_unicode(request.sql):
-        raise InputError("the statement is no Unicode text", hint="half of a surrogate pair is no character")
+        raise NotComputable("the statement is no Unicode text", hint="half of a surrogate pair is no character")
     source = cast("VersionedSource[Any]", setup.session.source)
     with source.showing(rights.shown):
         return _answered_of(setup, rights, request, seconds, begin)

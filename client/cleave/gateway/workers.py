@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleave.gateway.queries import Queries
 from cleave.gateway.rights import Rights
-from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record, told
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
@@ -170,7 +170,8 @@ class Workers:
                 raise Refused(f"the query took longer than the {seconds:g} s it is given") from None
             raise Refused("the query needs more memory than it may use, or was stopped", code="53200") from None
         except CleaveError as error:
-            raise Refused(error.message, code="58000") from None
+            head = told(error)
+            raise Refused(head["error"], head["hint"], head["code"]) from None
         if isinstance(reply, Refused):  # here: an exception raised inside the block would end the worker
             raise reply
         return reply

@@ -20,6 +20,8 @@ T = TypeVar("T")
 class OutOfTime(ServiceError):  # noqa: N818 - named for what happened
     """The query took longer than its limit."""
 
+    is_public = True
+
 
 class Stopped(ServiceError):  # noqa: N818 - named for what happened
     """The query was stopped, usually by Ctrl-C."""

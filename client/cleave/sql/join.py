@@ -24,7 +24,7 @@ from cleave.table.duck import identifier, parts_of, text_of, tree_of
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.table.trees import mapped
-from cleave_shared.errors import InputError, QueryRefused
+from cleave_shared.errors import NotComputable, QueryRefused
 
 JOINED: Final = "joined"
 _ODD: Final = ("schema_name", "catalog_name", "column_name_alias", "sample", "at_clause")
@@ -76,7 +76,7 @@ class Join:
         except duckdb.OutOfMemoryException:
             raise loaded.engine.refusal() from None
         except duckdb.Error as error:  # its message may quote values
-            raise InputError(f"the join cannot be computed on these tables ({type(error).__name__})") from None
+            raise NotComputable(f"the join cannot be computed on these tables ({type(error).__name__})") from None
         table = copy(loaded)
         table.relation, table.schema, table.name = JOINED, self.schema, JOINED
         table._views, table._streams = {}, {}

@@ -25,7 +25,7 @@ from cleave.sql.tally import Tally, tallied
 from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
-from cleave_shared.errors import InputError, QueryRefused
+from cleave_shared.errors import NotComputable, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _MOST_ROWS = 1 << 20  # per request: the service can answer any query over this many in time
@@ -173,7 +173,7 @@ class Halves:
             failure = type(error).__name__
         raise self._blame(failure) if failure else self._table.engine.refusal()
 
-    def _blame(self, kind: str) -> InputError:
+    def _blame(self, kind: str) -> NotComputable:
         """The error that names the expression DuckDB could not compute in some row, or for some group."""
         expressions = {argument.sql: _fetchable(argument)[0] for argument in self._plan.arguments}
         expressions |= {
@@ -187,7 +187,7 @@ class Halves:
         statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
         # finding the cause reads the table again, which a stream cannot
         failed = None if self._table.streamed else blame(self._table.connection, statements)
-        return failed or InputError(f"the query cannot be computed on this table ({kind})")
+        return failed or NotComputable(f"the query cannot be computed on this table ({kind})")
 
     @cached_property
     def plain_parts(self) -> list[PlainPart]:
@@ -342,7 +342,7 @@ def computing(expression: str, relation: str) -> str:
     return f"SELECT max(hash({expression})) FROM {relation}"
 
 
-def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> InputError | None:
+def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> NotComputable | None:
     """The error that names the first expression whose statement fails in DuckDB; None if all succeed."""
     for sql, statement in statements.items():
         try:
@@ -350,7 +350,7 @@ def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) 
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            return InputError(
+            return NotComputable(
                 f"{shown(expression_of(sql))} cannot be computed in some row ({type(error).__name__})",
                 hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
             )

@@ -21,7 +21,7 @@ from cleave.table.duck import identifier
 from cleave.table.running import fetched
 from cleave.table.stream import Extent
 from cleave.table.table import Table
-from cleave_shared.errors import InputError
+from cleave_shared.errors import NotComputable
 
 _CELLS = "cells"
 _NUMBER = identifier(NUMBER)  # no column of the rows has this name, also not of sorted ones
@@ -162,7 +162,7 @@ def _computed(
 
     def refusal(why: str) -> Exception:
         statements = {sql: computing(value, table.relation) for sql, value in values.items()}
-        return blame(table.connection, statements) or InputError(f"the rows cannot be added up ({why})")
+        return blame(table.connection, statements) or NotComputable(f"the rows cannot be added up ({why})")
 
     result: T = fetched(table.connection, statement, refusal, fetch)
     return result

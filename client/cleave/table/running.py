@@ -13,7 +13,7 @@ from cleave.table.duck import identifier
 from cleave.table.progress import watched
 from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
-from cleave_shared.errors import CleaveError, InputError
+from cleave_shared.errors import CleaveError, NotComputable
 
 _NUMBERS = itertools.count()  # of catalogs: the one of an interrupted question may still exist
 _ANSWER = identifier("the answer")
@@ -109,7 +109,7 @@ def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) ->
 def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:
     if issubclass(kind, duckdb.OutOfMemoryException):
         return table.engine.refusal()
-    return InputError(
+    return NotComputable(
         f"the query cannot be computed on this table ({kind.__name__})",
         hint="use TRY_CAST where a value may not fit, NULLIF(x, 0) where one divides",
     )

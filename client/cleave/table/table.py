@@ -20,7 +20,7 @@ from cleave.table.derived import Derived
 from cleave.table.duck import connect_reading, create_of_texts, identifier
 from cleave.table.progress import watched
 from cleave.table.schema import Column, Schema
-from cleave_shared.errors import InputError, QueryRefused
+from cleave_shared.errors import InputError, NotComputable, QueryRefused
 
 FLUSHED = "16MB"  # DuckDB returns memory to the system once this much is free; its default is 512 MB
 LEAST_MEMORY = 32_000_000  # bytes: DuckDB does not start with less
@@ -221,10 +221,10 @@ class Engine:
             raise _too_many_files()
         return file
 
-    def refusal(self) -> InputError | QueryRefused:
+    def refusal(self) -> NotComputable | QueryRefused:
         """The error for a question that exceeds the memory limit."""
         if self.memory is None:
-            return InputError("the answer does not fit in memory", hint="select fewer rows, or aggregates")
+            return NotComputable("the answer does not fit in memory", hint="select fewer rows, or aggregates")
         return QueryRefused(
             f"it needs more memory than the {self.memory / 1e9:.3g} GB it may take, and nothing is put on a disk",
             hint="raise --memory (memory= in Python), or select fewer rows, fewer columns or aggregates",
