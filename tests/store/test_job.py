@@ -512,9 +512,14 @@ def test_what_is_no_step_is_told_without_what_it_holds(event: Any) -> None:
     ids=["a link that is not there", "a million times", "in two sums", "beyond an answer"],
 )
 def test_a_step_of_more_than_its_answers_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: list[list[tuple[int, int]]], attempt: int, error: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sums: list[list[tuple[int, int]]],
+    attempt: int,
+    error: str,
 ) -> None:
-    """Before an answer is read: there is none."""
+    """Before an answer is read: there is none. The log has the set, as that of a request has."""
     base, set_ = f"{tmp_path.as_uri()}/", new_id()
     monkeypatch.setattr(links, "_own", links.Links([base]))
     answers = [[f"{base}results/{set_}/{new_id()}"]]
@@ -529,6 +534,8 @@ def test_a_step_of_more_than_its_answers_is_refused(
     event = {"step": "reduce", "set": set_, "number": 0, "question": question, "results": [base], "parts": parts}
     with pytest.raises(steps.Failed, match=error):
         steps.handler(event, None)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["set"], line["step"], line["error"]) == (set_, "reduce", "WireError")
 
 
 def test_what_names_no_machine_is_refused() -> None:

@@ -46,6 +46,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         step = _Step.validate_python(event)
         line |= {"step": step.step, "number": step.number}
         own, note = links.own().below(step.set), line.update
+        line["set"] = step.set
         return asdict(_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note))
     except CleaveError as error:
         line["error"] = type(error).__name__
