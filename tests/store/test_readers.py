@@ -526,6 +526,16 @@ def test_an_open_session_finds_other_columns(world: Place) -> None:
         assert names == ["ward", "sex"]
 
 
+def test_a_session_that_is_open_while_the_key_changes_is_opened_again(world: Place) -> None:
+    with world.read_as("dan") as session:
+        session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+        CHANGES["rotate"](world)
+        with pytest.raises(InputError, match="under another key now") as caught:
+            session.ask(session.plan("SELECT COUNT(*) FROM trial"))
+    assert "open the session again in Python, with the --fingerprint (fingerprint=)" in str(caught.value.hint)
+    assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[4]]
+
+
 def test_another_bundle_or_view_is_refused(world: Place) -> None:
     world.add_reader("eve", "sex")
     store = world.stores().sensitive

@@ -41,7 +41,10 @@ class ReaderTables(Newest):
     """Tables that the holder of `key` reads columns of."""
 
     has_totals = False
-    MOVED = "its owner put it under another key: run the command again, with the --fingerprint that the owner says"
+    MOVED = (
+        "its owner put it under another key: run the command again, or open the session again in Python, with the "
+        "--fingerprint (fingerprint=) that the owner says"
+    )
     GONE = "its owner dropped it, or the store was harmed: ask the owner"
 
     def __init__(self, stores: Stores, key: OwnerKey, memory: SeenVersions, owner: Owner) -> None:
