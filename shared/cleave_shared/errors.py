@@ -5,6 +5,7 @@
   |  |- UsageError     an option is out of range or does not fit        exit 2
   |  '- NotComputable  an expression fails over the rows
   |- QueryRefused      a question that cannot be answered               exit 4
+  |  '- SumOverflows   a sum does not fit its type
   |- KeyFileError      key file, passphrase, key id                     exit 5
   |- ServiceError      a service or the connection to it failed         exit 6
   |  |- ProcessDied    a forked process died or was late
@@ -81,6 +82,10 @@ class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a f
 
     exit_code = 4
     is_public = True
+
+
+class SumOverflows(QueryRefused):
+    """A sum does not fit the type that DuckDB gives it."""
 
 
 class KeyFileError(CleaveError):

@@ -20,11 +20,13 @@ from cleave.finish.cells import PRECISE, Cell, of_figure, published
 from cleave.finish.concealed import Concealed
 from cleave.finish.groups import GroupTable, failed
 from cleave.finish.result import ResultTable
+from cleave.sql.nodes import shown
 from cleave.sql.plan import QueryPlan
+from cleave.sql.read import expression_of
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import private
 from cleave.table.types import decimals_of, digits_of, is_integer, range_of
-from cleave_shared.errors import QueryRefused
+from cleave_shared.errors import SumOverflows
 
 if TYPE_CHECKING:
     from cleave.finish.evaluate import Expressions
@@ -181,7 +183,7 @@ def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal |
 
 
 def check_sums(plan: QueryPlan, answers: Answers) -> None:
-    """Raise QueryRefused if an encrypted sum exceeds HUGEINT or the digits of its DECIMAL."""
+    """Raise SumOverflows if an encrypted sum exceeds HUGEINT or the digits of its DECIMAL."""
     for number, each in enumerate(plan.encrypted):
         if each.type != "HUGEINT" and digits_of(each.type) is None:
             continue
@@ -189,8 +191,9 @@ def check_sums(plan: QueryPlan, answers: Answers) -> None:
         lower, upper = (Fraction(end, unit) for end in range_of(each.type))
         least, most = _ends(answers, number)
         if least < lower or most > upper:
-            raise QueryRefused(
-                f"a sum does not fit {each.type}, the type that DuckDB gives it: it overflows",
+            summed = " * ".join(shown(expression_of(plan.arguments[place].sql)) for place in each.arguments)
+            raise SumOverflows(
+                f"a sum of {summed} does not fit {each.type}, the type that DuckDB gives it: it overflows",
                 hint="SUM(CAST(x AS DOUBLE)) holds larger ones, with fewer digits",
             )
 

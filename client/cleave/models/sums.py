@@ -25,7 +25,7 @@ from cleave.sql.aligned import aligned
 from cleave.table.duck import identifier, literal
 from cleave.table.privacy import CONTRIBUTOR
 from cleave_shared import limits
-from cleave_shared.errors import QueryRefused, Undecided
+from cleave_shared.errors import NotComputable, QueryRefused, SumOverflows, Undecided
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cleave.table.schema import Schema
 
 _MOST_FIGURES = 40  # of one statement: those of a file are encrypted side by side
+_BOUNDS = "declare lower and upper of these columns in the schema: then their sums cannot overflow"
 _ROOM = 500  # characters besides keys and figures
 
 NOISY = "the numbers of a noisy release are not exact sums, and a model needs those"
@@ -314,7 +315,13 @@ class Sums:
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
         self.seen.append(self._session.describe(planned, self._options))
-        answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"], spent=self._spent)
+        try:
+            answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"], spent=self._spent)
+        except (NotComputable, SumOverflows) as error:  # a formula has no casts
+            if isinstance(error, NotComputable) and "OutOfRange" not in error.message:
+                raise
+            named = ", ".join(repr(each) for each in self.schema.names if identifier(each) in sql)
+            raise type(error)(f"a sum of a model over columns {named} overflows", hint=_BOUNDS) from None
         self._spent = self._session.spent
         usage = replace(answer.usage, rows=None, selected_rows=None, groups=None) if unseen else answer.usage
         self.answers.append(replace(answer, usage=usage))

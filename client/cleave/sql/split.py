@@ -6,7 +6,7 @@ and the plain service's groups are checked against these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Values
-from cleave.sql.nodes import shown
+from cleave.sql.nodes import Column, shown
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.read import expression_of, expressions_of
 from cleave.sql.rejoin import Texts
@@ -28,6 +28,7 @@ from cleave_shared import limits
 from cleave_shared.errors import NotComputable, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
+_MOST_SHOWN = 3  # expressions of a message
 _MOST_ROWS = 1 << 20  # per request: the service can answer any query over this many in time
 _TRIED_ROWS = 1 << 14  # of a trial Parquet file, to estimate bytes per row
 # Size of a plain answer in JSON: a count, and a value with quotes and comma (texts are longer).
@@ -185,8 +186,9 @@ class Halves:
         statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
-        # finding the cause reads the table again, which a stream cannot
-        failed = None if self._table.streamed else blame(self._table.connection, statements)
+        if self._table.streamed:  # finding the cause reads the table again, which a stream cannot
+            return _uncomputable(" or ".join(_computing_something(statements)) or "the query", kind)
+        failed = blame(self._table.connection, statements)
         return failed or NotComputable(f"the query cannot be computed on this table ({kind})")
 
     @cached_property
@@ -350,11 +352,24 @@ def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) 
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            return NotComputable(
-                f"{shown(expression_of(sql))} cannot be computed in some row ({type(error).__name__})",
-                hint="cast it to a wider type or to DOUBLE, or use TRY_CAST where a value may not fit",
-            )
+            return _uncomputable(shown(expression_of(sql)), type(error).__name__)
     return None
+
+
+def _uncomputable(what: str, kind: str) -> NotComputable:
+    return NotComputable(
+        f"{what} cannot be computed in some row ({kind})",
+        hint="cast its columns to a wider type or to DOUBLE, as in SUM(x::DOUBLE * y), or use TRY_CAST where a value "
+        "may not fit",
+    )
+
+
+def _computing_something(statements: Iterable[str]) -> list[str]:
+    """The first expressions that are more than a column or a count, as a message may show them."""
+    nodes = [expression_of(sql) for sql in statements]
+    texts = [shown(each) for each in nodes if not isinstance(each, Column)]
+    failing = [each for each in texts if not each.startswith("count(") and not each.endswith(" NULL")]
+    return failing[:_MOST_SHOWN] + ["another expression"] * (len(failing) > _MOST_SHOWN)
 
 
 _INT64, _UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
