@@ -136,7 +136,8 @@ def file_as_store(folder: Path) -> None:
     folder.parent.parent.write_text("")
 
 
-DAMAGES = (missing, cut, swapped, linked, folders, no_head, other_head, moved_head, no_folder, no_store, file_as_store)
+DAMAGES = (cut, no_head, no_store)
+MORE = (missing, swapped, linked, folders, other_head, moved_head, no_folder, file_as_store)
 
 
 def fields(error: psycopg.Error) -> str:
@@ -150,7 +151,7 @@ def require_no_location(said: str, folder: Path, of_table: Path) -> None:
     assert not [each for each in telling if each in said], said
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [*DAMAGES, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
 def test_a_damaged_store_is_nowhere(owner: Owner, damage: Callable[[Path], None]) -> None:
     name = next(owner.tables)
     of_table = put(owner.folder, name)

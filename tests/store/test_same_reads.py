@@ -181,5 +181,5 @@ def test_a_failure_in_a_cell_has_the_same_requests(tmp_path: Path, key_file: Pat
                 answer = type(error).__name__
             found.append((sorted(store.requests, key=str), answer))
     (first, shown), (second, failed) = found
-    assert (first and first == second, failed) == (True, "InputError")
+    assert (first and first == second, failed) == (True, "NotComputable")
     assert "40" in shown
