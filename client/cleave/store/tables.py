@@ -46,7 +46,10 @@ class Tables(Newest):
     """The tables that `key` owns in `stores`."""
 
     MOVED = "name that key with --key; `cleave drop` under this one deletes this note"
-    GONE = "restore the store; if it was dropped elsewhere, `cleave drop NAME --forget` here"
+    GONE = (
+        "if `cleave drop` was stopped, run it again; if others dropped it, `cleave drop NAME --forget`; "
+        "else restore the store"
+    )
 
     def __init__(
         self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None, user: str = ""
