@@ -150,3 +150,10 @@ def test_an_error_does_not_quote_values(numbers: Schema) -> None:
 def test_keys_of_fewer_groups_are_found_by_value_too() -> None:
     """Of one request of several: a zero may have the other sign there."""
     assert places_of(("DOUBLE",), [("-0.0",), ("2.0",)], [("1.0",), ("0.0",), ("2.0",)]) == [1, 2]
+
+
+def test_a_nan_with_a_sign_keeps_its_text_where_there_is_nothing_else(numbers: Schema) -> None:
+    plan = plan_of(numbers, "d, max(f)", "GROUP BY d")
+    parts = [response([column("DOUBLE", "-nan")], [column("DOUBLE", "-nan")], [count]) for count in (2, 3)]
+    groups = merge(plan, parts)
+    assert (groups.keys, groups.plain, groups.counts) == ([("-nan",)], [("-nan",)], [5])

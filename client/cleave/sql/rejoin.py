@@ -183,8 +183,8 @@ class Merger:
             f"FROM groups LEFT JOIN partials ON {same}"
         )
         self._refuse_torn()
-        texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in self._keys)
-        keys: list[Texts] = self._fetch(f"SELECT {texts} FROM groups ORDER BY place") if self._keys else [()]
+        texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in self._keys)  # sorted before they are texts
+        keys: list[Texts] = self._fetch(f"SELECT {texts} FROM (FROM groups ORDER BY place)") if self._keys else [()]
         return Groups(
             key_types=self._plan.key_types,
             keys=keys,

@@ -104,9 +104,10 @@ class Halves:
             f"SELECT row_number() OVER (ORDER BY {named}) - 1 AS number, {named}, size FROM {source}"
         )
         self.local = self._local()
+        # the values are sorted, not their texts: DuckDB 2.0.0 would cut those of NaN, where all are NaN, to '-na\0'
         texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in self._keys)
         self.counts = self._fetch("SELECT size FROM grouped ORDER BY number")["size"].astype(np.int64)
-        self.keys = self._table.connection.execute(f"SELECT {texts} FROM grouped ORDER BY number").fetchall()
+        self.keys = self._table.connection.execute(f"SELECT {texts} FROM (FROM grouped ORDER BY number)").fetchall()
         self.tally = self._tally()
 
     def _tally(self) -> Tally | None:
@@ -150,9 +151,9 @@ class Halves:
         else:
             names = [self._keys[i] for i in places]
             same = " AND ".join(f"computed.{name} IS NOT DISTINCT FROM first.{name}" for name in names)
-            statement = (
-                f"SELECT {texts} FROM computed JOIN (SELECT {', '.join(names)}, min(number) AS number FROM grouped "
-                f"GROUP BY ALL) AS first ON {same} WHERE left_out = {mask} ORDER BY first.number"
+            statement = (  # sorted before they are texts, as the keys are
+                f"SELECT {texts} FROM (FROM computed JOIN (SELECT {', '.join(names)}, min(number) AS number FROM "
+                f"grouped GROUP BY ALL) AS first ON {same} WHERE left_out = {mask} ORDER BY first.number)"
             )
         return self._table.connection.execute(statement).fetchall()
 

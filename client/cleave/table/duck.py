@@ -18,7 +18,6 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,  # Python variables are not tables
-    "disabled_optimizers": "compressed_materialization",  # DuckDB 2.0.0 sorts texts of '-nan' only as '-na\0'
 }
 # As in the plain service: this machine's time zone must not change answers. GLOBAL: for every cursor
 _UTC = "SET GLOBAL TimeZone = 'UTC'"
