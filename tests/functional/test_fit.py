@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import random
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +20,7 @@ import statsmodels.formula.api as smf
 from formulaic import model_matrix
 
 import cleave
+from cleave.models.design import read_formula
 from cleave_shared.errors import CleaveError, InputError, QueryRefused
 
 ROOT = Path(__file__).parents[2]
@@ -563,12 +566,36 @@ def test_no_part_of_a_formula_is_evaluated(tmp_path: Path) -> None:
         ("y ~ 0", "no term", "RESPONSE"),
         ("y ~ ((", "cannot be read", "RESPONSE"),
         ("y ~ 'text'", "cannot be read", "RESPONSE"),
+        ("y ~ (a]", "cannot be read", "RESPONSE"),
+        ("y ~ [)", "cannot be read", "RESPONSE"),
     ],
 )
 def test_formulas_that_are_refused(formula: str, said: str, hint: str) -> None:
     error = refused(formula)
     assert said in error.message
     assert hint in (error.hint or "")
+
+
+_FORMULAS = ("y ~ a + g", "y ~ a * (g + d)", "y ~ (a + d) ** 2 + C(g):d", "y ~ I(a * d) - 1", "y ~ `a` %in% g / d")
+_BITS = (*"~+-*/:^()[]{}`'\"|,.012yadgb\\#@=\n\0é", "**", "%in%", "1.5", "C(", "I(", "nosuch")
+
+
+def test_whatever_formulaic_raises_is_an_error_of_the_formula() -> None:
+    """Formulas with some of their tokens dropped, doubled and replaced are read and coded, or are a CleaveError."""
+    schema, chance, read = small_schema(), random.Random(55), 0
+    levels = {"g": ["u", "v"], "b": [False, True], "a": [1, 2], "d": [1, 2], "y": [1, 2]}
+    for _ in range(600):
+        tokens = re.findall(r"\w+\(?|\*\*|%in%|\S", chance.choice(_FORMULAS))
+        for _ in range(chance.randint(1, 4)):
+            start = chance.randrange(len(tokens) + 1)
+            tokens[start : start + chance.randint(0, 2)] = chance.choices(_BITS, k=chance.randint(0, 2))
+        try:
+            formula = read_formula(chance.choice(["", " "]).join(tokens), schema)
+            formula.design({factor: levels[column.name] for factor, column in formula.factors.items()})
+            read += 1
+        except CleaveError:
+            pass
+    assert read > 25
 
 
 def test_options_that_are_refused() -> None:

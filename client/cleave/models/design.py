@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.types import FLOATS, is_number
 from cleave.text.nearest import did_you_mean
-from cleave_shared.errors import InputError, QueryRefused, extra
+from cleave_shared.errors import CleaveError, InputError, QueryRefused, extra
 
 if TYPE_CHECKING:
     from formulaic.parser.types import Term as Parsed
@@ -179,10 +179,26 @@ def read_formula(text: str, schema: Schema) -> Formula:
         raise InputError(f"a formula is text, not {type(text).__name__}", hint=_SHAPE)
     if len(text) > _MOST_CHARACTERS:
         raise InputError(f"the formula has {len(text)} characters, at most {_MOST_CHARACTERS}")
+    responses, terms = _sides(text)
+    if len(responses) != 1:
+        raise InputError("the formula has no single response", hint=_SHAPE)
+    reader = _Reader(schema)
+    (response,) = responses
+    if not terms:
+        raise InputError("the formula has no term", hint=_SHAPE)
+    column = reader.response(response)
+    meaning = tuple(map(reader.term, terms))
+    return Formula(text, column, terms, meaning, dict(sorted(reader.columns.items())), reader.factors)
+
+
+def _sides(text: str) -> tuple[tuple[Parsed, ...], tuple[Parsed, ...]]:
+    """Parse a formula into the terms before ~ and those after it, () for a side that it lacks.
+
+    Raises InputError for whatever formulaic raises, and as `read_formula`.
+    """
     with extra("models", "models"):
         from formulaic import Formula as Parser  # noqa: PLC0415 - 0.7 s
         from formulaic import SimpleFormula  # noqa: PLC0415 - as above
-        from formulaic.errors import FormulaicError  # noqa: PLC0415 - as above
         from formulaic.parser import DefaultFormulaParser  # noqa: PLC0415 - as above
         from formulaic.parser.algos.tokenize import tokenize  # noqa: PLC0415 - as above
     try:
@@ -202,20 +218,15 @@ def read_formula(text: str, schema: Schema) -> Formula:
                 hint="cross fewer terms, or to a lower power",
             )
         parsed = Parser(text)
-    except (FormulaicError, SyntaxError, ValueError, RecursionError):
+        lhs, rhs = (
+            tuple(side) if isinstance(side := getattr(parsed, name, None), SimpleFormula) else ()
+            for name in ("lhs", "rhs")
+        )
+    except (CleaveError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - formulaic also raises AttributeError and the like for text that is no formula
         raise InputError("the formula cannot be read", hint=_SHAPE) from None
-    responses, terms = (
-        tuple(side) if isinstance(side := getattr(parsed, name, None), SimpleFormula) else () for name in ("lhs", "rhs")
-    )
-    if len(responses) != 1:
-        raise InputError("the formula has no single response", hint=_SHAPE)
-    reader = _Reader(schema)
-    (response,) = responses
-    if not terms:
-        raise InputError("the formula has no term", hint=_SHAPE)
-    column = reader.response(response)
-    meaning = tuple(map(reader.term, terms))
-    return Formula(text, column, terms, meaning, dict(sorted(reader.columns.items())), reader.factors)
+    return lhs, rhs
 
 
 def _expanded(tree: Any) -> int:
