@@ -55,8 +55,8 @@ test-slow: setup
 
 test-all: test test-slow
 
-# The gateway, asked by PostgreSQL's clients, and the recipes of docs with their tools. These come from Debian's, Maven's,
-# npm's, Go's and Python's registries.
+# The gateway, asked by PostgreSQL's clients; the recipes of docs with their tools; Python in a fresh notebook. What they
+# need comes from Debian's, Maven's, npm's, Go's and Python's registries.
 test-clients: setup
 	$(BIN)/python -m pytest -m clients -n 2 --dist loadfile tests/gateway/clients
 
@@ -101,6 +101,7 @@ lock:
 	printf 'setuptools\nuv\n' | $(LOCK) - --constraints locks/dev.lock -o locks/build.lock
 	$(LOCK) pyproject.toml $(EXTRAS) --constraints locks/dev.lock -o locks/full.lock
 	$(LOCK) pyproject.toml $(CLIENTS)/recipes.in --constraints locks/client.lock -o $(CLIENTS)/recipes.txt
+	$(LOCK) pyproject.toml $(EXTRAS) --extra notebook $(CLIENTS)/notebook.in --constraints locks/dev.lock -o $(CLIENTS)/notebook.txt
 	$(LOCK) $(CLIENTS)/dbt.in -o $(CLIENTS)/dbt.txt
 
 # What a report's charts are drawn with, from npm: versions and hashes are pinned in web/package-lock.json.

@@ -428,6 +428,35 @@ def test_a_script_prints_only_what_it_says(end: str) -> None:
     assert (done.stdout, done.stderr) == ("6\n6\n", "")
 
 
+def test_a_kernel_without_ipywidgets_is_no_error(key_file: Path) -> None:
+    """There DuckDB refuses to set its progress bar. A notebook is run as a whole in tests/gateway/clients."""
+    code = f"""
+        import sys, types
+
+        class Kernel:
+            config = {{"IPKernelApp": {{}}}}
+
+        sys.modules["IPython"] = types.ModuleType("IPython")
+        sys.modules["IPython"].get_ipython = lambda: Kernel
+        import cleave, duckdb
+        try:
+            duckdb.connect().execute("SET enable_progress_bar = false")
+        except duckdb.InvalidInputException:
+            print("DuckDB refuses it")
+        rows = {str(PATIENTS)!r}
+        sql = "SELECT ward, SUM(age), MAX(bill) FROM patients GROUP BY ward"
+        print(len(cleave.schema(rows).columns) > 5, bool(str(cleave.plan(rows, sql))))
+        for progress in (None, False, True):
+            with cleave.connect(rows, key={str(key_file)!r}, progress=progress) as connection:
+                print(len(connection.execute(sql).fetchall()))
+            print(len(cleave.query(rows, sql, key={str(key_file)!r}, progress=progress)))
+        print(cleave.fit(rows, "bill ~ age", key={str(key_file)!r}, progress=True).n)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["DuckDB refuses it", "True True", *["6"] * 6, "600"]
+
+
 def test_without_the_extras_files_are_still_asked() -> None:
     code = f"""
         import sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.wheels import built_wheel, copied_sources
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave", "cleave_shared", "cleave_services"}
@@ -25,25 +26,12 @@ WHERE = "import cleave, cleave_shared, cleave_services as s\nprint(cleave.__file
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy: a build leaves its own folders beside the sources."""
-    sources = tmp_path_factory.mktemp("sources")
-    for name in ("client", "shared", "functions"):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, sources)
-    return sources
+    return copied_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})"  # as pip and uv ask for it
-    done = subprocess.run(
-        [sys.executable, "-c", build], cwd=sources, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (built,) = target.glob("*.whl")
-    return built
+    return built_wheel(sources, tmp_path_factory.mktemp("wheel"))
 
 
 def pip(*arguments: object) -> None:

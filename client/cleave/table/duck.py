@@ -51,8 +51,22 @@ def connect_reading() -> duckdb.DuckDBPyConnection:
     """A new DuckDB in memory. It can read files, but never spills to disk and loads no extension."""
     connection = duckdb.connect(":memory:", config=_CONFIG)
     connection.execute(_UTC)
-    connection.execute("SET enable_progress_bar = false")  # DuckDB would draw it on stdout after two seconds
+    set_progress(connection, is_on=False)
     return connection
+
+
+def set_progress(connection: duckdb.DuckDBPyConnection, *, is_on: bool) -> bool:
+    """Turn on the counting of progress (`query_progress`), or stop DuckDB from drawing a bar on stdout after 2 s.
+
+    Returns False if DuckDB refuses both, and does neither: in a notebook's kernel without ipywidgets.
+    """
+    try:
+        connection.execute(f"SET enable_progress_bar = {is_on}")
+        if is_on:
+            connection.execute("SET enable_progress_bar_print = false")
+    except duckdb.InvalidInputException:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+from cleave.table.duck import set_progress
 from cleave.text.printable import printable
 
 if TYPE_CHECKING:
@@ -63,13 +64,11 @@ def watched(look: Callable[[], object], wait: Callable[[], float]) -> Iterator[N
 @contextmanager
 def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
     """Show DuckDB's progress on the block's statement as a stage of `progress`, in percent. Very short statements show
-    nothing.
+    nothing, and neither does a notebook's kernel without ipywidgets.
     """
-    if progress is None or type(progress) is Silent:
+    if progress is None or type(progress) is Silent or not set_progress(connection, is_on=True):
         yield
         return
-    connection.execute("SET enable_progress_bar = true")
-    connection.execute("SET enable_progress_bar_print = false")
     reported, advance = 0, None
 
     def look() -> None:

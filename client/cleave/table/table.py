@@ -17,7 +17,7 @@ from typing import BinaryIO
 import duckdb
 
 from cleave.table.derived import Derived
-from cleave.table.duck import connect_reading, create_of_texts, identifier
+from cleave.table.duck import connect_reading, create_of_texts, identifier, set_progress
 from cleave.table.progress import watched
 from cleave.table.schema import Column, Schema
 from cleave_shared.errors import InputError, NotComputable, QueryRefused
@@ -204,7 +204,8 @@ class Engine:
         if self.memory is not None:
             self.limit(self.memory)
         connection = self.connection.cursor()
-        connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}; SET enable_progress_bar = false")
+        connection.execute(f"ATTACH ':memory:' AS {home}; USE {home}")
+        set_progress(connection, is_on=False)
         return Table(name, schema, connection, rows, self, home, alone=alone)
 
     def take_written(self) -> MemoryFile:
