@@ -56,7 +56,7 @@ def connect_reading() -> duckdb.DuckDBPyConnection:
 
 
 def set_progress(connection: duckdb.DuckDBPyConnection, *, is_on: bool) -> bool:
-    """Turn on the counting of progress (`query_progress`), or stop DuckDB from drawing a bar on stdout after 2 s.
+    """Let DuckDB count its progress, or stop it from drawing a bar on stdout after 2 s.
 
     Returns False if DuckDB refuses both, and does neither: in a notebook's kernel without ipywidgets.
     """

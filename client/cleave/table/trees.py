@@ -12,6 +12,8 @@ import duckdb
 from cleave.table.duck import is_unicode, text_of, tree_of
 from cleave_shared import limits
 
+_SETS_OF_STAR = ("exclude_list", "qualified_exclude_list", "rename_list", "replace_list")  # in an order by hashes
+
 Tree = Mapping[str, Any]  # a node of json_serialize_sql's output
 
 _OF_THE_TEXT = frozenset(
@@ -28,7 +30,7 @@ def mapped(tree: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """True if two trees differ in spelling only: positions in the text, case of functions and types, brackets around
-    VALUES, and the order of names in grouping sets.
+    VALUES, RESPECT NULLS where it is the default, and the order of names in grouping sets and behind a star.
     """
     return bool(without_spelling(one) == without_spelling(other))
 
@@ -51,6 +53,11 @@ def without_spelling(node: Any, *, top: bool = False) -> Any:
         keys = [json.dumps(each) for each in plain["group_expressions"]]
         plain["group_sets"] = [sorted(keys[place] for place in each) for each in plain["group_sets"]]
         plain["group_expressions"] = sorted(keys)
+    if plain.get("class") == "STAR":
+        plain |= {name: sorted(plain[name], key=json.dumps) for name in _SETS_OF_STAR if name in plain}
+    # RESPECT NULLS, which DuckDB's own text omits; of aggregates DuckDB refuses it
+    if plain.get("class") == "WINDOW" and plain["type"] != "WINDOW_AGGREGATE" and plain["ignore_nulls"] is False:
+        del plain["has_ignore_nulls"]
     if plain.get("type") == "SUBQUERY" and "column_name_alias" in plain:
         select = plain["subquery"]["node"]
         values = select.get("from_table") or {}

@@ -78,6 +78,9 @@ SELECT * FROM (PIVOT (SELECT g, ok, tiny FROM numbers) ON ok IN (true, false) US
 -- numbers: local, local, local
 UNPIVOT (SELECT id, tiny, small FROM numbers WHERE id < 3) ON tiny, small ORDER BY ALL;
 
+-- gaps: local x 5
+SELECT * EXCLUDE (gaps.void, nothing, main.gaps.hollow, gaps.hint) RENAME (gaps.maybe AS m, gaps.sparse AS s) FROM gaps ORDER BY id;
+
 -- numbers: local, local
 SELECT id, list_sum([tiny, small]) FROM numbers ORDER BY id;
 

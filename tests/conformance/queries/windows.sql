@@ -66,3 +66,8 @@ SELECT id, SUM(void) OVER (PARTITION BY g), COUNT(hollow) OVER (PARTITION BY g) 
 
 -- gaps: local, local
 SELECT id, last_value(sparse IGNORE NULLS) OVER (ORDER BY id) FROM gaps ORDER BY id;
+
+-- gaps: local x 5
+SELECT first_value(sparse RESPECT NULLS) OVER w, last_value(sparse RESPECT NULLS) OVER w,
+  nth_value(sparse, 2 RESPECT NULLS) OVER w, lag(sparse RESPECT NULLS) OVER w, lead(sparse RESPECT NULLS) OVER w
+FROM gaps WINDOW w AS (PARTITION BY g ORDER BY id);
