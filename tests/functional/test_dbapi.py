@@ -20,6 +20,7 @@ import pytest
 import cleave
 from cleave.api.errors import translated
 from cleave.processes.deadline import OutOfTime
+from cleave.sql.parameters import Typed
 from cleave.sql.read import read_statement
 from cleave_shared import errors
 
@@ -91,6 +92,56 @@ def test_description(connection: cleave.Connection) -> None:
     row = cursor.fetchone()
     assert row is not None
     assert [type(value) for value in row] == [str, Decimal, float, datetime.date, bool]
+
+
+CONSTANTS = """
+BIGINT: 9007199254740993
+BIGNUM: 1234567890123456789012345678901234567890
+BIGNUM: -340282366920938463463374607431768211457
+BIT: B'101'
+BLOB: x'AA00FF'
+BOOLEAN: true
+DATE: DATE '2024-02-29'
+DECIMAL(38,2): 123456789012345678901234567890123456.78
+DOUBLE: 1e308
+DOUBLE: 'nan'::DOUBLE
+FLOAT: 1.5::FLOAT
+HUGEINT: 170141183460469231731687303715884105727
+INTEGER: -7
+INTEGER[]: [1, 2]
+INTERVAL: INTERVAL '1 month 3 hours'
+SMALLINT: 7::SMALLINT
+STRUCT(a INTEGER): {'a': 1}
+TIME: TIME '12:34:56'
+TIMESTAMP: TIMESTAMP '2024-02-29 12:00:00'
+TIMESTAMP WITH TIME ZONE: TIMESTAMPTZ '2024-02-29 12:00:00+02'
+UBIGINT: 18446744073709551615::UBIGINT
+UHUGEINT: 340282366920938463463374607431768211455
+UUID: UUID '47183823-2574-4bfd-b411-99ed177d3e43'
+VARCHAR: 'it''s'
+"""
+
+
+@pytest.mark.parametrize("line", CONSTANTS.strip().splitlines())
+def test_a_constant_of_every_type(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection, line: str) -> None:
+    """In SELECT and WHERE, where services answer and where this machine does, and as a parameter."""
+    type_, constant = line.split(": ", 1)
+    oracle.execute(f"CREATE OR REPLACE VIEW patients AS FROM read_csv('{PATIENTS}')")
+    text, found = in_duckdb(oracle, f"SELECT CAST({constant} AS VARCHAR), typeof({constant})")
+    for sql in (
+        f"SELECT CAST({constant} AS VARCHAR) AS t, typeof({constant}) AS k, SUM(age) AS s FROM patients",
+        f"SELECT SUM(age) AS s, COUNT(*) AS n FROM patients WHERE {constant} IS NOT DISTINCT FROM {constant}",
+        f"SELECT ward, age FROM patients WHERE {constant} = {constant} ORDER BY ALL LIMIT 3",
+    ):
+        assert connection.execute(sql).fetchall() == oracle.execute(sql).fetchall(), sql
+    assert connection.execute(f"SELECT {constant} AS c, MAX(age) FROM patients").result.types[0] == found
+    typed = connection.execute("SELECT CAST(? AS VARCHAR) AS t, SUM(age) AS s FROM patients", [Typed(text, type_)])
+    assert typed.fetchall() == [(text, 28575)]
+
+
+def test_a_parameter_of_more_digits_than_any_integer(connection: cleave.Connection) -> None:
+    rows = connection.execute("SELECT CAST(? AS VARCHAR) AS t, SUM(age) AS s FROM patients WHERE ? > 4", [10**45] * 2)
+    assert rows.fetchall() == [(str(10**45), 28575)]
 
 
 def test_pandas_reads_through_it(connection: cleave.Connection) -> None:

@@ -67,7 +67,7 @@ class Catalog:
 
     def decides(self, select: str) -> bool:
         """True if a value of `select` that has no DOUBLE may follow from rounding (cleave.sql.rounding)."""
-        return rounding.decides(self._planned(select))
+        return rounding.decides(_planned(self._connection, select))
 
     def rounded(
         self, expressions: Sequence[str], types: Sequence[str], table: str = "", grouped: str = ""
@@ -78,21 +78,13 @@ class Catalog:
         source = f"FROM {identifier(table or self._table)}{grouped}"
         # all at once: DuckDB binds all columns of the table for every statement
         together = f"SELECT {', '.join(f'({sql})' for sql in expressions)} {source}"
-        if not expressions or not rounding.rounds(self._planned(together)):
+        if not expressions or not rounding.rounds(_planned(self._connection, together)):
             return [False] * len(expressions)
-        plans = [self._planned(f"SELECT ({sql}) {source}") for sql in expressions]
+        plans = [_planned(self._connection, f"SELECT ({sql}) {source}") for sql in expressions]
         return [
             rounding.rounds(plan) if has_floats(type_) else rounding.decides(plan)
             for plan, type_ in zip(plans, types, strict=True)
         ]
-
-    def _planned(self, select: str) -> Tree:
-        try:
-            ((plan,),) = self._connection.execute(_PLAN, [select]).fetchall()
-        except duckdb.Error:
-            return {"error": True}
-        planned: Tree = json.loads(plan)
-        return planned
 
     def parameters(self, statement: Statement) -> list[str]:
         """The types of a statement's parameters, see `parameters_of`."""
@@ -152,15 +144,37 @@ def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -
     types = dict.fromkeys(range(1, count + 1), "") | {int(each): "BIGINT" for each in limits if each.isdecimal()}
     if count and not tree.get("error"):
         text = Statement(statement.text, with_values(tree, values)).sql
-        with suppress(duckdb.Error):
-            ((plan,),) = connection.execute(_PLAN, [text]).fetchall()
-            for part in parts_of(json.loads(plan)):
-                if part.get("type") == "OPERATOR_CAST" and part["children"][0].get("type") == "VALUE_CONSTANT":
-                    given = str(part["children"][0]["value"].get("value"))
-                    if given.startswith(_MARK):
-                        types[int(given.removeprefix(_MARK))] = _type_of(part["return_type"])
+        for part in parts_of(_planned(connection, text)):
+            if part.get("type") == "OPERATOR_CAST" and part["children"][0].get("type") == "VALUE_CONSTANT":
+                given = str(part["children"][0]["value"].get("value"))
+                if given.startswith(_MARK):
+                    types[int(given.removeprefix(_MARK))] = _type_of(part["return_type"])
     types |= {int(number): type_ for number, type_ in casts.items() if number.isdecimal()}
     return [f"{type_ or 'VARCHAR'}[]" if str(number) in lists else type_ for number, type_ in types.items()]
+
+
+def _planned(connection: duckdb.DuckDBPyConnection, select: str) -> Tree:
+    """DuckDB's plan of a statement; `{"error": True}` if there is none.
+
+    A constant of BIT or BIGNUM is planned as a cast of a text: DuckDB writes no JSON of a plan with such a constant.
+    """
+    with suppress(duckdb.Error):
+        ((plan,),) = connection.execute(_PLAN, [select]).fetchall()
+        if not plan:
+            ((plan,),) = connection.execute(_PLAN, [text_of(mapped(tree_of(select), _cast_constant))]).fetchall()
+        if plan:
+            planned: Tree = json.loads(plan)
+            return planned
+    return {"error": True}
+
+
+def _cast_constant(node: dict[str, Any]) -> dict[str, Any]:
+    literal = (node.get("class") == "CONSTANT" and node.get("literal")) or {"kind": ""}
+    type_ = {"BIT": "BIT", "INTEGER": "BIGNUM"}.get(literal["kind"])
+    if type_ is None or (type_ == "BIGNUM" and -(1 << 127) <= int(literal["text"]) < 1 << 128):
+        return node
+    cast: dict[str, Any] = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
+    return cast | {"alias": node["alias"], "child": node | {"alias": "", "literal": {**literal, "kind": "STRING"}}}
 
 
 def _cast_to(connection: duckdb.DuckDBPyConnection, type_: Tree) -> str:

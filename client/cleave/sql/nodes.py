@@ -79,7 +79,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """`kind`: DuckDB's INTEGER, NUMERIC, STRING, BOOLEAN, NULL_LITERAL or HEX. `text`: as written."""
+    """`kind`: DuckDB's INTEGER, NUMERIC, STRING, BOOLEAN, NULL_LITERAL, HEX or BIT. `text`: as written."""
 
     kind: str
     text: str
@@ -241,6 +241,8 @@ def _constant(node: Constant) -> str:
             return literal(node.text)
         case "HEX":
             return f"x{literal(node.text)}"
+        case "BIT":
+            return f"b{literal(node.text)}"
         case "NULL_LITERAL":
             return "NULL"
     return node.text
