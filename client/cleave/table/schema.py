@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
-from cleave.table.inputs import STDIN, expand, table_name
+from cleave.table.inputs import STDIN, expand, is_folder, table_name
 from cleave.table.privacy import NO_PRIVACY, Privacy, dump_privacy, entity_of, parse_privacy
 from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
@@ -231,7 +231,7 @@ def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
     """
     first = expand(names if isinstance(names, str | Path) else names[0])[0]
     if os.path.isdir(first):
-        raise InputError(f"{first}: is a directory", hint="name its files, as in 'folder/*.csv'")
+        raise is_folder(first)
     if str(first) == STDIN:
         raise InputError("standard input has no schema beside it", hint="name one with --schema, or -o to write it")
     return first.with_name(f"{table_name(names)}.schema.toml")
@@ -269,7 +269,7 @@ def edit_schema(path: Path, columns: Sequence[Column], privacy: Privacy | None =
 
 
 def _text(path: Path) -> str:
-    return read_at_most(path, _MOST_BYTES, InputError).decode()
+    return read_at_most(path, _MOST_BYTES, InputError).decode("utf-8-sig")  # editors on Windows write a mark
 
 
 def load_schema(path: Path) -> Schema:
