@@ -180,8 +180,10 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 
 @operation(Place, seconds=_SECONDS)
 def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
-    """List the tables that the key has in a store, by name."""
-    return [stored_table(each.manifest) for each in task.tables.all()]
+    """List the tables that the key has in a store, by name. Raises CheckFailed if the head of one is gone."""
+    listed = [stored_table(each.manifest) for each in task.tables.all()]
+    task.tables.require_heads()
+    return listed
 
 
 @operation(Place, seconds=_SECONDS)
@@ -397,12 +399,13 @@ def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
     This machine, and copies of the key file made later, refuse the table if somebody puts it or an older version back.
-    `forget`: delete nothing, but accept what the store has.
+    `forget`: delete nothing, but accept what the store has. `confirm`: called once the table is found; it raises to
+    keep the table.
     """
     if options["forget"]:
         task.tables.forget(name)
     else:
-        task.tables.drop(name, task.progress)
+        task.tables.drop(name, task.progress, options["confirm"])
 
 
 @operation(Place, seconds=LONGEST_TIMEOUT)
