@@ -152,10 +152,10 @@ class CsvDialect:
     flatten: bool = False  # nested JSON objects become columns "a.b"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """`table`: name in queries, None for the file's name. `stored`: name of the stored table with this schema,
-    or "".
+    or "". Printed, it is the table that `cleave schema` prints.
     """
 
     columns: tuple[Column, ...]
@@ -164,6 +164,16 @@ class Schema:
     derived: tuple[Derived, ...] = ()
     privacy: Privacy = NO_PRIVACY
     stored: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        from cleave.table.shown import schema_repr  # noqa: PLC0415 - a query does not need it
+
+        return schema_repr(self)
+
+    def _repr_html_(self) -> str:
+        from cleave.table.shown import schema_html  # noqa: PLC0415 - as above
+
+        return schema_html(self)
 
     def column(self, name: str) -> Column:
         """Find a column. As in DuckDB, case is ignored for ASCII letters only.
