@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from cleave_shared import errors as _errors
+
 # DB-API 2.0 (PEP 249)
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, not a connection
@@ -43,6 +45,10 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = ["apilevel", "paramstyle", "threadsafety"]
 __all__ += [name for name in _HOME_OF if name != "Warning"]  # a built-in
+
+
+for _each in _HOMES["cleave_shared.errors"].split():
+    getattr(_errors, _each).__module__ = "cleave"  # as a traceback prints them
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import metadata, util
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -24,9 +24,8 @@ def install_command(extra: str, missing: str) -> str:
 
     If Cleave is only on Python's path, it installs the package `missing`.
     """
-    try:
-        distribution = metadata.distribution(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
+    distribution = next(_installed(), None)
+    if distribution is None:
         return _command([missing])
     said = json.loads(distribution.read_text("direct_url.json") or "{}")
     address = urlsplit(said.get("url", ""))
@@ -36,6 +35,13 @@ def install_command(extra: str, missing: str) -> str:
         return _command([*editable, f"{source}[{extra}]"])
     declared = [match for each in distribution.requires or () if (match := _OF_EXTRA.fullmatch(each))]
     return _command([match[1] for match in declared if match[2] == extra] or [missing])
+
+
+def _installed() -> Iterator[metadata.Distribution]:
+    """What was installed under the name. A build leaves an egg-info in its checkout, which was not (PEP 376)."""
+    for each in metadata.distributions(name=DISTRIBUTION):
+        if each.read_text("METADATA") is not None:
+            yield each
 
 
 def _command(words: Iterable[str]) -> str:

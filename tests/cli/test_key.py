@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -131,8 +132,25 @@ def test_a_descriptor_that_is_not_open(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
-    """In a process with a terminal of its own: the first two differ, the next two agree."""
+    """The first two differ, the next two agree."""
     path = tmp_path / "key.json"
+    code, said = _typed(path, "a first of these words", "a second of them", PASSPHRASE, PASSPHRASE)
+    assert code == 0
+    assert b"These differ." in said
+    assert PASSPHRASE.encode() not in said  # not echoed
+    assert opens(path, PASSPHRASE)
+
+
+def test_a_trivial_passphrase_is_refused_before_it_is_typed_again(tmp_path: Path) -> None:
+    code, said = _typed(tmp_path / "key.json", "short")
+    assert code == 5
+    assert said.startswith(b"New passphrase, at least 12 characters: |")
+    assert b"has fewer than 12 characters" in said
+    assert not (tmp_path / "key.json").exists()
+
+
+def _typed(path: Path, *words: str) -> tuple[int, bytes]:
+    """Make a key in a process with a terminal of its own. Returns its exit code and what it wrote."""
     main, side = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", "from cleave.local.main import main; main()", "key", "new", "--key", str(path)],
@@ -144,17 +162,16 @@ def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
     ) as process:
         os.close(side)
         said = b""
-        for word in ("first", "second", PASSPHRASE, PASSPHRASE):
+        for word in words:
             while not said.endswith(b": "):
                 said += os.read(main, 1024)
             os.write(main, word.encode() + b"\n")
             said += b"|"
         out, _ = process.communicate(timeout=120)
+    with contextlib.suppress(OSError):  # nothing is left to read
+        said += os.read(main, 4096)
     os.close(main)
-    assert process.returncode == 0
-    assert b"These differ." in said
-    assert PASSPHRASE.encode() not in said + out  # not echoed
-    assert opens(path, PASSPHRASE)
+    return process.returncode, said + out
 
 
 def test_a_passphrase_is_no_argument(cli: Cli, tmp_path: Path) -> None:

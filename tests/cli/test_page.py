@@ -61,6 +61,7 @@ def test_a_file_that_is_there_stays_as_it_is(ready: Cli, tmp_path: Path) -> None
 
 
 def test_the_answer_and_the_page_are_two_files(ready: Cli, table: Path, tmp_path: Path) -> None:
+    assert "let it end in .html" in ready.fails(2, "query", table, WARDS, "--report", tmp_path / "out.txt")
     same = ready.fails(2, "query", table, WARDS, "-o", tmp_path / "a.txt", "--report", tmp_path / "." / "a.txt")
     assert "same file" in same
 

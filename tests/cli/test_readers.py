@@ -214,6 +214,15 @@ def test_a_first_use_names_the_fingerprint(parties: Parties) -> None:
     assert "already exists" in west.fails(5, "reader", "new", "eve.json", "--no-passphrase")
 
 
+def test_a_passphrase_of_the_owners_key_opens_a_readers_file_without_one(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEAVE_PASSPHRASE", "correct horse battery staple")
+    carol = parties.at("carol")
+    assert carol.run("query", SQL, *READER).exit_code == 0
+    assert cleave.query("stays", SQL, store="../store", reader="carol.json").rows
+
+
 def test_a_readers_key_has_a_passphrase(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEAVE_PASSPHRASE", "a long passphrase of a reader")
     result = cli.run("reader", "new", tmp_path / "r.json")

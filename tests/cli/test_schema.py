@@ -67,6 +67,9 @@ def test_a_directory_is_no_table(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     for name in (".", "..", "/", tmp_path):
         assert "is a directory" in cli.fails(3, "schema", name)
         assert "is a directory" in cli.fails(3, "plan", name, "SELECT 1")
+        assert "--append takes a folder" in cli.fails(3, "put", name, "--table", "t", "--store", name).replace(
+            "\n", " "
+        )
 
 
 def test_nothing_is_printed_where_nothing_can_be_written(cli: Cli, csv: Path) -> None:
@@ -183,6 +186,41 @@ def test_force_proposes_again(cli: Cli, csv: Path) -> None:
     assert "--force proposes it again" in cli.fails(3, "schema", csv, "--skip", "0")
     assert cli.run("schema", csv, "--force").exit_code == 0
     assert kinds(target)["email"] == "sealed"
+
+
+def test_a_missing_file_is_reported_before_its_schema(cli: Cli, csv: Path) -> None:
+    csv.with_suffix(".schema.toml").write_text("of a CSV")
+    assert "there is no such file" in cli.fails(3, "schema", csv.with_suffix(".parquet"))
+
+
+def test_columns_that_are_called_otherwise_are_named(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a, b ,a,,A\n1,2,3,4,5\n")
+    said = " ".join(cli.run("schema", path).stderr.split())
+    assert "column 3 is called 'a_1': 'a' is taken; column 4 is called 'column3': it has no name" in said
+    assert "column 5 is called 'A_2': 'A' is taken" in said
+    assert "'b'" not in said
+
+
+def test_a_schema_may_begin_with_a_byte_order_mark(cli: Cli, csv: Path) -> None:
+    cli.run("schema", csv, "--accept")
+    target = csv.with_suffix(".schema.toml")
+    target.write_text(target.read_text(), "utf-8-sig")
+    assert cli.run("schema", csv, "--check").exit_code == 0
+    assert cli.run("schema", csv, "--local", "email").exit_code == 0
+    assert kinds(target)["email"] == "local"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_break_in_a_header_gets_no_hint_that_loses_rows(cli: Cli, tmp_path: Path, end: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(end.join(["'age\r(years)',ward", *["1,A"] * 5, ""]).encode())  # one apostrophe encloses no field
+    said = cli.fails(3, "schema", path)
+    assert "the lines before it in CR" in " ".join(said.split())
+    assert "--skip" not in said
+    path.write_bytes(path.read_bytes().replace(b"'", b'"'))
+    assert cli.run("schema", path, "--accept").exit_code == 0
+    assert "2 columns, 5 rows" in cli.run("schema", path, "--check").stderr
 
 
 def test_lines_before_and_after_the_table_are_named(cli: Cli, csv: Path) -> None:

@@ -327,8 +327,20 @@ def test_what_cannot_be_asked(place: Place, tmp_path: Path) -> None:
     assert "no column" in place.cli.fails(
         3, *place.words("put", place.root / "patients.csv", "--table", "t", "--by", "wart")
     )
-    assert place.cli.run(*place.words("drop", "trial")).exit_code == 2
+    assert "use --yes" in place.cli.fails(2, *place.words("drop", "trial"))
+    assert "there is no table 'nosuch'" in place.cli.fails(3, *place.words("drop", "nosuch")), "looked before it asks"
     assert "already exists" in place.cli.fails(3, *place.words("pull", "trial", "-o", place.root / "patients.csv"))
+
+
+def test_a_list_says_that_a_head_is_gone(place: Place) -> None:
+    place.run("put", place.root / "patients.csv", "--table", "headless", "--by", "ward")
+    head = max(Path(place.store.split(",")[0]).glob("tables/*/head"), key=lambda each: each.stat().st_mtime_ns)
+    content = head.read_bytes()
+    place.run("ls")
+    head.unlink()
+    assert "1 table of this key lost its head" in " ".join(place.cli.fails(7, *place.words("ls")).split())
+    head.write_bytes(content)
+    assert "headless" in place.run("ls")
 
 
 def test_a_key_that_lost_its_passphrase_is_not_used(place: Place) -> None:
@@ -336,6 +348,7 @@ def test_a_key_that_lost_its_passphrase_is_not_used(place: Place) -> None:
     place.cli.environment["CLEAVE_PASSPHRASE"] = "correct horse battery staple"
     told = place.cli.fails(5, *place.words("query", "trial", SQL))
     assert "has no passphrase, and one was given" in told
+    assert "CLEAVE_PASSPHRASE" in told
 
 
 def test_names_with_commas_are_in_double_quotes(place: Place) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -167,6 +168,30 @@ def test_a_notebook_shows_bounds_sources_and_marks_and_runs_nothing() -> None:
     assert not torn.is_decided
     assert list(torn.df().columns)[-1] == "undecided"
     assert "undecided: HAVING" in repr(torn)
+
+
+def test_a_schema_is_shown_as_a_table() -> None:
+    frame = pd.DataFrame({"<b>ward": ["A", "b"], "bill": [1.5, 2.5]})
+    proposal = cleave.schema(frame, {"bill": "encrypted"})
+    assert repr(proposal).splitlines()[0].split() == ["column", "kind", "type", "reason"]
+    assert "Column(" not in repr(proposal)
+    page = proposal._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "&lt;b&gt;ward" in page
+    assert "<b>" not in page
+
+
+def test_errors_print_under_the_name_by_which_they_are_caught() -> None:
+    with pytest.raises(cleave.QueryRefused) as refused:
+        cleave.query("tests/samples/patients.csv", "SELECT nothing FROM patients")
+    assert traceback.format_exception_only(refused.value)[0].startswith("cleave.QueryRefused: ")
+    with cleave.connect("tests/samples/patients.csv") as connection, pytest.raises(cleave.ProgrammingError) as both:
+        connection.execute("SELECT nothing FROM patients")
+    assert traceback.format_exception_only(both.value)[0].startswith("cleave.QueryRefused: ")
+    for name in cleave.__all__:
+        kind = getattr(cleave, name)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            assert f"{kind.__module__}.{kind.__name__}" in (f"cleave.{name}", f"cleave.api.ask.{name}"), name
 
 
 def test_a_long_answer_is_shown_in_part() -> None:

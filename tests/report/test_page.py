@@ -57,6 +57,12 @@ def made(case: str) -> str:
     return page(*CASES[case])
 
 
+def test_stages_add_up_to_the_time_that_is_said() -> None:
+    given = next(each for each in CASES.values() if "ask" in each[0].timings)
+    spent = [given[0].timings[name] for name in ("split", "encode", "ask", "finish")]
+    assert f"{given[1].seconds - sum(spent):.3f}" in Reader(page(*given)).texts["td"]
+
+
 def sources(policy: str, kind: str) -> set[str]:
     (found,) = [part for part in policy.split("; ") if part.startswith(f"{kind} ")]
     return set(found.split()[1:])

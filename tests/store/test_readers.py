@@ -119,8 +119,9 @@ def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> No
         CHANGES[change](world)
         rows = [] if change == "rotate" else session.ask(session.plan(f"SELECT {COLUMNS} FROM trial")).result.rows
     if change == "rotate":
-        with pytest.raises(KeyFileError, match="was expected"):
+        with pytest.raises(KeyFileError, match="was expected") as told:
             world.ask_as("dan", "SELECT COUNT(*) FROM trial", fingerprint=None)
+        assert "cleave key rotate" in (told.value.hint or "")
         rows = world.ask_as("dan", f"SELECT {COLUMNS} FROM trial").result.rows
     current = world.current()
     assert current is not None

@@ -27,6 +27,8 @@ class Distribution:
         self.origin = origin
 
     def read_text(self, name: str) -> str | None:
+        if name == "METADATA":
+            return "Name: cleave-sql"
         assert name == "direct_url.json"  # PEP 610
         return None if self.origin is None else json.dumps(self.origin)
 
@@ -34,7 +36,7 @@ class Distribution:
 @pytest.fixture
 def from_(monkeypatch):
     def choose(origin: object, *, pip: bool = True) -> None:
-        monkeypatch.setattr(metadata, "distribution", lambda _: Distribution(origin))
+        monkeypatch.setattr(metadata, "distributions", lambda **_: iter([Distribution(origin)]))
         monkeypatch.setattr("importlib.util.find_spec", lambda _: object() if pip else None)
 
     return choose
@@ -65,12 +67,25 @@ def test_otherwise_the_packages_of_the_extra_are_named(from_, origin: object) ->
 
 
 def test_a_package_that_is_only_on_the_path_names_what_is_missing(from_, monkeypatch) -> None:
-    def none(name: str) -> None:
-        raise metadata.PackageNotFoundError(name)
-
     from_(None)
-    monkeypatch.setattr(metadata, "distribution", none)
+    monkeypatch.setattr(metadata, "distributions", lambda **_: iter(()))
     assert installed.install_command("report", "jinja2") == f"{PIP}jinja2"
+
+
+def test_what_a_build_leaves_in_a_checkout_is_not_the_installation(monkeypatch, tmp_path: Path) -> None:
+    checkout, site = tmp_path / "checkout", tmp_path / "site"
+    facts = "Metadata-Version: 2.4\nName: cleave-sql\nVersion: 1\n"
+    for folder, files in (
+        (checkout / "cleave_sql.egg-info", {"PKG-INFO": facts}),
+        (site / "cleave_sql-1.dist-info", {"METADATA": facts, "direct_url.json": f'{{"url": "{checkout.as_uri()}"}}'}),
+    ):
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    monkeypatch.setattr(sys, "path", [str(checkout), str(site)])  # the checkout first: Python was started there
+    assert f"{checkout}[models]" in installed.install_command("models", "formulaic")
+    monkeypatch.setattr(sys, "path", [str(checkout)])
+    assert installed.install_command("models", "formulaic").endswith(" formulaic")
 
 
 def test_an_environment_without_pip_is_named_to_uv(from_) -> None:

@@ -21,6 +21,7 @@ from cleave.disclosure.noise import (
     statistics,
     variance,
 )
+from cleave.maintain.noise import _texts
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError
 
@@ -28,6 +29,12 @@ PEOPLE, WARDS, MOST = 3, 2, 5  # ward 2 is not declared
 VALUES = (None, -3, 0, 2)  # -3 is outside the clamp
 CLAMP = Clamp("bill", -2, 1, 0, nullable=True)
 NO_SPLIT: dict[str, int] = {}
+
+
+def test_values_with_commas_are_in_double_quotes() -> None:
+    assert _texts('A,"B, east"," C","say ""x"""') == ["A", "B, east", " C", 'say "x"']
+    with pytest.raises(InputError, match="cannot be read"):
+        _texts('A,"B')
 
 
 def kept(rows: np.ndarray, most_rows: int, without: int) -> np.ndarray:

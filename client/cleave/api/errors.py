@@ -102,6 +102,10 @@ def _both(kind: type[CleaveError]) -> type[CleaveError]:
     return type(kind.__name__, (kind, pep), {"__module__": kind.__module__})
 
 
+for _each in (Warning, Error, InterfaceError, DatabaseError, *DatabaseError.__subclasses__()):
+    _each.__module__ = "cleave"  # as a traceback prints them
+
+
 Date, Time, Timestamp, Binary = datetime.date, datetime.time, datetime.datetime, bytes
 DateFromTicks, TimestampFromTicks = datetime.date.fromtimestamp, datetime.datetime.fromtimestamp
 

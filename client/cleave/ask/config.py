@@ -95,7 +95,7 @@ def settings() -> dict[str, str]:
 @cache
 def _read(path: Path) -> dict[str, str]:
     try:
-        text = read_at_most(path, _MOST_BYTES, InputError).decode()
+        text = read_at_most(path, _MOST_BYTES, InputError).decode("utf-8-sig")
         values = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return {}

@@ -7,6 +7,7 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,6 +264,8 @@ def access_of(place: Place | Asking) -> Access:
     )
     path = expanded(reader, KeyFileError) if reader else key_file(said["key"])
     passphrase, kms = passphrase_of(said["passphrase"]), kms_of(said["profile"])
+    if reader and isinstance(passphrase, bytes):
+        passphrase = partial(bytes, passphrase)  # that of the owner's key, if the reader's file needs none
     return Access(path, passphrase, target, kms, reads=bool(reader), fingerprint=said.get("fingerprint"))
 
 

@@ -272,7 +272,8 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--values COLUMN=A,B,...",
-            "With --epsilon: values of a by column to release. Default: those of the schema. Repeatable.",
+            "With --epsilon: values of a by column to release, one with a comma in double quotes. Default: those of "
+            "the schema. Repeatable.",
             list[str],
         ),
     ]
@@ -346,6 +347,7 @@ class Dropping(Place, total=False):
             advanced=True,
         ),
     ]
+    confirm: Annotated["Callable[[], None] | None", Flag()]
 
 
 class Changing(Place, total=False):

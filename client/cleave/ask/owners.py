@@ -44,7 +44,8 @@ class Owner:
         if wanted is not None and wanted != fingerprint:
             raise KeyFileError(
                 f"{what} are signed by {fingerprint}, and {wanted} was expected",
-                hint="compare it with what the owner says over another channel; --fingerprint accepts another owner",
+                hint="the owner may have moved the table by `cleave key rotate`: compare the fingerprint with what the "
+                "owner says over another channel, then accept it with --fingerprint (fingerprint=)",
             )
         if wanted is None:
             text = (

@@ -178,7 +178,8 @@ def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService |
     if file.wrapping is None and isinstance(passphrase, bytes):
         raise KeyFileError(
             f"{path}: this key has no passphrase, and one was given: it may not be the key you made",
-            hint="check its id with `cleave key show`; omit the passphrase, or set one: cleave key passphrase",
+            hint="check its id with `cleave key show`; then give no passphrase (unset CLEAVE_PASSPHRASE, or leave out "
+            "--passphrase-fd), or set one: cleave key passphrase",
         )
     if file.is_bare:
         return file.secret

@@ -24,7 +24,7 @@ from cleave.cli.options import flag
 from cleave.files import FORCE, PRIVATE, require_absent, write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
-from cleave_shared.errors import InputError, extra
+from cleave_shared.errors import InputError, UsageError, extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -73,6 +73,8 @@ def chosen_format(
         raise typer.BadParameter("--json and --format exclude each other")
     if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
         raise typer.BadParameter("-o and --report name the same file")
+    if report is not None:
+        require_page(report)
     for path in (output, report):
         if path is not None and not force:
             require_absent(path, hint=FORCE)
@@ -89,6 +91,12 @@ def chosen_format(
         with extra("excel", "Excel files"):
             import openpyxl  # noqa: F401, PLC0415 - as above
     return chosen
+
+
+def require_page(path: Path) -> None:
+    """Raises UsageError if the name of a page has the ending of another format."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{path}: is no name of an HTML page, which is written there", hint="let it end in .html")
 
 
 def print_content(content: bytes, written: Format) -> None:

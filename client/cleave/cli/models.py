@@ -9,7 +9,7 @@ import typer
 
 from cleave.ask.options import Modelling, of_one_table
 from cleave.cli import console
-from cleave.cli.answer import Force, ReportOption
+from cleave.cli.answer import Force, ReportOption, require_page
 from cleave.cli.options import Json, argument, flag, session_over
 from cleave.files import FORCE, require_absent, write_atomically
 from cleave.text.quantities import counted
@@ -126,6 +126,7 @@ def survival(
     from cleave.models.survival import survive  # noqa: PLC0415 - as above
 
     if report is not None:
+        require_page(report)
         import cleave.report.curve  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
 
         if not force:

@@ -27,18 +27,25 @@ def current(
 
 def chosen(descriptor: int | None, what: str = "passphrase") -> bytes:
     """A new passphrase, asked for twice if none was supplied. `what`: its name in messages. Raises KeyFileError if it
-    is empty.
+    is empty, or trivial when it is typed.
     """
     given = _given(descriptor, _variable(what), what)
     if given is not None:
         return given
-    from cleave.cli.console import say  # noqa: PLC0415 - as in `_prompt`
+    from cleave.ckks.passphrase import LEAST_CHARACTERS, refuse_trivial  # noqa: PLC0415 - as in `_prompt`
+    from cleave.cli.console import say  # noqa: PLC0415
 
-    question = f"New {what.removeprefix('new ')}: "
-    first = _prompt(question, what)
+    question = f"New {what.removeprefix('new ')}, at least {LEAST_CHARACTERS} characters: "
+
+    def asked() -> bytes:
+        first = _prompt(question, what)
+        refuse_trivial(first, what)  # before it is typed again
+        return first
+
+    first = asked()
     while _prompt("The same again: ", what) != first:
         say("These differ.")
-        first = _prompt(question, what)
+        first = asked()
     return first
 
 

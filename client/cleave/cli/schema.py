@@ -17,9 +17,11 @@ import typer
 from cleave.ask.opening import column_names, split_names
 from cleave.ask.options import Asking
 from cleave.cli import console
+from cleave.cli.answer import require_page
 from cleave.cli.options import Files, Json, flag, flag_of
-from cleave.cli.schema_text import entity_text, listed, people_text, proposal_text, schema_json, schema_text, unsure_of
+from cleave.cli.schema_text import listed, proposal_text, schema_json, unsure_of
 from cleave.files import FORCE, names_file, require_absent, write_atomically
+from cleave.table.shown import entity_text, people_text, schema_text
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
@@ -260,6 +262,7 @@ def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress)
 
 def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, force: bool, quiet: bool) -> None:
     """Write an HTML page to review the proposal."""
+    require_page(page)
     from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
     from cleave.table.inputs import table_name  # noqa: PLC0415
 

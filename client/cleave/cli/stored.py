@@ -206,10 +206,13 @@ def drop(
       cleave drop visits --store s3://bucket/prefix
       cleave drop visits --store tables --yes
     """
-    if not yes and not options["forget"]:
+
+    def confirm() -> None:
         if not console.is_terminal(sys.stdin):
             raise typer.BadParameter("there is no terminal to confirm on: use --yes")
         typer.confirm(f"Delete table {printable(name)}?", abort=True)
+
+    options["confirm"] = None if yes else confirm
     cleave.drop(name, **options)
     if not options["forget"]:
         ctx.obj.say(f"{name} is deleted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ _OWN = {
     "again": "--again",
 }
 _CLAMP = "write --clamp COLUMN=LOW..HIGH, as in bill=0..5000"
-_VALUES = "write --values COLUMN=A,B,..., as in ward=A,B,C"
+_VALUES = "write --values COLUMN=A,B,..., as in 'ward=A,\"B, east\",C': a value with a comma is in double quotes"
 _SPLIT = "write --split NUMBER=SHARE,..., as in rows=1,bill.sum=3"
 
 
@@ -83,7 +84,10 @@ def _ends(ends: Any) -> tuple[str, str]:
 
 
 def _texts(texts: Any) -> list[str]:
-    values = texts.split(",") if isinstance(texts, str) else texts
+    try:
+        values = next(csv.reader([texts], strict=True)) if isinstance(texts, str) else texts
+    except csv.Error:
+        raise InputError("--values: the values of a column cannot be read", hint=_VALUES) from None
     if not isinstance(values, list | tuple) or None in values:
         raise InputError("--values: a column needs a list of values; NULL has cells where the schema allows it")
     return [str(each).lower() if isinstance(each, bool) else str(each) for each in values]

@@ -77,7 +77,10 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     """
     from cleave.store import put as putting  # noqa: PLC0415 - a question over a file does not need it
     from cleave.store.published import ENDS  # noqa: PLC0415
+    from cleave.table.inputs import is_folder  # noqa: PLC0415
 
+    if (folder := _folder(data)) is not None:
+        raise is_folder(folder, "; --append takes a folder, and adds each of its files to a table that is there")
     tables, by = task.tables, column_names(options["by"])
     how: dict[str, Any] = {"key": column_names(options["key_columns"]) or (), "scan": options["scan"], "say": task.say}
     how["products"] = column_names(options["products"]) or ()
@@ -137,17 +140,29 @@ def _batches(data: Data, name: str | None) -> list[tuple[Data, Batch | None]]:
     from cleave.store.manifest import Batch  # noqa: PLC0415 - as above
     from cleave.table.inputs import digest_of, in_folder  # noqa: PLC0415
 
-    one = data[0] if isinstance(data, list | tuple) and len(data) == 1 else data
-    path = Path(one) if isinstance(one, str | Path) else None
-    if path is not None and os.path.isdir(path):
+    path = _path(data)
+    if (folder := _folder(data)) is not None:
         if name is not None:
-            raise InputError(f"{path}: every file of a folder is a batch of its own", hint="leave the batch's name out")
-        return [(each, Batch(id=each.name, digest=digest_of(each))) for each in in_folder(path)]
+            raise InputError(
+                f"{folder}: every file of a folder is a batch of its own", hint="leave the batch's name out"
+            )
+        return [(each, Batch(id=each.name, digest=digest_of(each))) for each in in_folder(folder)]
     if name is None:
         return [(data, None)]
     if not 0 < len(name) <= _LONGEST_BATCH or not name.isprintable():
         raise InputError(f"the name of a batch has 1 to {_LONGEST_BATCH} characters that can be printed")
     return [(data, Batch(id=name, digest=digest_of(path) if path is not None and os.path.isfile(path) else ""))]
+
+
+def _path(data: Data) -> Path | None:
+    """The path of data that is one file or folder."""
+    one = data[0] if isinstance(data, list | tuple) and len(data) == 1 else data
+    return Path(one) if isinstance(one, str | Path) else None
+
+
+def _folder(data: Data) -> Path | None:
+    path = _path(data)
+    return path if path is not None and os.path.isdir(path) else None
 
 
 def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaLike | None:
@@ -165,8 +180,10 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 
 @operation(Place, seconds=_SECONDS)
 def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
-    """List the tables that the key has in a store, by name."""
-    return [stored_table(each.manifest) for each in task.tables.all()]
+    """List the tables that the key has in a store, by name. Raises CheckFailed if the head of one is gone."""
+    listed = [stored_table(each.manifest) for each in task.tables.all()]
+    task.tables.require_heads()
+    return listed
 
 
 @operation(Place, seconds=_SECONDS)
@@ -382,12 +399,13 @@ def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
     This machine, and copies of the key file made later, refuse the table if somebody puts it or an older version back.
-    `forget`: delete nothing, but accept what the store has.
+    `forget`: delete nothing, but accept what the store has. `confirm`: called once the table is found; it raises to
+    keep the table.
     """
     if options["forget"]:
         task.tables.forget(name)
     else:
-        task.tables.drop(name, task.progress)
+        task.tables.drop(name, task.progress, options["confirm"])
 
 
 @operation(Place, seconds=LONGEST_TIMEOUT)

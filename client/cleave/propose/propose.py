@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ from cleave.propose.sniff import skipping, sniff
 from cleave.propose.trial import as_same_text, as_text, filled_rows, unreadable_rows, written_back
 from cleave.table.csv_text import column_names, header_of
 from cleave.table.duck import connect_reading, private
+from cleave.table.faults import AnotherWidthError
 from cleave.table.inputs import Frame, Input, Names, open_inputs, table_name, unreadable
 from cleave.table.lazy import NAME, ArrowStream, as_arrow
 from cleave.table.progress import Progress
@@ -25,7 +27,9 @@ from cleave.table.table import Table
 from cleave.table.typed_reading import columns_of, schema_type
 from cleave.table.types import FLOATS, is_number
 from cleave.text.quantities import counted
-from cleave_shared.errors import InputError
+from cleave_shared.errors import CleaveWarning, InputError
+
+_NAMED = 5  # columns in a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,12 @@ def propose(
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(first, error) from None
     try:
-        opened = open_table(inputs, as_text(column_names(header_of(first, dialect), dialect), dialect), progress)
-    except InputError as error:
+        header = header_of(first, dialect)
+        called = column_names(header, dialect)
+        if dialect.header:
+            _warn_of_names(first, header.fields, called)
+        opened = open_table(inputs, as_text(called, dialect), progress)
+    except AnotherWidthError as error:
         if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
             raise InputError(error.message, hint=advice) from None
         raise
@@ -101,6 +109,18 @@ def propose_frame(
         types = columns_of(connection, frame)
     opened = open_table(frame, as_text(tuple(types), CsvDialect()), name=NAME)
     return _proposed(opened, [frame], types, kinds or {}, table, accept=accept)
+
+
+def _warn_of_names(source: Input, header: Sequence[str], names: Sequence[str]) -> None:
+    """Warn of columns whose names are not the header's, because it repeats a name or leaves it empty."""
+    changed = [
+        f"column {place} is called {name!r}: {f'{field!r} is taken' if field.strip() else 'it has no name'}"
+        for place, (field, name) in enumerate(zip(header, names, strict=True), 1)
+        if name != field.strip()
+    ]
+    if changed:
+        more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        warnings.warn(f"{source}: {'; '.join(changed[:_NAMED])}{more}", CleaveWarning, stacklevel=2)
 
 
 def _proposed(

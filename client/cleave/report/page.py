@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -29,8 +29,10 @@ _STAGES = {
     "ask": "Ask both services, side by side",
     "plain": "the plain service",
     "sensitive": "encryption and the sensitive service",
+    "rows": "Fetch and decrypt rows",
     "local": "Answer on this machine",
     "finish": "Decrypt, check, rejoin and finish",
+    "rest": "Start, open and plan",
 }
 _MOST_NAMED = 8  # columns in one sentence
 _PARTS = ("plain", "sensitive")  # of `ask`
@@ -83,10 +85,7 @@ def page(
         fates=_fates(answer, description),
         unread=_unread(description),
         checks=answer.checks,
-        timings=[
-            (_STAGES.get(name, name), name in _PARTS, f"{answer.timings[name]:.3f}")
-            for name in sorted(answer.timings, key=_order)
-        ],
+        timings=_timings(answer.timings, facts.seconds),
         usage=answer.usage,
     )
 
@@ -116,6 +115,15 @@ def _names(names: Sequence[str]) -> str:
     if len(names) > _MOST_NAMED:
         return counted(len(names), "column")
     return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names)}"
+
+
+def _timings(timings: Mapping[str, float], seconds: float) -> list[tuple[str, bool, str]]:
+    """Return the stages. Those that are no parts of others add up to `seconds`."""
+    if not timings:
+        return []
+    rest = seconds - sum(spent for name, spent in timings.items() if name not in _PARTS)
+    stages = {**timings, "rest": max(0.0, rest)}
+    return [(_STAGES.get(name, name), name in _PARTS, f"{stages[name]:.3f}") for name in sorted(stages, key=_order)]
 
 
 def _order(stage: str) -> int:

@@ -5,7 +5,7 @@ one head.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import cleaning, listed, require_listed, unlisted
 from cleave.store.vault import Vault
+from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
@@ -274,6 +275,21 @@ class Tables(Newest):
                         tables.append(opened)
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
+    def require_heads(self) -> None:
+        """Raise CheckFailed if objects are left of a table that was here and was not dropped here, and its head is
+        gone.
+        """
+        names = [name.split("/") for name in self.stores.sensitive.names("tables")]
+        lost = {tag for _, tag, *_ in names} - {tag for _, tag, *last in names if last == [HEAD]}
+        seen = [each for tag in lost if (each := self._seen.newest(tag)) and not self._seen.is_dropped(each[0])]
+        if seen:
+            raise CheckFailed(
+                "stored",
+                f"{self.stores.sensitive.location}: {counted(len(seen), 'table')} of this key lost "
+                f"{'its head' if len(seen) == 1 else 'their heads'}",
+                hint=self.GONE,
+            )
+
     def _own(self, name: str, tag: str) -> Seen | None:
         """Return a table as this machine has seen it, and its head if that names this key. The signature is not
         checked.
@@ -303,8 +319,10 @@ class Tables(Newest):
         there = {self.tag(each.manifest.table): (each.head.table_id, each.head.log.count) for each in self.all()}
         return self._seen.dropped() | there
 
-    def drop(self, name: str, progress: Progress | None = None) -> None:
+    def drop(self, name: str, progress: Progress | None = None, confirm: Callable[[], None] | None = None) -> None:
         """Delete a table, starting with its head: without a head there is no table.
+
+        `confirm` is called once the table is found, and raises to keep it.
 
         Objects that no manifest names are deleted too, as are answers left behind and what a stopped `cleave key
         rotate` left under the other key. Raises InputError if there is no such table and never was, StoreError if
@@ -318,6 +336,8 @@ class Tables(Newest):
         objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self.no_table(name)
+        if confirm is not None:
+            confirm()
         missing = unlisted(self.stores, objects, _named(opened))
         before, dropped = self._version(head), self._states(tag)
         if opened is not None:

@@ -24,6 +24,10 @@ class TooLargeError(InputError):
         super().__init__(f"{source}: does not fit in memory", hint="close other programs, or split the file")
 
 
+class AnotherWidthError(InputError):
+    """A record has another number of fields than the first: it may be no part of the table."""
+
+
 def changed(source: object) -> InputError:
     return InputError(f"{source}: changed while it was read", hint="try again when no one writes to it")
 
@@ -80,7 +84,7 @@ def too_long(place: str) -> InputError:
 
 
 def of_another_width(place: str, fields: int, width: int) -> InputError:
-    return InputError(
+    return AnotherWidthError(
         f"{place}: has {fields} field{'s' if fields > 1 else ''}, the first record has {width}",
         hint="put quotes around a field that contains the delimiter; delete lines that are not records",
     )
@@ -89,7 +93,7 @@ def of_another_width(place: str, fields: int, width: int) -> InputError:
 def mixed_ends(place: str, end: str, usual: str) -> InputError:
     return InputError(
         f"{place}: ends in {_ENDS[end]}, the lines before it in {_ENDS[usual]}",
-        hint="convert all line ends to one kind, for instance with dos2unix",
+        hint="convert all line ends to one kind, for instance with dos2unix; put a field with a line break in quotes",
     )
 
 

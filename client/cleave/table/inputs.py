@@ -88,10 +88,10 @@ def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatt
 
 
 def check_reading(names: Sequence[str | Path], sheet: str | None, *, flatten: bool) -> None:
-    """Raises InputError if there is a `sheet` but no Excel file, or `flatten` but no JSON file."""
+    """Raises InputError for a missing file, for a `sheet` without an Excel file and `flatten` without a JSON file."""
+    check_there(names)
     if not (sheet or flatten):
         return
-    check_there(names)
     paths = [path for name in names for path in expand(name)]
     if sheet and not any(str(path) == STDIN or _is_workbook(path) for path in paths):
         raise InputError(f"{paths[0]}: is no Excel file, so it has no sheet {sheet!r}", hint="leave --sheet out")
@@ -128,6 +128,11 @@ def in_folder(folder: Path) -> list[Path]:
     if not files:
         raise InputError(f"{folder}: has no file of rows", hint=f"files that end in {', '.join(_ENDINGS)} are read")
     return files
+
+
+def is_folder(shown: object, hint: str = "") -> InputError:
+    """The error for a folder in place of files. `hint`: what else takes a folder."""
+    return InputError(f"{shown}: is a directory", hint=f"name its files, as in 'folder/*.csv'{hint}")
 
 
 def digest_of(path: Path) -> str:
@@ -217,7 +222,7 @@ def _mode(path: Path, shown: str) -> int:
 def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Input:
     mode = _mode(path, shown)
     if stat.S_ISDIR(mode):
-        raise InputError(f"{shown}: is a directory", hint="name its files, as in 'folder/*.csv'")
+        raise is_folder(shown)
     if not stat.S_ISREG(mode):
         raise InputError(f"{shown}: is not a regular file", hint="pass it to standard input, and name the file -")
     try:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave.table.derived import Derived, dump_derived, inner, only_keys, parse_derived, text
-from cleave.table.inputs import STDIN, expand, table_name
+from cleave.table.inputs import STDIN, expand, is_folder, table_name
 from cleave.table.privacy import NO_PRIVACY, Privacy, dump_privacy, entity_of, parse_privacy
 from cleave.table.types import can_be_encrypted, canonical, check_format, decimals_of, is_number
 from cleave.text.nearest import did_you_mean
@@ -152,10 +152,10 @@ class CsvDialect:
     flatten: bool = False  # nested JSON objects become columns "a.b"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """`table`: name in queries, None for the file's name. `stored`: name of the stored table with this schema,
-    or "".
+    or "". Printed, it is the table that `cleave schema` prints.
     """
 
     columns: tuple[Column, ...]
@@ -164,6 +164,16 @@ class Schema:
     derived: tuple[Derived, ...] = ()
     privacy: Privacy = NO_PRIVACY
     stored: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        from cleave.table.shown import schema_repr  # noqa: PLC0415 - a query does not need it
+
+        return schema_repr(self)
+
+    def _repr_html_(self) -> str:
+        from cleave.table.shown import schema_html  # noqa: PLC0415 - as above
+
+        return schema_html(self)
 
     def column(self, name: str) -> Column:
         """Find a column. As in DuckDB, case is ignored for ASCII letters only.
@@ -231,7 +241,7 @@ def schema_path(names: str | Path | Sequence[str | Path]) -> Path:
     """
     first = expand(names if isinstance(names, str | Path) else names[0])[0]
     if os.path.isdir(first):
-        raise InputError(f"{first}: is a directory", hint="name its files, as in 'folder/*.csv'")
+        raise is_folder(first)
     if str(first) == STDIN:
         raise InputError("standard input has no schema beside it", hint="name one with --schema, or -o to write it")
     return first.with_name(f"{table_name(names)}.schema.toml")
@@ -269,7 +279,7 @@ def edit_schema(path: Path, columns: Sequence[Column], privacy: Privacy | None =
 
 
 def _text(path: Path) -> str:
-    return read_at_most(path, _MOST_BYTES, InputError).decode()
+    return read_at_most(path, _MOST_BYTES, InputError).decode("utf-8-sig")  # editors on Windows write a mark
 
 
 def load_schema(path: Path) -> Schema:

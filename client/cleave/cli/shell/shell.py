@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from cleave.ask.options import Asking, question_options
 from cleave.cli import console
-from cleave.cli.answer import PRINTED, Format, print_answer, say_trust, write_page
+from cleave.cli.answer import PRINTED, Format, print_answer, require_page, say_trust, write_page
 from cleave.sql.read import split_statements
 from cleave.table.progress import BarProgress, Bars, Progress
 from cleave.text.nearest import did_you_mean
@@ -126,6 +126,7 @@ class Shell:
         console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
 
     def _report(self, path: Path) -> None:
+        require_page(path)
         last = self._last
         if last is None:
             raise InputError("there is no answer yet to report on", hint="run a query first")
