@@ -94,6 +94,11 @@ MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes per part; an owner's 
 # A sealed manifest, its draft, a job's state: about 300 bytes per object of a table.
 MAX_MANIFEST_BYTES = 256 * MIB
 MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows; its columns take up to 512 MB during writing
+# A value of a by column, as JSON. Every text of the list of cells is padded to the longest one, so a single value costs
+# its bytes times the number of cells: 1.5 GB for a text of 1 MB in a table of 1,500 cells.
+MAX_KEY_BYTES = 1_000
+# All texts of a table's list of cells, padded. Every query over cells reads the list, in about four times its size.
+MAX_KEYS_BYTES = 128 * MIB
 # A contributor's new parts together; and the list of objects of each part, sealed and opened
 MAX_FACTS_BYTES = 128 * MIB
 # The rows of one segment of a contributor, opened. Cleave cuts segments at 96 MiB, and the last batch may be as large.

@@ -48,6 +48,7 @@ from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 SUMS = """SELECT ward, COUNT(*), COUNT(bill), SUM(bill), SUM(age), AVG(weight) FROM trial GROUP BY ward ORDER BY ALL"""
 MORE = "B,f,40,20.00,60.5,Dee\nA,m,30,5.00,66.5,Eve\n"
 BASE = OWN + MORE + NORTH
+DROPPED = ["age*bill", "AGE*weight "]  # products
 UPSERT = "A,f,62,1.00,70.125,Ada\nC,m,20,2.00,50.5,Zoe\n"
 VALUES = ("Ada", "12.50", "Di", "60.125", "Flo", "Zoe")  # some, which no message may hold
 
@@ -346,6 +347,27 @@ def paired(place: Place) -> None:
         assert row == [each if isinstance(each, str) else pytest.approx(each, nan_ok=True) for each in wanted]
 
 
+def multiplied(place: Place) -> None:
+    based(place)
+    tables = place.tables()[0]
+    tables.sweep(store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent()))
+
+
+def paired_still(place: Place) -> None:
+    """The products that stay answer, and those that were dropped are gone."""
+    names = {each.name for each in place.open().manifest.measures}
+    assert names.isdisjoint(DROPPED)
+    assert "bill*weight" in names
+    current = place.current()
+    assert current is not None
+    sql = "SELECT ward, COVAR_POP(bill, weight) FROM trial GROUP BY ward ORDER BY ALL"
+    with closing(Stored(*current)) as stored:
+        found = ask(stored, sql).result
+    assert found.columns[1].source == "encrypted"
+    for row, wanted in zip(found.rows, expected(place, BASE, sql), strict=True):
+        assert row == [each if isinstance(each, str) else pytest.approx(each, nan_ok=True) for each in wanted]
+
+
 def rows_for_scans(wanted: int) -> Callable[[Place], None]:
     def check(place: Place) -> None:
         manifest = place.open().manifest
@@ -425,6 +447,13 @@ CHANGES = [
         swept(lambda tables, _: store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent())),
         BASE,
         also=paired,
+    ),
+    Change(
+        "drop products",
+        swept(lambda tables, _: alter(tables, "trial", Alteration(drop=DROPPED), Silent())),
+        BASE,
+        start=multiplied,
+        also=paired_still,
     ),
     Change("scan add", swept(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
     Change(

@@ -21,6 +21,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import compact, delete, update
 from cleave.maintain.derive import derive, plan_products, store
+from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
 from cleave.sql.plan import Argument
@@ -337,6 +338,29 @@ def test_altered_columns_keep_their_products(world: World) -> None:
     require_exact(world, ("sex",), world.ask, [("apple", "age")])
     with pytest.raises(InputError, match=r"two columns 'age\*apple', one a product"):
         alter(world.tables, "trial", Alteration(add=["age*apple BIGINT encrypted"]), Silent())
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
+    """As `show` prints it, alone or with a change of columns; what stays is exact, and what went needs rows."""
+    world.write(world.make(ROWS.format(40), SCHEMA), "ward", products=("age", "bill", "weight"), scan=scan)
+    before, plain = names(world), [each.plain for each in world.tables.open("trial").manifest.segments]
+    with pytest.raises(InputError, match=r"'bill\*age'"):
+        alter(world.tables, "trial", Alteration(drop=["bill*age"]), Silent())
+    done = alter(world.tables, "trial", Alteration(drop=["AGE*bill", "age if bill and weight"]), Silent())
+    world.tables.sweep(done)
+    assert names(world) == [each for each in before if each not in ("age*bill", "age if bill and weight")]
+    assert [each.plain for each in done.manifest.segments] == plain
+    require_exact(world, ("ward",), world.ask, [("bill", "weight"), ("weight", "age")])
+    (output,) = planned(world.stored(), "SELECT CORR(age, bill) FROM trial").outputs
+    assert output.source == "local"
+    assert verify(world.stored(), Silent()) == []
+    gone = [each for each in names(world) if "weight" in each]
+    alter(world.tables, "trial", Alteration(drop=["stay", *gone], rename=["bill=cost"]), Silent())
+    assert names(world) == ["age if cost"]
+    derive_products(world, "age", "cost")
+    world.oracle.execute("ALTER TABLE trial RENAME bill TO cost")
+    require_exact(world, ("ward",), world.ask, [("age", "cost")])
 
 
 def test_scans_have_them_too(world: World) -> None:

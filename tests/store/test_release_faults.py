@@ -16,9 +16,10 @@ from cleave.ckks.owner_key import box_keys
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
+from cleave.share import releases
 from cleave.share.addressed import read_head
 from cleave.share.publishing import publish
-from cleave.share.release import ReleaseHead, open_totals
+from cleave.share.release import ReleasedTotals, ReleaseHead, open_totals
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.identity import Identity, create_identity
@@ -311,3 +312,46 @@ def opens(work: Callable[[], object]) -> bool:
     except (CleaveError, ValueError):
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sql": "nosuch + 1"},
+        {"sql": "(SELECT max(bill) FROM trial)"},
+        {"sql": "f(", "derived": True},
+        {"name": "nosuch", "sql": "nosuch"},
+        {"name": "both", "sql": "age + bill", "derived": True},
+        {"type": "NONSENSE"},
+        {"decimals": 77},
+        {"decimals": None, "exponent": 1 << 40},
+        {"lower": None, "upper": None},
+        {"nullable": False},
+        {"by": ("nosuch", "sex")},
+        {"by": ("ward", "ward")},
+    ],
+    ids=str,
+)
+def test_a_release_with_measures_of_another_schema_is_refused(
+    world: Releases, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Its owner is hostile: it is signed and sealed as it should be."""
+    real = releases.released_totals
+
+    def made(*given: Any) -> ReleasedTotals:
+        totals = real(*given)
+        if "by" in change:
+            return totals.model_copy(update=change)
+        first, *rest = totals.measures
+        return totals.model_copy(update={"measures": (*rest[:1], first.model_copy(update=change), *rest[1:])})
+
+    monkeypatch.setattr(releases, "released_totals", made)
+    monkeypatch.setattr(ReleasedTotals, "dump", lambda totals: totals.model_dump_json().encode())
+    world.release()
+    for sql in (
+        COUNT,
+        "SELECT ward, SUM(bill), AVG(age) FROM trial GROUP BY ward",
+        "SELECT CORR(age, bill) FROM trial",
+    ):
+        with pytest.raises(CheckFailed, match="a release is damaged"):
+            world.ask("carol", sql)

@@ -20,7 +20,7 @@ MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("store.segment", "share.collect"):
+    for module in ("store.cells", "share.collect"):
         monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 
@@ -91,7 +91,7 @@ def test_cells_that_lost_their_rows_are_used_again(world: World) -> None:
 
 def test_a_number_is_given_again_only_without_rows() -> None:
     held = Cells([("a",), ("b",), ("c",)], [1, 0, 0])
-    numbers = held.add([("c",), ("d",), ("e",)], [4, 5, 6])
+    numbers = held.add(["ward"], [("c",), ("d",), ("e",)], [4, 5, 6])
     assert (held.keys[0], held.rows[0]) == (("a",), 1)
     assert numbers[0] == 2, "a key that is there keeps its number"
     assert sorted(numbers[1:]) == [1, 3]

@@ -398,7 +398,10 @@ class Altering(Place, total=False):
         Flag(None, "--add COLUMN", "A new column, as `note VARCHAR sealed`. Repeatable.", list[str]),
     ]
     rename: Annotated[Sequence[str] | None, Flag(None, "--rename OLD=NEW", "Another name. Repeatable.", list[str])]
-    drop: Annotated[Sequence[str] | None, Flag(None, "--drop COLUMN", "Delete a column. Repeatable.", list[str])]
+    drop: Annotated[
+        Sequence[str] | None,
+        Flag(None, "--drop COLUMN", "Delete a column, or a product such as `age*bill`. Repeatable.", list[str]),
+    ]
     by: Annotated[str | Sequence[str] | None, Flag(None, "--by COLUMN,...", "Other columns to filter and group by.")]
     entity: Annotated[
         str | Sequence[str] | None,

@@ -164,7 +164,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             raise CheckFailed("stored", "a release is another table's")
         try:
             release = Noisy(head, totals) if isinstance(totals, NoisyTotals) else Released(head, totals)
-        except ValueError:  # its schema is no TOML
+        except ValueError:  # its schema is no TOML, or its measures are not the schema's
             raise _damaged() from None
         self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)
         self._memory.remember(self._tag("release", name), head.release, head.number)

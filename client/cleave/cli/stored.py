@@ -320,11 +320,12 @@ def alter(ctx: typer.Context, name: Name, options: Altering) -> None:
     """Change the columns of a stored table.
 
     Bounds and types can be widened, columns added, renamed and dropped, and --by changed, all in one step. New columns
-    are NULL in existing rows.
+    are NULL in existing rows. --drop also deletes products, by the names that `cleave show` prints.
 
     Examples:
       cleave alter visits --widen "bill=0..100000" --store s3://bucket/prefix
       cleave alter visits --add "note VARCHAR sealed" --rename bill=cost --by ward,sex --store tables
+      cleave alter visits --drop "age*bill" --drop "age if bill" --store tables
     """
     done = cleave.alter(name, **options)
     ctx.obj.say(f"{name}: version {done.version}, {counted(done.rows, 'row')} by {', '.join(done.by) or 'nothing'}")

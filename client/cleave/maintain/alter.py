@@ -46,7 +46,10 @@ _BOUNDS = "write --widen COLUMN=LOWER..UPPER or COLUMN=TYPE; a bound that is lef
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Column changes, written as in the command. `by`: None keeps the by columns. `entity`: empty keeps the entity."""
+    """Column changes, written as in the command. `by`: None keeps the by columns. `entity`: empty keeps the entity.
+
+    `drop`: columns, and products by the names that `cleave show` prints.
+    """
 
     widen: Sequence[str] = ()
     add: Sequence[str] = ()
@@ -68,6 +71,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
             f"table {name!r} was released by parts of enough rows: whom they are about is fixed",
             hint="put the table under another name with --entity",
         )
+    asked, (wanted, products) = wanted, _products_apart(old, before, wanted)
     columns = _columns(before, wanted)  # each with the SQL of its values in an existing row
     altered = replace(before, columns=tuple(each for each, _ in columns), privacy=_privacy(before, wanted))
     schema = _checked(altered.about(wanted.entity) if wanted.entity else altered, name)
@@ -77,12 +81,12 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
             "schema_toml": dump_schema(schema),
             "by": by,
             "key": _key(old, wanted),
-            "measures": _measures(schema, old, wanted),
+            "measures": _measures(schema, old, wanted, products),
             "sealed": sealed_columns(schema, by),
         }
     )
     dropped = {each.strip().lower() for each in wanted.drop}
-    if manifest.schema_toml == old.schema_toml and by == old.by and not dropped:
+    if manifest.schema_toml == old.schema_toml and by == old.by and not asked.drop:
         return opened
     released = renamed(tables, opened, _news(wanted), dropped)
     manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
@@ -100,8 +104,8 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
     if released is not None and released.lineage is not None:
         selected += f", {identifier(MARK)}"
-    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
-    request += [list(wanted.entity)] if wanted.entity else []
+    request = [list(each or ()) for each in (asked.widen, asked.add, asked.rename, asked.drop, asked.by)]
+    request += [list(asked.entity)] if asked.entity else []
     cells = Cells() if wanted.by is not None else None
     with closing(Rows(tables, opened)) as rows:
         pieces = [
@@ -115,6 +119,15 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
             for each in old.segments
         ]
         return apply(tables, opened, manifest, pieces, "alter", request, progress, cells=cells)
+
+
+def _products_apart(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[Alteration, list[Product]]:
+    """`wanted` with only columns to drop, and the products that stay."""
+    names = {each.strip().lower() for each in wanted.drop}
+    products = products_in(old.measures, schema)
+    gone = {each.lower() for each in products} & names
+    columns = tuple(each for each in wanted.drop if each.strip().lower() not in gone)
+    return replace(wanted, drop=columns), [of for each, of in products.items() if each.lower() not in gone]
 
 
 def _columns(schema: Schema, wanted: Alteration) -> list[tuple[Column, str]]:
@@ -272,9 +285,10 @@ def _news(wanted: Alteration) -> dict[str, str]:
     return {name.lower(): new for name, new in (_pair(each, "") for each in wanted.rename)}
 
 
-def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measure, ...]:
-    """Measures of the new columns, and of the products of columns that stay. Doubles keep centre and scale, unless the
-    bounds of their column changed.
+def _measures(schema: Schema, old: Manifest, wanted: Alteration, products: Sequence[Product]) -> tuple[Measure, ...]:
+    """Measures of the new columns, and of those `products` whose columns stay.
+
+    Doubles keep centre and scale, unless the bounds of their column changed.
     """
     names = _measure_names(old, wanted)
     widened = _widened_names(wanted)
@@ -285,7 +299,7 @@ def _measures(schema: Schema, old: Manifest, wanted: Alteration) -> tuple[Measur
         if (before := previous.get(name)) and measure.decimals is None and (derived or name not in widened):
             measure = measure.model_copy(update={"centre": before.centre, "exponent": before.exponent})
         measures.append(measure)
-    products = _products(old, wanted)
+    products = _renamed(products, wanted)
     try:
         made = measures_of_products(schema, products, measures, lambda of: [None] * len(of))
     except InputError as error:
@@ -314,10 +328,9 @@ def _widened_names(wanted: Alteration) -> set[str]:
     return {news.get(name.lower(), name) for name in (_pair(each, _BOUNDS)[0] for each in wanted.widen)}
 
 
-def _products(old: Manifest, wanted: Alteration) -> list[Product]:
-    """The products of columns that stay, with the new names."""
+def _renamed(products: Sequence[Product], wanted: Alteration) -> list[Product]:
+    """Those of `products` whose columns stay, with the new names."""
     dropped = {each.strip().lower() for each in wanted.drop}
-    products = products_in(old.measures, load_stored_schema(old)).values()
     return [each.renamed(_news(wanted)) for each in products if dropped.isdisjoint(map(str.lower, each.columns))]
 
 

@@ -340,8 +340,8 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
     """Change the columns of a stored table, all changes in one step.
 
     `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
-    "old=new". `drop`: column names. `by`: the columns whose combinations have totals. `entity`: columns that name whom
-    a row is about, where none do yet.
+    "old=new". `drop`: names of columns, and of products as `show` lists them. `by`: the columns whose combinations have
+    totals. `entity`: columns that name whom a row is about, where none do yet.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "altered", store="tables", by=["ward"])

@@ -271,23 +271,35 @@ def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequenc
 
 
 def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Texts], gone: Sequence[Segment]) -> None:
-    """Raises InputError if a contributor would exceed its share of cells, or the table its limit. Nothing is written.
+    """Raises InputError if a contributor would exceed its share of cells, or the table a limit. Nothing is written.
+
+    `keys`: of the cells of new rows; `gone`: segments to remove.
+    """
+    left = tables.cells(opened)
+    for segment in gone:
+        left.count(tables.index(opened.vault, segment), -1)
+    filled = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
+    _require_share(tables, opened, who, keys, gone, filled)
+    left.add(opened.manifest.by, [*keys], [1] * len(keys))  # as the change will do
+
+
+def _require_share(
+    tables: Tables, opened: Opened, who: Contributor, keys: set[Texts], gone: Sequence[Segment], filled: set[Texts]
+) -> None:
+    """Raises InputError if a contributor would exceed its share of cells, or with others the limit.
 
     A share is the limit divided by the number of contributors plus the owner, so nobody can fill the table alone. Only
-    cells without rows of the owner count. Rows of removed contributors count as the owner's. `keys`: of the cells of
-    new rows; `gone`: segments to remove.
+    cells without rows of the owner count. Rows of removed contributors count as the owner's. `filled`: keys with rows.
     """
-    manifest, cells = opened.manifest, tables.cells(opened)
+    manifest = opened.manifest
+    share = MOST_CELLS // (len(manifest.contributors) + 1)
+    if len(filled | keys) <= share or keys <= filled:  # nobody has more than a share, or no new cell is used
+        return
+    cells = tables.cells(opened)
 
     def keys_of(segments: Iterable[Segment]) -> set[Texts]:
         return {cells.keys[cell] for each in segments for cell in tables.index(opened.vault, each).cells.tolist()}
 
-    left, share = cells.copy(), MOST_CELLS // (len(manifest.contributors) + 1)
-    for segment in gone:
-        left.count(tables.index(opened.vault, segment), -1)
-    filled = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
-    if len(filled | keys) <= share or keys <= filled:  # nobody has more than a share, or no new cell is used
-        return
     names = {each.name for each in manifest.contributors}
     owned = keys_of(each for each in manifest.segments if each.contributor not in names)
     current = keys_of(each for each in manifest.segments if each.contributor == who.name and each not in gone)

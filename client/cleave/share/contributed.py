@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
-from cleave.store.cells import MOST_CELLS
+from cleave.store.cells import MOST_CELLS, longest_in, too_long
 from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
@@ -84,6 +84,9 @@ class ContributedRows:
                 if not by:
                     yield {()}
                     continue
+                ((*longest,),) = table.connection.execute(f"SELECT {longest_in(by)} FROM {table.relation}").fetchall()
+                if long := too_long(by, longest):
+                    raise _wrong(f"a value of by column {long[0]!r} has more than {limits.MAX_KEY_BYTES:,} bytes")
                 distinct = f"SELECT DISTINCT {texts} FROM {table.relation} LIMIT {most}"
                 yield set(table.connection.execute(distinct).fetchall())
 

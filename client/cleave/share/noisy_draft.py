@@ -28,7 +28,9 @@ from cleave.share.drafting import exclusion
 from cleave.share.kept import Reading
 from cleave.share.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
+from cleave.store.cells import require_cells
 from cleave.store.manifest import Analyst
+from cleave.store.padding import text_bytes
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
@@ -227,6 +229,7 @@ def _texts(column: Column, values: Sequence[str]) -> Texts:
                 text = None
             if text is None:
                 raise InputError(f"value {number} of column {column.name!r} is no {column.type}", hint="see --values")
+            require_cells([column.name], 1, [text_bytes(text)], f"value {number}")
             texts.append(text)
     if len(set(texts)) < len(texts):
         raise InputError(f"--values: column {column.name!r} has a value twice")

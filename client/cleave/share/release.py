@@ -26,7 +26,7 @@ from cleave.store.identity import Identity
 from cleave.store.manifest import Count, Hex, Measure, Object, StoredModel
 from cleave.store.padding import padded
 from cleave.store.vault import seal, unseal
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, InputError
 
 KEY_BYTES = 32
 MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 parts of some 100 measures
@@ -75,7 +75,10 @@ class ReleasedTotals(StoredModel):
         )
 
     def dump(self) -> bytes:
-        """JSON, padded to a size that follows from counts and, in powers of two, the longest key."""
+        """JSON, padded to a size that follows from counts and, in powers of two, the longest key.
+
+        Raises InputError if that is more than analysts read.
+        """
         content = self.model_dump_json().encode()
         by_part = ("keys", "rows", "as_of", "shown", "counts", "sums", "squares")
         rest = self.model_copy(update=dict.fromkeys(by_part, ())).model_dump_json().encode()
@@ -84,7 +87,13 @@ class ReleasedTotals(StoredModel):
         longest = max((len(json.dumps(text)) for key in self.keys for text in key), default=0)
         text = max(_LEAST_KEY, 1 << longest.bit_length()) * len(self.by)
         part = digits + text + 8 * len(self.measures) + 8
-        return content.ljust(padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * part))
+        size = padded(len(rest) + 8 * (len(self.measures) + 1) + len(self.keys) * part)
+        if size > MOST_TOTALS:
+            raise InputError(
+                f"the release of {len(self.keys):,} parts would take more than {MOST_TOTALS:,} bytes",
+                hint="store the table by fewer columns, or by columns of shorter values",
+            )
+        return content.ljust(size)
 
 
 def read_totals(content: bytes) -> ReleasedTotals | NoisyTotals:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cleave.ckks.packing import bytes_of_chunk
-from cleave.store.cells import MOST_CELLS
+from cleave.store.cells import is_too_long, longest_in, require_cells, too_long, too_many_cells
 from cleave.store.lanes import Lanes, row_lanes, total_lanes
 from cleave.store.manifest import Manifest, Measure
-from cleave.store.schemas import BY
 from cleave.table.duck import identifier
 from cleave.table.faults import TooLargeError
 from cleave.table.schema import Kind
 from cleave.table.stream import Stream, Survey
 from cleave.table.types import FLOATS
 from cleave.text.quantities import counted, sized
-from cleave_shared.errors import InputError
 from cleave_shared.params import Profile
 
 _MOST_VALUES = 400  # values of a proposed column: days of a year
@@ -45,29 +43,41 @@ def propose(stream: Stream, rows: int) -> tuple[list[str], list[str]]:
         if _distinct(stream, [*candidates, name], "sample") <= most:
             candidates.append(name)
     chosen, more = [each for each in candidates if each in plain], [each for each in candidates if each not in plain]
-    while chosen and rows > _SAMPLE and count_cells(stream, chosen) > most:
-        chosen.pop()
+    while chosen:
+        cells, longest = _cells_of(stream, chosen)
+        if not (long := too_long(chosen, longest)) and cells <= most:
+            break
+        chosen = [each for each in chosen if each not in long] if long else chosen[:-1]
     return [each for each in names if each in chosen], more
 
 
 def count_cells(stream: Stream, by: Sequence[str]) -> int:
-    """Count the combinations of values. Raises InputError if there are more than a table may have."""
+    """Count the combinations of values. Raises InputError if a table may not have them (`require_cells`)."""
     if not by:
         return 1
+    cells, longest = _cells_of(stream, by)
+    place = _place_of_long(stream, long[0]) if (long := too_long(by, longest)) else ""
+    require_cells(by, cells, longest, place)
+    return cells
+
+
+def _cells_of(stream: Stream, by: Sequence[str]) -> tuple[int, list[int]]:
+    """The number of combinations of values, and the bytes of the longest of each column, as in a record."""
     names = ", ".join(map(identifier, by))
     try:
         stream.gather(by, f"SELECT {names} FROM rows GROUP BY ALL", "cells")
     except TooLargeError:
         raise too_many_cells(by) from None
     # several sources may have the same cells
-    ((cells,),) = stream.query("SELECT count(*) FROM (SELECT DISTINCT * FROM cells)")
-    if cells > MOST_CELLS:
-        raise too_many_cells(by)
-    return int(cells)
+    ((cells, *longest),) = stream.query(f"SELECT count(*), {longest_in(by)} FROM (SELECT DISTINCT * FROM cells)")
+    return int(cells), longest
 
 
-def too_many_cells(by: Sequence[str]) -> InputError:
-    return InputError(f"by {', '.join(by)}: there are more than {MOST_CELLS:,} combinations of values", hint=BY)
+def _place_of_long(stream: Stream, name: str) -> str:
+    """The first row, in words, whose value in a by column is too long."""
+    stream.gather([name], f"SELECT {is_too_long(name)} AS long FROM rows", "long")
+    ((row,),) = stream.query("SELECT min(rowid) FROM long WHERE long")  # DuckDB keeps the order of inserted rows
+    return stream.place(row)
 
 
 def _distinct(stream: Stream, columns: Sequence[str], relation: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Segment
+from cleave.store.padding import room_of_keys, text_bytes
+from cleave.store.schemas import BY
 from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
-from cleave_shared.errors import CheckFailed
+from cleave_shared import limits
+from cleave_shared.errors import CheckFailed, InputError
 
 MOST_CELLS = 1 << 18  # of a table; it limits the memory for keys and totals
+_MOST_TEXT = limits.MAX_KEY_BYTES + 2  # with quotes
 
 
 Blocks = tuple[int, int]  # (first block, one after the last block)
@@ -81,8 +85,11 @@ class Cells:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def add(self, keys: Sequence[Texts], rows: Sequence[int]) -> list[int]:
-        """Add `rows` to the cells of `keys`, creating new cells. Returns their numbers."""
+    def add(self, by: Sequence[str], keys: Sequence[Texts], rows: Sequence[int]) -> list[int]:
+        """Add `rows` to the cells of `keys`, creating new cells. Returns their numbers. `by`: names of the by columns.
+
+        Raises InputError as `require_cells` does; then these cells are of no use.
+        """
         numbers = {key: number for number, key in enumerate(self.keys)}
         fresh = [key for key in keys if key not in numbers]
         secrets.SystemRandom().shuffle(fresh)  # a number must not reveal a key's rank
@@ -96,6 +103,8 @@ class Cells:
                 numbers[key] = len(self.keys)
                 self.keys.append(key)
                 self.rows.append(0)
+        if fresh:
+            require_cells(by, len(self), longest_texts(self.keys, len(by)))
         cells = [numbers[key] for key in keys]
         for number, more in zip(cells, rows, strict=True):
             self.rows[number] += more
@@ -135,6 +144,55 @@ class Cells:
 
     def dump(self) -> bytes:
         return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def longest_texts(keys: Collection[Texts], columns: int) -> list[int]:
+    """Bytes of the longest text of each by column, as in a record."""
+    return [max((text_bytes(each) for each in {key[at] for key in keys}), default=0) for at in range(columns)]
+
+
+def longest_in(by: Sequence[str]) -> str:
+    """SQL of the figures of `longest_texts`, over a relation of the by columns."""
+    return ", ".join(f"coalesce(max({_bytes_of(each)}), 0)" for each in by)
+
+
+def is_too_long(name: str) -> str:
+    """SQL: TRUE where the value of a by column is longer than a table may have."""
+    return f"coalesce({_bytes_of(name)} > {_MOST_TEXT}, FALSE)"
+
+
+def _bytes_of(name: str) -> str:
+    return f"strlen(CAST(to_json(CAST({identifier(name)} AS VARCHAR)) AS VARCHAR))"
+
+
+def too_long(by: Sequence[str], longest: Sequence[int]) -> list[str]:
+    """The by columns with a value that is longer than a table may have."""
+    return [name for name, size in zip(by, longest, strict=True) if size > _MOST_TEXT]
+
+
+def require_cells(by: Sequence[str], cells: int, longest: Sequence[int], place: str = "") -> None:
+    """Raise InputError for too many cells, for a by value that is too long, and if all would take too many bytes.
+
+    `longest`: as `longest_texts`. `place`: where a row with a long value is.
+    """
+    if names := too_long(by, longest):
+        raise InputError(
+            f"{f'{place}, ' if place else ''}column {names[0]!r}: the value has more than {limits.MAX_KEY_BYTES:,} "
+            "bytes, too many for a by column",
+            hint=BY,
+        )
+    if cells > MOST_CELLS:
+        raise too_many_cells(by)
+    if room_of_keys(cells * len(by), max(longest, default=0)) > limits.MAX_KEYS_BYTES:
+        raise InputError(
+            f"by {', '.join(by)}: {cells:,} combinations of values would take more than "
+            f"{limits.MAX_KEYS_BYTES:,} bytes, because all are stored as long as the longest value",
+            hint=f"shorten the longest values, or store by fewer columns; {BY}",
+        )
+
+
+def too_many_cells(by: Sequence[str]) -> InputError:
+    return InputError(f"by {', '.join(by)}: there are more than {MOST_CELLS:,} combinations of values", hint=BY)
 
 
 def load_cells(content: bytes) -> Cells:

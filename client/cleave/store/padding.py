@@ -35,7 +35,17 @@ def room(record: bytes, number: int) -> int:
 
     _walk(json.loads(record, parse_int=note, parse_float=note), numbers, texts, is_key=False)
     rest = len(record) - sum(numbers) - sum(texts)
-    return rest + len(numbers) * _longest(numbers, number) + len(texts) * _longest(texts, _SHORTEST_KEY)
+    return rest + len(numbers) * _longest(numbers, number) + room_of_keys(len(texts), max(texts, default=0))
+
+
+def room_of_keys(texts: int, longest: int) -> int:
+    """The size that `texts` texts of keys get in a record. `longest`: `text_bytes` of the longest one."""
+    return texts * _longest([longest], _SHORTEST_KEY)
+
+
+def text_bytes(text: str | None) -> int:
+    """Bytes of a text in a record: with its quotes, and with JSON's escapes."""
+    return len(json.dumps(text, ensure_ascii=False).encode())
 
 
 def _longest(lengths: list[int], least: int) -> int:
@@ -53,4 +63,4 @@ def _walk(value: Any, numbers: list[int], texts: list[int], *, is_key: bool) -> 
         for each in value:
             _walk(each, numbers, texts, is_key=is_key)
     elif is_key and (value is None or isinstance(value, str)):
-        texts.append(len(json.dumps(value, ensure_ascii=False).encode()))
+        texts.append(text_bytes(value))

@@ -20,8 +20,7 @@ from cleave.aggregates.columns import Words
 from cleave.ckks.cipher import Cipher
 from cleave.objects.storage import Storage
 from cleave.sql.rejoin import Texts
-from cleave.store.by import too_many_cells
-from cleave.store.cells import MOST_CELLS, Cells, Index
+from cleave.store.cells import Cells, Index
 from cleave.store.columns import read_columns
 from cleave.store.contributors import OWNER
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
@@ -171,7 +170,7 @@ class SegmentWriter:
         `plain`: the plain half, if it is stored already. Rows that were published before are marked, from the column
         MARK of `table`, or by the digests of rows that left.
 
-        Raises InputError for values outside the table's range and for too many cells; StoreError. After an error no
+        Raises InputError for values outside the table's range and as `Cells.add`; StoreError. After an error no
         manifest names what was written.
         """
         segment, manifest, cells = segment or new_id(), self.manifest, self.cells
@@ -185,7 +184,7 @@ class SegmentWriter:
             columns = target.write(pool, table, manifest.sealed)
             marks = self._marks(table, contributor)
             summed = Summing(table, manifest.by, manifest.measures).sums()
-            numbers = cells.add(summed.keys, summed.counts.tolist())
+            numbers = cells.add(manifest.by, summed.keys, summed.counts.tolist())
             totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
             runs = _runs(table, manifest, by, summed.keys, numbers)
             index = Index(np.asarray(numbers, np.int64), summed.counts, np.asarray(runs, np.int64).reshape(-1, 2))
@@ -202,8 +201,6 @@ class SegmentWriter:
                 marks=None if marks is None else target.write_marks(marks),
                 unpublished=None if marks is None else int(table.rows - marks.sum()),
             )
-        if len(cells) > MOST_CELLS:
-            raise too_many_cells(manifest.by)
         fresh = (at for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
         return self.for_scans(table, written, tuple((at, cells.keys[at]) for at in fresh))
 

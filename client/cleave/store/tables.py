@@ -5,7 +5,8 @@ one head.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.newest import HEAD, TRIES, MovedError, Newest, Seen
+from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.sweeping import cleaning, listed, require_listed, unlisted
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
+_NAMED = 4  # folders that an error names
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 
 
@@ -325,21 +328,23 @@ class Tables(Newest):
         `confirm` is called once the table is found, and raises to keep it.
 
         Objects that no manifest names are deleted too, as are answers left behind and what a stopped `cleave key
-        rotate` left under the other key. Raises InputError if there is no such table and never was, StoreError if
-        something may be left.
+        rotate` left under the other key. If the manifest cannot be opened, heads in the store tell which folders of
+        contributors, analysts and readers are the table's. Raises InputError if there is no such table and never was,
+        StoreError if something may be left.
         """
         tag = self.tag(name)
         own, head = f"tables/{tag}", f"tables/{tag}/{HEAD}"
-        opened = self._openable(tag)
+        opened, dropped = self._openable(tag), self._states(tag)
+        parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", *self._shared(opened), own]
+        folders = [*self._left(own), f"results/{tag}", *parties.folders, own]
         objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self.no_table(name)
         if confirm is not None:
             confirm()
         missing = unlisted(self.stores, objects, _named(opened))
-        before, dropped = self._version(head), self._states(tag)
+        before = self._version(head)
         if opened is not None:
             self._seen.remember_spent(tag, opened.head.spent)
         self.stores.sensitive.delete([head])
@@ -350,7 +355,8 @@ class Tables(Newest):
         total = sum(len(sizes) for _, sizes in objects)
         advance = progress.stage("delete", total, "objects") if progress else lambda _: None
         for store, sizes in reversed(objects):
-            names = [*sizes, *missing]
+            # a party's head after the rest of its folder: a drop that was killed is repeated and finds it by this
+            names = sorted([*sizes, *missing], key=lambda each: (each.startswith(f"{own}/"), each.endswith(f"/{HEAD}")))
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
@@ -366,15 +372,26 @@ class Tables(Newest):
             )
         self._evict(name)
         self._seen.forget(tag)
+        unknown = [each for each in parties.unknown if each not in folders]
+        if unknown or (opened is None and before is not None and not dropped):
+            where = ", ".join(unknown[:_NAMED]) if dropped else "tables/ and releases/"
+            more = f" and {len(unknown) - _NAMED:,} more" if dropped and len(unknown) > _NAMED else ""
+            raise StoreError(
+                f"{self.stores.sensitive.location}: the table is dropped, but its manifest could not be opened: "
+                f"objects of its contributors, analysts or readers may be left below {where}{more}",
+                hint="empty these folders by other means if they are no other table's",
+            )
 
-    def _shared(self, opened: Opened | None) -> list[str]:
-        """Return the folders of a table's contributors and analysts."""
+    def _parties(self, opened: Opened | None, table_ids: Collection[str]) -> Parties:
+        """Return the folders of a table's contributors, analysts and readers. `table_ids`: if it cannot be opened."""
         if opened is None:
-            return []
+            found = parties_of(self.stores.sensitive, self.key, table_ids) if table_ids else Parties(())
+            return replace(found, folders=(*found.folders, *map(self.released, table_ids)))
         manifest, release = opened.manifest, opened.manifest.release
         released = [each.place for each in (*release.analysts, *release.revoked)] if release else []
         contributed = [folder_of(manifest.table_id, each.key) for each in manifest.contributors]
-        return [*contributed, *released, *(each.place for each in manifest.readers), self.released(manifest.table_id)]
+        readers = (each.place for each in manifest.readers)
+        return Parties((*contributed, *released, *readers, self.released(manifest.table_id)))
 
     def _states(self, tag: str) -> dict[str, int]:
         """Return the ids and log lengths of the table that is stored, that this machine has seen, and that the key file

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave.ckks.owner_key import Deriving
 from cleave.store.manifest import Sealed, SealedColumn
 from cleave.store.padding import padded, room
-from cleave_shared.errors import DAMAGED, CheckFailed
+from cleave_shared import limits
+from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", "release", "log", "readers"]
 
@@ -55,8 +56,16 @@ def key_of_object(secret: bytes, name: str) -> bytes:
 
 
 def seal_record(key: bytes, name: str, content: bytes, digits: int | None) -> bytes:
-    """Seal `content`, padded, as the object `name`. `digits`: bytes of a number in it, if it is JSON."""
+    """Seal `content`, padded, as the object `name`. `digits`: bytes of a number in it, if it is JSON.
+
+    Raises InputError if it would take more bytes than an object may have.
+    """
     size = room(content, digits) if content[:1] == b"{" and digits is not None else len(content)
+    if size > limits.MAX_OBJECT_BYTES:
+        raise InputError(
+            f"a record of the table would take more than {limits.MAX_OBJECT_BYTES:,} bytes",
+            hint="store fewer cells, or shorter by values",
+        )
     padding = bytes(padded(_SIZE.size + size) - _SIZE.size - len(content))
     return seal(_MAGIC, key, b"".join([_SIZE.pack(len(content)), content, padding]), _MAGIC + name.encode())
 

@@ -20,11 +20,17 @@ from cleave.table.table import Table
 
 class OpenedRelease:
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals | NoisyTotals, cells: Cells) -> None:
-        """Raises ValueError for a schema that is no TOML."""
+        """Raises ValueError for a schema that is no TOML, and for by columns or measures that are not the schema's."""
         self.head = head
         self.table_name = totals.table
         self.by = totals.by
         self.schema: Schema = read_stored_schema(totals.schema_toml, totals.table)
+        columns = {each.name: (each.type, each.decimals) for each in self.schema.columns}
+        stored = [each for each in totals.measures if not each.derived]
+        if not columns.keys() >= {*totals.by} or len({*totals.by}) < len(totals.by):
+            raise ValueError("by")
+        if any(columns.get(each.name) != (each.type, each.decimals) for each in stored):
+            raise ValueError("measures")
         self.cells = cells
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
 

@@ -15,6 +15,8 @@ from cleave.share.release import ReleasedTotals, ReleaseHead
 from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
+from cleave.store.measures import of_bounds, unscaled
+from cleave.store.schemas import measured
 from cleave.sums.cellwise import Selection, figures_of
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums, KeptTotals, ReleasedSums
@@ -27,7 +29,14 @@ class Released(OpenedRelease):
     """One opened release."""
 
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
+        """Raises ValueError as `OpenedRelease`, and for other SQL, bounds or scales than the schema gives a measure."""
         super().__init__(head, totals, Cells(list(totals.keys), list(totals.rows)))
+        own = {
+            name: of_bounds(unscaled(name, argument, derived=derived is not None))
+            for name, argument, derived in measured(self.schema)
+        }
+        if any(own.get(each.name) != each for each in totals.measures):
+            raise ValueError("measures")
         self.totals = totals
         self.rows = sum(totals.rows)
         self.withheld: dict[TotalOf, NDArray[np.bool_]] = {}
