@@ -267,6 +267,7 @@ PROPOSES: dict[str, tuple[str | bytes, dict[str, Any], list[str], int]] = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PROPOSES)
+@pytest.mark.filterwarnings("ignore:.* is called:cleave.CleaveWarning")
 def test_proposes(case: str, tmp_path: Path) -> None:
     content, dialect, types, rows = PROPOSES[case]
     path = tmp_path / "t.csv"
