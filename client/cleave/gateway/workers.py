@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from cleave.gateway import commands
 from cleave.gateway.queries import Queries
+from cleave.gateway.refusal import Refused
 from cleave.gateway.rights import Rights
+from cleave.gateway.session import Command, Setting
 from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record, told
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
@@ -33,6 +36,9 @@ _MOST_WAITING: Final = 64  # waiting questions of one user
 _MOST_HELD: Final = 1 << 29  # bytes of answers that clients have not read
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
 _MOST_RECORDING: Final = 30.0  # seconds per table for one record
+_READERS: Final = 2  # processes that read clients' texts; one user gets one
+_READ_SECONDS: Final = 5.0  # for a text; 256 kB take about 0.1 s
+_READ_MEMORY: Final = 1 << 29  # bytes of address space of a reader
 _HEALTH_SECONDS: Final = 10.0  # for a worker to confirm that it has the key and reaches the store
 
 
@@ -52,23 +58,17 @@ class Reply:
     hidden: Sequence[JsonValue] = ()
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened
-    """A question that is not answered. The message is for the client. `code`: PostgreSQL's SQLSTATE."""
-
-    def __init__(self, message: str, hint: str | None = None, code: str = "57014") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message)
-        self.message = message
-        self.hint = hint or ""
-        self.code = code
-
-
 class Workers:
-    """A pool of `count` processes. One user gets at most all but one."""
+    """A pool of `count` processes. One user gets at most all but one. Beside it, readers of clients' texts."""
 
     def __init__(self, server: ForkServer, setup: Setup, count: int) -> None:
         self._setup = setup
         self._crew = Crew(server.fork, count)
         self._threads = ThreadPoolExecutor(count + 1, "question")
+        self._readers = Crew(server.fork, _READERS)
+        self._reading = ThreadPoolExecutor(_READERS, "text")
+        self._free_readers = asyncio.Semaphore(_READERS)
+        self._texts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
         self._free = asyncio.Semaphore(count)
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
         self._waiting: defaultdict[str, int] = defaultdict(int)
@@ -79,6 +79,7 @@ class Workers:
 
     def begin(self) -> None:
         """Let a worker open the session, so that the first query finds it open. Raises its error."""
+        self._readers.begin()
         self._in_worker({})
 
     async def health(self) -> str:
@@ -100,6 +101,43 @@ class Workers:
             except (CleaveError, OSError, TimeoutError):
                 return "failed"
         return "ok"
+
+    async def read(self, name: str, text: str) -> list[Command]:
+        """Let a reader split a text of user `name` into commands. Raises Refused."""
+        head, *questions = await self._read(name, commands.read, text)
+        return [
+            Command(**each | {"sql": sql.decode(), "values": _settings(each["values"])})
+            for each, sql in zip(json.loads(head), questions, strict=True)
+        ]
+
+    async def start(self, name: str, given: dict[str, str]) -> dict[str, Setting]:
+        """Let a reader read the settings that a client of user `name` asks for. Raises Refused."""
+        (content,) = await self._read(name, commands.start, given)
+        return _settings(json.loads(content))
+
+    async def _read(self, name: str, work: Callable[..., None], given: object) -> list[bytes]:
+        async with self._texts[name], self._free_readers:
+            future = asyncio.get_running_loop().run_in_executor(self._reading, self._in_reader, work, given)
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await asyncio.wait([future])  # it has a deadline, and its turn until then
+                future.exception()
+                raise
+
+    def _in_reader(self, work: Callable[..., None], given: object) -> list[bytes]:
+        bounds = Bounds(seconds=_READ_SECONDS, memory=_READ_MEMORY, confined=True)
+        try:
+            with self._readers.worker() as child:
+                child.call(work, (given,), bounds, lasting=True)
+                return child.receive(_READ_SECONDS, _MOST_FRAME)
+        except ProcessDied as error:
+            if error.late:
+                raise Refused(f"to read the statement takes longer than {_READ_SECONDS:g} s") from None
+            raise Refused("the statement needs more memory to read than it may use", code="53200") from None
+        except CleaveError as error:
+            head = told(error)
+            raise Refused(head["error"], head["hint"], head["code"]) from None
 
     async def ask(self, name: str, user: User, request: Request) -> Reply:
         """Answer a statement of user `name`. If it is cancelled, its worker ends at once. Raises Refused."""
@@ -215,8 +253,13 @@ class Workers:
         return dict(json.loads(content))
 
     def close(self) -> None:
-        self._crew.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for crew, threads in ((self._crew, self._threads), (self._readers, self._reading)):
+            crew.end()
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _settings(pairs: dict[str, list[Any]]) -> dict[str, Setting]:
+    return {name: Setting(*pair) for name, pair in pairs.items()}
 
 
 class _AtWork:
