@@ -25,6 +25,7 @@ from cleave.table.duck import closed_in, identifier, parts_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import mapped
 from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import QueryRefused
 
 SCHEMAS: Final = ("pg_catalog", "information_schema")
@@ -229,7 +230,8 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
             shown = read_statement(f"FROM ({_SHOW})")
         elif name := _described(part):
             if name.lower() not in map(str.lower, tables()):
-                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them")
+                near = did_you_mean(name, tables())
+                raise QueryRefused(f"there is no table {name!r}", hint=near or "SHOW TABLES lists them")
             shown = read_statement(f"FROM ({_COLUMNS})", [name])
         else:
             raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")
