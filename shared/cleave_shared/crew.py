@@ -5,8 +5,8 @@
       child.call(work, (argument,), Bounds(seconds=25), lasting=True)
       (blob,) = child.receive(26)
 
-A worker that ends in its block, by an error or a deadline, is not used again. `once`: each worker is used once, and the
-next one starts when a block ends. That is for hostile input, which may take over a child of a fork server.
+A worker that ends in its block, by an error, a deadline or `Child.kill`, is not used again. `once`: each worker is used
+once, and the next one starts when a block ends. That is for hostile input, which may take over a forked child.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Crew:
 
     def _keep(self, child: Child, ends: int) -> None:
         with self._lock:
-            if ends == self._ends and len(self._idle) < self.most_idle:
+            if ends == self._ends and len(self._idle) < self.most_idle and child.is_idle():
                 self._idle.append(child)
                 return
         child.__exit__(None, None, None)

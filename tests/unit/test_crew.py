@@ -52,7 +52,12 @@ def test_a_worker_that_died_or_failed_is_not_used_again(start: Callable[[], Chil
     with pytest.raises(ProcessDied), crew.worker() as child:  # noqa: PT012 - the call is what fails
         child.call(forked.end_by, (signal.SIGKILL,))
         child.receive(HANGS)
-    assert used(crew) != second
+    third = used(crew)
+    assert third != second
+    with crew.worker() as child:  # its caller ends it: it answered, but at too high a cost
+        child.kill()
+    assert not crew._idle
+    assert used(crew) != third
     crew.end()
 
 

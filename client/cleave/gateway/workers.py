@@ -19,7 +19,7 @@ from cleave.gateway.queries import Queries
 from cleave.gateway.refusal import Refused
 from cleave.gateway.rights import Rights
 from cleave.gateway.session import Command, Setting
-from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record, told
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, answer_apart, record, told
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
@@ -39,6 +39,7 @@ _MOST_RECORDING: Final = 30.0  # seconds per table for one record
 _READERS: Final = 2  # processes that read clients' texts; one user gets one
 _READ_SECONDS: Final = 5.0  # for a text; 256 kB take about 0.1 s
 _READ_MEMORY: Final = 1 << 29  # bytes of address space of a reader
+_APART_MEMORY: Final = 1 << 30  # bytes of address space of a worker that is used once
 _HEALTH_SECONDS: Final = 10.0  # for a worker to confirm that it has the key and reaches the store
 
 
@@ -65,6 +66,7 @@ class Workers:
         self._setup = setup
         self._crew = Crew(server.fork, count)
         self._threads = ThreadPoolExecutor(count + 1, "question")
+        self._apart = Crew(server.fork, 1, once=True)  # for statements that compute something without a table
         self._readers = Crew(server.fork, _READERS)
         self._reading = ThreadPoolExecutor(_READERS, "text")
         self._free_readers = asyncio.Semaphore(_READERS)
@@ -80,6 +82,7 @@ class Workers:
     def begin(self) -> None:
         """Let a worker open the session, so that the first query finds it open. Raises its error."""
         self._readers.begin()
+        self._apart.begin()
         self._in_worker({})
 
     async def health(self) -> str:
@@ -198,11 +201,12 @@ class Workers:
 
     def _work(self, rights: Rights, request: Request, seconds: float, at_work: _AtWork) -> Reply:
         most = seconds + _GRACE_SECONDS
+        bounds = Bounds(seconds=most, memory=self._setup.memory)
         try:
-            with self._crew.worker() as child, at_work.with_child(child):
-                bounds = Bounds(seconds=most, memory=self._setup.memory)
-                child.call(answer, (self._setup, rights, request, seconds), bounds, lasting=True)
-                reply = _received(child, most, at_work)
+            reply = self._reply(self._crew, bounds, at_work, answer, (self._setup, rights, request, seconds))
+            if reply is None:
+                bounds = Bounds(seconds=seconds, memory=min(_APART_MEMORY, self._setup.memory), confined=True)
+                reply = self._reply(self._apart, bounds, at_work, answer_apart, (request, self._setup.rows))
         except ProcessDied as error:
             if error.late:
                 raise Refused(f"the query took longer than the {seconds:g} s it is given") from None
@@ -210,8 +214,19 @@ class Workers:
         except CleaveError as error:
             head = told(error)
             raise Refused(head["error"], head["hint"], head["code"]) from None
-        if isinstance(reply, Refused):  # here: an exception raised inside the block would end the worker
-            raise reply
+        if not isinstance(reply, Reply):
+            raise reply or AssertionError("a worker that is used once answers itself")
+        return reply
+
+    def _reply(
+        self, crew: Crew, bounds: Bounds, at_work: _AtWork, work: Callable[..., None], arguments: Sequence[object]
+    ) -> Reply | Refused | None:
+        """What a worker of `crew` answers; None if the statement must run apart."""
+        with crew.worker() as child, at_work.with_child(child):
+            child.call(work, arguments, bounds, lasting=True)
+            reply, is_fit = _received(child, bounds.seconds, at_work)
+            if not is_fit:
+                child.kill()
         return reply
 
     async def record_until(self, ended: asyncio.Event, seconds: float = _RECORD_SECONDS) -> None:
@@ -253,8 +268,9 @@ class Workers:
         return dict(json.loads(content))
 
     def close(self) -> None:
-        for crew, threads in ((self._crew, self._threads), (self._readers, self._reading)):
+        for crew in (self._crew, self._apart, self._readers):
             crew.end()
+        for threads in (self._threads, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -312,8 +328,8 @@ async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callabl
             await asyncio.wait({asking})
 
 
-def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused:
-    """What a worker sends. Raises Refused if the worker must be killed."""
+def _received(child: Child, seconds: float | None, at_work: _AtWork) -> tuple[Reply | Refused | None, bool]:
+    """What a worker sends (None: another must answer), and whether the worker may be used again."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
     if "reads" in head:
@@ -323,12 +339,12 @@ def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
-        refused = Refused(head["error"], head["hint"], head["code"])
-        if head["done"]:
-            return refused
-        raise refused
+        return Refused(head["error"], head["hint"], head["code"]), bool(head["done"])
+    if "apart" in head:
+        return None, bool(head["done"])
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]
     frames: list[tuple[int, bytes]] = []
     while parts := child.receive(seconds, _MOST_FRAME):
         frames.append((int(parts[0]), parts[1]))
-    return Reply(columns, frames, head["warnings"], head["parameters"], head["rows"], head.get("hidden", ()))
+    more = head["warnings"], head["parameters"], head["rows"], head.get("hidden", ())
+    return Reply(columns, frames, *more), bool(head["done"])
