@@ -41,9 +41,9 @@ class Crew:
     def __del__(self) -> None:
         self.end()  # a thread may have kept a worker since the last end
 
-    def begin(self) -> None:
-        """Start a worker in advance, if there is room for it."""
-        self._begin(self._ends)
+    def begin(self, prepare: Callable[[Child], object] = lambda _: None) -> None:
+        """Start a worker in advance, if there is room for it, and `prepare` it. Raises the errors of both."""
+        self._begin(self._ends, prepare)
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[Child]:
@@ -70,9 +70,13 @@ class Crew:
             while self._idle:
                 self._idle.pop().__exit__(None, None, None)
 
-    def _begin(self, ends: int) -> None:
+    def _begin(self, ends: int, prepare: Callable[[Child], object] = lambda _: None) -> None:
         if ends == self._ends and len(self._idle) < self.most_idle:
-            self._keep(self._start(), ends)
+            with contextlib.ExitStack() as stack:
+                child = stack.enter_context(self._start())
+                prepare(child)
+                stack.pop_all()
+            self._keep(child, ends)
 
     def _taken(self) -> Child | None:
         while True:

@@ -94,6 +94,16 @@ def test_a_crew_that_ends_while_one_is_at_work_starts_no_other(start: Callable[[
     assert not crew._idle
 
 
+def test_a_worker_that_cannot_be_prepared_is_not_kept(start: Callable[[], Child]) -> None:
+    crew = Crew(start, 1)
+    with pytest.raises(ZeroDivisionError):
+        crew.begin(lambda _: 1 / 0)
+    assert not crew._idle
+    crew.begin(lambda child: child.call(forked.tell, (), lasting=True) or child.receive(HANGS))
+    assert len(crew._idle) == 1
+    crew.end()
+
+
 def test_a_crew_that_is_dropped_ends_its_workers(start: Callable[[], Child]) -> None:
     crew = Crew(start, 1)
     worker = used(crew)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import warnings
@@ -75,6 +76,7 @@ class Workers:
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
         self._waiting: defaultdict[str, int] = defaultdict(int)
         self._queries = Queries()  # since the last record
+        self._is_ending = False
         self._checking: asyncio.Task[str] | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
         self._held: Counter[str] = Counter()  # bytes of answers in memory, by user
@@ -221,12 +223,22 @@ class Workers:
     def _reply(
         self, crew: Crew, bounds: Bounds, at_work: _AtWork, work: Callable[..., None], arguments: Sequence[object]
     ) -> Reply | Refused | None:
-        """What a worker of `crew` answers; None if the statement must run apart."""
-        with crew.worker() as child, at_work.with_child(child):
-            child.call(work, arguments, bounds, lasting=True)
-            reply, is_fit = _received(child, bounds.seconds, at_work)
-            if not is_fit:
-                child.kill()
+        """What a worker of `crew` answers; None if the statement must run apart.
+
+        A worker that is lost is replaced first, in the turn of the user who lost it: others find an open session.
+        """
+        reply, is_fit = None, False
+        try:
+            with crew.worker() as child, at_work.with_child(child):
+                child.call(work, arguments, bounds, lasting=True)
+                reply, is_fit = _received(child, bounds.seconds, at_work)
+                if not is_fit:
+                    child.kill()
+        finally:
+            unreadable = isinstance(reply, Refused) and reply.code == "58000"  # another worker would fail likewise
+            if not (is_fit or unreadable or self._is_ending) and crew is self._crew:
+                with contextlib.suppress(CleaveError):  # the next question has the error
+                    crew.begin(partial(self._recorded_by, {}, _MOST_RECORDING))
         return reply
 
     async def record_until(self, ended: asyncio.Event, seconds: float = _RECORD_SECONDS) -> None:
@@ -248,6 +260,7 @@ class Workers:
 
     async def finish(self) -> None:
         """Record the last queries, including those that are being stopped."""
+        self._is_ending = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
         await self.record()
@@ -261,10 +274,12 @@ class Workers:
 
     def _in_worker(self, details: dict[str, Any], seconds: float = _MOST_RECORDING) -> dict[str, str]:
         """Let a worker record `details`, within `seconds` per table. A new worker opens the session first."""
-        seconds *= 1 + len(details)
         with self._crew.worker() as child:
-            child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
-            (content,) = child.receive(seconds, _MOST_FRAME)
+            return self._recorded_by(details, seconds * (1 + len(details)), child)
+
+    def _recorded_by(self, details: dict[str, Any], seconds: float, child: Child) -> dict[str, str]:
+        child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
+        (content,) = child.receive(seconds, _MOST_FRAME)
         return dict(json.loads(content))
 
     def close(self) -> None:
