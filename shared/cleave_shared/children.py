@@ -196,7 +196,9 @@ class Child:
                 buffer.release()
 
     def is_idle(self) -> bool:
-        """True if the child waits for a call: it has sent nothing that was not received, and will not end by itself."""
+        """True if the child waits for a call: it has sent nothing that was not received, and was not ended."""
+        if self._killed:
+            return False
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
         return not poll.poll(0)

@@ -5,8 +5,8 @@
       child.call(work, (argument,), Bounds(seconds=25), lasting=True)
       (blob,) = child.receive(26)
 
-A worker that ends in its block, by an error or a deadline, is not used again. `once`: each worker is used once, and the
-next one starts when a block ends. That is for hostile input, which may take over a child of a fork server.
+A worker that ends in its block, by an error, a deadline or `Child.kill`, is not used again. `once`: each worker is used
+once, and the next one starts when a block ends. That is for hostile input, which may take over a forked child.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Crew:
     def __del__(self) -> None:
         self.end()  # a thread may have kept a worker since the last end
 
-    def begin(self) -> None:
-        """Start a worker in advance, if there is room for it."""
-        self._begin(self._ends)
+    def begin(self, prepare: Callable[[Child], object] = lambda _: None) -> None:
+        """Start a worker in advance, if there is room for it, and `prepare` it. Raises the errors of both."""
+        self._begin(self._ends, prepare)
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[Child]:
@@ -70,9 +70,13 @@ class Crew:
             while self._idle:
                 self._idle.pop().__exit__(None, None, None)
 
-    def _begin(self, ends: int) -> None:
+    def _begin(self, ends: int, prepare: Callable[[Child], object] = lambda _: None) -> None:
         if ends == self._ends and len(self._idle) < self.most_idle:
-            self._keep(self._start(), ends)
+            with contextlib.ExitStack() as stack:
+                child = stack.enter_context(self._start())
+                prepare(child)
+                stack.pop_all()
+            self._keep(child, ends)
 
     def _taken(self) -> Child | None:
         while True:
@@ -86,7 +90,7 @@ class Crew:
 
     def _keep(self, child: Child, ends: int) -> None:
         with self._lock:
-            if ends == self._ends and len(self._idle) < self.most_idle:
+            if ends == self._ends and len(self._idle) < self.most_idle and child.is_idle():
                 self._idle.append(child)
                 return
         child.__exit__(None, None, None)

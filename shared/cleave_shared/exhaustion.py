@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+from pathlib import Path
 
 from cleave_shared.errors import CleaveError, Exhausted
 
@@ -24,6 +26,7 @@ _WORDS = {
     "failed to map segment": _MEMORY,
     "Cannot allocate memory": _MEMORY,
     "std::bad_alloc": _MEMORY,
+    "Out of Memory Error": _MEMORY,
 }
 """In texts of errors that have no number: of Python's threads, of the loader, of DuckDB and SEAL."""
 _NUMBERS = {errno.EMFILE: _FILES, errno.ENFILE: _FILES, errno.ENOMEM: _MEMORY}
@@ -44,6 +47,29 @@ def exhausted(error: BaseException) -> Exhausted | None:
         words = None if words is _MEMORY or isinstance(below, BlockingIOError) else words
         below = below.__cause__ or below.__context__
     return Exhausted(words[0], hint=words[1]) if words else None
+
+
+def is_met(error: BaseException) -> bool:
+    """True if a resource ran out, for this error or for one that led to it."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, Exhausted) or _kind(below):
+            return True
+        below = below.__cause__ or below.__context__
+    return False
+
+
+def is_spent() -> bool:
+    """True if this process's address space was ever above half of its limit, whoever handled the errors since.
+
+    Memory that was freed may stay with the allocator, so that later work finds too little.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return False
+    lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
+    sizes = [1024 * int(line.split()[1]) for line in lines if line.startswith(("VmPeak:", "VmSize:"))]
+    return max(sizes, default=0) > limit // 2
 
 
 def _kind(error: BaseException) -> tuple[str, str] | None:

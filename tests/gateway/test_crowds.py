@@ -26,14 +26,16 @@ from cleave.front.http import Server
 from cleave.gateway import workers as of_workers
 from cleave.gateway.http import application, limited
 from cleave.gateway.postgres import Clients
+from cleave.gateway.refusal import Refused
 from cleave.gateway.values import row
 from cleave.gateway.wire import message
 from cleave.gateway.work import Request
-from cleave.gateway.workers import Refused, Reply
+from cleave.gateway.workers import Reply
 from cleave.share.users import read_users, write_user
 from cleave_shared import limits
 from tests.functional.processes import HANGS, met
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
+from tests.gateway.fakes import Readers
 from tests.gateway.test_http import post
 
 TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -54,7 +56,7 @@ def test_three_hundred_silent_connections_stop_nobody(gateway: Gateway) -> None:
         assert post(gateway, {"sql": COUNT}).json()["rows"] == [["3"]]
 
 
-class Answers:
+class Answers(Readers):
     """In the place of workers: every query has the same answer."""
 
     @staticmethod

@@ -81,6 +81,9 @@ class Worker:
         frames: Any = Frames()
         channel: Channel = frames
         work.answer(channel, self._setup, allowed, request, self._setup.seconds)
+        if any(b'"apart": true' in part for frame in frames.every for part in frame):
+            frames.every.clear()
+            work.answer_apart(channel, request, self._setup.rows)
         heads = [json.loads(each[0]) for each in frames.every if len(each) == 1]
         reads = [name for each in heads if "reads" in each for name in each["reads"]]
         head = next(each for each in heads if "said" in each)

@@ -19,6 +19,7 @@ from cleave.share.scram import Verifier
 from cleave.share.users import User, Users
 from tests.functional.processes import HANGS
 from tests.gateway.conftest import PASSWORD
+from tests.gateway.fakes import Readers
 from tests.gateway.test_users import Raw, proven
 
 USERS = Users(users={"owner": User(password=str(Verifier.of(PASSWORD.encode())))})
@@ -32,13 +33,13 @@ class Near(Raw):
 
 
 def served(client: Callable[[Near], Any]) -> Any:
-    """What `client` returns, of a server without workers. It has a thread of its own."""
+    """What `client` returns, of a server whose workers only read texts. It has a thread of its own."""
 
     async def run() -> Any:
-        nobody: Any = None
+        readers: Any = Readers()
         here, there = socket.socketpair()
         here.setblocking(False)
-        clients = Clients(nobody, lambda: USERS, Certificate(None, None))
+        clients = Clients(readers, lambda: USERS, Certificate(None, None))
         admitted = Admission(1).enter("127.0.0.1", here.close)
         with there:
             serving = asyncio.create_task(clients.serve(here, admitted))
@@ -113,7 +114,7 @@ def test_sizes_are_counted_once() -> None:
             return super().__iter__()
 
     parameters = Counted([(25, b"four", False)] * 3)
-    portal = Portal(Prepared("", []), parameters)
+    portal = Portal(Prepared(None, []), parameters)
     assert [portal.size, portal.size, portal.size] == [36] * 3
     assert parameters.reads == 1
 

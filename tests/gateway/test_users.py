@@ -352,3 +352,11 @@ def test_the_file_of_users(tmp_path, monkeypatch) -> None:
     os.truncate(path, 1 << 21)
     with pytest.raises(InputError, match="at most"):
         read_users(path)
+
+
+@pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM visitz", "DESCRIBE visitz"])
+def test_a_misspelled_table_is_guessed_among_those_of_the_user(gateway: Gateway, sql: str) -> None:
+    for user, hint in (("owner", "did you mean 'visits'?"), ("wards_only", "SHOW TABLES lists them")):
+        with pytest.raises(psycopg.errors.UndefinedTable) as caught:
+            gateway.rows(sql, user)
+        assert caught.value.diag.message_hint == hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+from cleave_shared import exhaustion
 from cleave_shared.children import _PR_SET_PDEATHSIG, Channel, limit_time
 from cleave_shared.errors import WireError
 
@@ -79,3 +81,10 @@ def descriptors(channel: Channel) -> None:
         with contextlib.suppress(OSError):  # the listing's own
             links.append(os.readlink(f"/proc/self/fd/{each}").encode())
     channel.send(links)
+
+
+def tell_spent(channel: Channel, size: int) -> None:
+    """Whether this process counts as spent, before and after it had `size` bytes for a moment."""
+    before = exhaustion.is_spent()
+    mmap.mmap(-1, size).close()
+    channel.send([b"%d%d" % (before, exhaustion.is_spent())])

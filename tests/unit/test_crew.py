@@ -52,7 +52,12 @@ def test_a_worker_that_died_or_failed_is_not_used_again(start: Callable[[], Chil
     with pytest.raises(ProcessDied), crew.worker() as child:  # noqa: PT012 - the call is what fails
         child.call(forked.end_by, (signal.SIGKILL,))
         child.receive(HANGS)
-    assert used(crew) != second
+    third = used(crew)
+    assert third != second
+    with crew.worker() as child:  # its caller ends it: it answered, but at too high a cost
+        child.kill()
+    assert not crew._idle
+    assert used(crew) != third
     crew.end()
 
 
@@ -87,6 +92,16 @@ def test_a_crew_that_ends_while_one_is_at_work_starts_no_other(start: Callable[[
     with crew.worker():
         crew.end()
     assert not crew._idle
+
+
+def test_a_worker_that_cannot_be_prepared_is_not_kept(start: Callable[[], Child]) -> None:
+    crew = Crew(start, 1)
+    with pytest.raises(ZeroDivisionError):
+        crew.begin(lambda _: 1 / 0)
+    assert not crew._idle
+    crew.begin(lambda child: child.call(forked.tell, (), lasting=True) or child.receive(HANGS))
+    assert len(crew._idle) == 1
+    crew.end()
 
 
 def test_a_crew_that_is_dropped_ends_its_workers(start: Callable[[], Child]) -> None:

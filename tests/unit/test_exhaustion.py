@@ -7,8 +7,11 @@ import os
 
 import pytest
 
-from cleave_shared.errors import InputError, ServiceError
-from cleave_shared.exhaustion import exhausted
+from cleave_shared.children import Bounds, answer_calls, fork
+from cleave_shared.errors import Exhausted, InputError, QueryRefused, ServiceError
+from cleave_shared.exhaustion import exhausted, is_met
+from tests.functional.processes import HANGS
+from tests.unit import forked
 
 THREADS, FILES, MEMORY = "no more threads or processes", "no more files", "not enough memory"
 
@@ -70,3 +73,18 @@ def test_an_error_of_cleave_by_what_it_was_raised_from(cause: Exception, is_one:
     error = InputError("a.csv: cannot be read")
     error.__context__, error.__suppress_context__ = cause, True  # as `raise ... from None` leaves it
     assert (exhausted(error) is not None) is is_one
+
+
+def test_a_shortage_is_met_whatever_was_made_of_it() -> None:
+    error = QueryRefused("DuckDB refuses the query")
+    assert not is_met(error)
+    error.__context__ = MemoryError()
+    assert is_met(error)
+    assert is_met(Exhausted("there is not enough memory here"))
+
+
+@pytest.mark.parametrize(("memory", "spent"), [(1 << 40, b"00"), (1 << 32, b"01")])
+def test_memory_that_was_given_back_counts(memory: int, spent: bytes) -> None:
+    with fork(answer_calls) as child:
+        child.call(forked.tell_spent, (3 << 30,), Bounds(memory=memory))
+        assert child.receive(HANGS) == [spent]

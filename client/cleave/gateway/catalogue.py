@@ -25,7 +25,9 @@ from cleave.table.duck import closed_in, identifier, parts_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import mapped
 from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
-from cleave_shared.errors import QueryRefused
+from cleave.text.nearest import did_you_mean
+from cleave_shared.errors import Exhausted, QueryRefused
+from cleave_shared.exhaustion import is_met
 
 SCHEMAS: Final = ("pg_catalog", "information_schema")
 _MEMORY: Final = "512MB"
@@ -51,6 +53,7 @@ _COLUMNS: Final = (
     'SELECT column_name, data_type AS column_type, is_nullable AS "null" FROM information_schema.columns '
     "WHERE lower(table_name) = lower(?) ORDER BY ordinal_position"
 )
+_EMPTY: Final = {"type": "EMPTY"}
 Tree = dict[str, Any]
 
 
@@ -109,6 +112,22 @@ def _described(show: Mapping[str, Any]) -> str:
     return str(source["qualified_name"]["path"][-1]) if plain and show["show_type"] == "DESCRIBE" else ""
 
 
+def is_apart(statement: Statement) -> bool:
+    """True if a statement without a table computes anything: it is neither constants alone nor needs the user's tables.
+
+    It must run in a worker that is used once, because what it computes may take all memory. Raises QueryRefused.
+    """
+    selects_of(statement)
+    for part in parts_of(statement.tree):
+        if part.get("class") not in (None, "CONSTANT", "PARAMETER", "CAST", "TYPE"):
+            break
+        if (part.get("class") == "TYPE" and part["children"]) or part.get("from_table", _EMPTY)["type"] != "EMPTY":
+            break
+    else:
+        return False
+    return not {"base.tables", "base.columns"} & {*_needed(_changed(statement))}
+
+
 def answer(
     statement: Statement, tables: Tables, settings: Mapping[str, str], most: int, *, wire: bool, described: bool = False
 ) -> Records:
@@ -137,11 +156,13 @@ def answer(
             shown = ", ".join(_as_value(place, type_) for place, type_ in enumerate(types, 1))
             rows = [list(row) for row in relation.project(shown).limit(most + 1).fetchall()]
         except duckdb.Error as error:  # its message may quote the statement
-            reason = reason_of(error, statement.text)
+            lacks, reason = is_met(error), reason_of(error, statement.text)
         else:
             if len(rows) > most:
                 raise QueryRefused(f"the answer has more than {most:,} rows", hint="add a LIMIT")
             return Records(names, types, rows)
+    if lacks:
+        raise Exhausted("the statement needs more memory than it may use", hint="let it make fewer or shorter values")
     raise QueryRefused(f"DuckDB refuses the query: {reason}")
 
 
@@ -229,7 +250,8 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
             shown = read_statement(f"FROM ({_SHOW})")
         elif name := _described(part):
             if name.lower() not in map(str.lower, tables()):
-                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them")
+                near = did_you_mean(name, tables())
+                raise QueryRefused(f"there is no table {name!r}", hint=near or "SHOW TABLES lists them")
             shown = read_statement(f"FROM ({_COLUMNS})", [name])
         else:
             raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")

@@ -11,17 +11,17 @@ import secrets
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cleave.front.admission import Admitted
 from cleave.front.certificates import Certificate
-from cleave.gateway.session import REPORTED, Done, Settings, statements_of
+from cleave.gateway.refusal import Refused
+from cleave.gateway.session import REPORTED, Command, Done, Settings
 from cleave.gateway.values import TEXT, described, row, spread
 from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, Fields, Gone, Stream, failure, message, messages_of, text
 from cleave.gateway.work import Request
-from cleave.gateway.workers import ClientGone, Refused, Reply, Workers, reply_while_connected
+from cleave.gateway.workers import ClientGone, Reply, Workers, reply_while_connected
 from cleave.share.scram import Login, ScramError
 from cleave.share.users import User, Users
 from cleave.transport.addresses import is_loopback
@@ -41,15 +41,15 @@ _HINT: Final = "a password that was set by Cleave 1.0 must be set again with `cl
 
 @dataclass(slots=True)
 class Prepared:
-    """A prepared statement. `columns` None: not described yet."""
+    """A prepared statement. `command` None: an empty one. `columns` None: not described yet."""
 
-    sql: str
+    command: Command | None
     oids: list[int]
     columns: tuple[tuple[str, str], ...] | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = len(self.sql) + 4 * len(self.oids)
+        self.size = (self.command.size if self.command else 0) + 4 * len(self.oids)
 
 
 @dataclass(slots=True)
@@ -136,7 +136,10 @@ class Client:
         if given.get("database", user) not in (DATABASE, user) or "replication" in given:
             return await self._refuse("3D000", f"the only database here is {DATABASE!r}")
         self._settings.user = self.name
-        self._settings.begin(given)
+        try:
+            self._settings.values |= await self._server.workers.start(self.name, given)
+        except Refused as error:
+            return await self._refuse(error.code, error.message, error.hint)
         self.key = secrets.token_bytes(32 if minor >= _MINOR else 4)
         self._stream.write(message(b"R", bytes(4)))
         for name, shown in REPORTED.items():
@@ -248,7 +251,7 @@ class Client:
             case b"Q":
                 await self._simple(fields.text())
             case b"P":
-                self._parse(fields)
+                await self._parse(fields)
             case b"B":
                 self._bind(fields)
             case b"D":
@@ -267,30 +270,31 @@ class Client:
                 raise Refused("this message is not known here", code="08P01")
 
     async def _simple(self, sql: str) -> None:
-        statements = self._split(sql)
-        for each in statements:
+        commands = await self._read(sql)
+        for each in commands:
             await asyncio.sleep(0)  # gives others a turn
             portal = Portal(Prepared(each, []))
             await self._run(portal)
             if self._has_rows(portal):
                 self._stream.write(message(b"T", self._columns(portal)))
             await self._execute(portal, 0)
-        if not statements:
+        if not commands:
             self._stream.write(message(b"I"))
 
-    def _split(self, sql: str) -> list[str]:
+    async def _read(self, sql: str) -> list[Command]:
         if len(sql) > _MOST_TEXT:
             raise Refused(f"statements have at most {_MOST_TEXT:,} characters", code="54000")
-        return statements_of(sql)
+        return await self._server.workers.read(self.name, sql)
 
-    def _parse(self, fields: Fields) -> None:
+    async def _parse(self, fields: Fields) -> None:
         name, sql = fields.text(), fields.text()
-        statements = self._split(sql)
-        if len(statements) > 1:
+        oids = list(fields.several("I"))
+        commands = await self._read(sql)
+        if len(commands) > 1:
             raise Refused("cannot insert multiple commands into a prepared statement", code="42601")
         if name and name in self._statements:
             raise Refused(f"prepared statement {name!r} already exists", code="42P05")
-        prepared = Prepared(statements[0] if statements else "", list(fields.several("I")))
+        prepared = Prepared(commands[0] if commands else None, oids)
         self._require_room(self._statements, prepared)
         self._statements[name] = prepared
         self._stream.write(message(b"1"))
@@ -330,20 +334,19 @@ class Client:
     async def _describe_statement(self, name: str) -> None:
         prepared = self._statement(name)
         if prepared.columns is None:
-            done = deepcopy(self._settings).answer(prepared.sql) if prepared.sql else Done("")
-            if done is None or done.sql:
-                empty = Portal(
-                    Prepared(done.sql if done else prepared.sql, prepared.oids),
-                    tuple((oid, None, False) for oid in prepared.oids),
-                )
+            command = prepared.command or Command("EMPTY")
+            self._settings.require(command)
+            if command.sql:
+                empty = Portal(prepared, tuple((oid, None, False) for oid in prepared.oids))
                 reply = await self._ask(empty, "none")
                 prepared.oids = reply.parameters
-                prepared.columns = () if done else tuple(reply.columns)
-            elif done.tag == "FETCH":  # the name may be another cursor's by then
-                await self._describe_fetch(done.name)
+                prepared.columns = () if command.tag else tuple(reply.columns)
+            elif command.tag == "FETCH":  # the name may be another cursor's by then
+                await self._describe_fetch(command.name)
                 return
             else:
-                prepared.columns = ((done.shown[0], "VARCHAR"),) if done.shown else ()
+                done = self._settings.execute(command) if command.tag == "SHOW" else None
+                prepared.columns = ((done.shown[0], "VARCHAR"),) if done and done.shown else ()
         self._stream.write(message(b"t", struct.pack(f"!H{len(prepared.oids)}I", len(prepared.oids), *prepared.oids)))
         shown = prepared.columns
         self._stream.write(message(b"T", described(shown, [0] * len(shown))) if shown else message(b"n"))
@@ -380,27 +383,27 @@ class Client:
 
     async def _run(self, portal: Portal) -> None:
         """Run a portal's statement, without sending rows. A second call does nothing."""
-        if portal.done is not None or portal.reply is not None or not portal.prepared.sql:
+        command = portal.prepared.command
+        if portal.done is not None or portal.reply is not None or command is None:
             return
         before = self._settings.shown
-        done = self._settings.answer(portal.prepared.sql)
-        if done is None:
-            portal.reply = await self._ask(portal, "rows")
-            return
-        portal.done = done
+        portal.done = self._settings.execute(command)
         for name, value in self._settings.shown.items():
             if name in REPORTED and value != before[name]:
                 self._report(REPORTED[name], value)
-        match done.tag:
+        match command.tag:
+            case "":
+                portal.reply = await self._ask(portal, "rows")
             case "DECLARE CURSOR":
-                if done.name in self._portals:
-                    raise Refused(f"cursor {done.name!r} already exists", code="42P03")
-                cursor = Portal(Prepared(done.sql, portal.prepared.oids), portal.parameters)
-                cursor.is_cursor, cursor.lasts = True, done.form == "hold"
+                if command.name in self._portals:
+                    raise Refused(f"cursor {command.name!r} already exists", code="42P03")
+                question = Command("", command.size, command.sql)
+                cursor = Portal(Prepared(question, portal.prepared.oids), portal.parameters)
+                cursor.is_cursor, cursor.lasts = True, command.form == "hold"
                 self._require_room(self._portals, cursor)
-                self._portals[done.name] = cursor
+                self._portals[command.name] = cursor
             case "FETCH":
-                cursor = self._portal(done.name)
+                cursor = self._portal(command.name)
                 if cursor.reply is None:
                     cursor.formats = portal.formats
                     cursor.reply = await self._ask(cursor, "rows")
@@ -408,38 +411,36 @@ class Client:
                     raise Refused("a cursor's rows are fetched in the formats of the first FETCH", code="0A000")
                 portal.reply = cursor.reply
             case "CLOSE CURSOR" | "DISCARD ALL":
-                if done.name == "all" or done.tag == "DISCARD ALL":
+                if command.name == "all" or command.tag == "DISCARD ALL":
                     self._portals = {name: each for name, each in self._portals.items() if each is portal}
                 else:
-                    self._portal(done.name)
-                    del self._portals[done.name]
-                if done.tag == "DISCARD ALL":
+                    self._portal(command.name)
+                    del self._portals[command.name]
+                if command.tag == "DISCARD ALL":
                     self._statements.clear()
-            case "DEALLOCATE" | "DEALLOCATE ALL":
-                if done.tag == "DEALLOCATE ALL":
-                    self._statements.clear()
-                else:
-                    self._statement(done.name)
-                    del self._statements[done.name]
+            case "DEALLOCATE ALL":
+                self._statements.clear()
+            case "DEALLOCATE":
+                self._statement(command.name)
+                del self._statements[command.name]
             case "COPY":
-                portal.form = done.form
-                copied = Portal(Prepared(done.sql, portal.prepared.oids), portal.parameters)
-                portal.reply = await self._ask(copied, done.form)
+                portal.form = command.form
+                portal.reply = await self._ask(portal, command.form)
 
     async def _execute(self, portal: Portal, most: int) -> None:
         """Send up to `most` rows of a portal; 0 means all."""
         await self._run(portal)
-        done, reply = portal.done, portal.reply
-        if not portal.prepared.sql:
+        command, done, reply = portal.prepared.command, portal.done, portal.reply
+        if command is None:
             self._stream.write(message(b"I"))
         elif done is not None and done.shown is not None:
             self._stream.write(message(b"D", row([TEXT], [0])([done.shown[1]])) + message(b"C", text("SHOW")))
-        elif done is not None and done.tag == "FETCH":
-            cursor = self._portal(done.name)
-            count = await self._send(cursor, done.count if done.count >= 0 else 0) if done.count else 0
+        elif command.tag == "FETCH":
+            cursor = self._portal(command.name)
+            count = await self._send(cursor, max(command.count, 0)) if command.count else 0
             self._stream.write(message(b"C", text(f"FETCH {count}")))
-        elif done is not None and done.tag == "COPY" and reply is not None:
-            form, columns = int(done.form == "binary"), len(reply.columns)
+        elif command.tag == "COPY" and reply is not None:
+            form, columns = int(command.form == "binary"), len(reply.columns)
             self._stream.write(message(b"H", struct.pack(f"!bH{columns}H", form, columns, *[form] * columns)))
             count = await self._send(portal, 0)
             self._stream.write(message(b"c") + message(b"C", text(f"COPY {count}")))
@@ -477,9 +478,10 @@ class Client:
     async def _ask(self, portal: Portal, form: str) -> Reply:
         """Let a worker answer. Raises Refused, also for a cancelled query, and Gone."""
         assert self._user is not None  # noqa: S101 - logged in
+        assert portal.prepared.command is not None  # noqa: S101 - an empty statement asks nothing
         settings = self._settings
         request = Request(
-            portal.prepared.sql,
+            portal.prepared.command.sql,
             portal.parameters,
             settings.shown,
             settings.bounds and form in ("rows", "none"),

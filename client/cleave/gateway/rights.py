@@ -15,6 +15,7 @@ from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.share.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
+from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
@@ -67,10 +68,12 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
             return session.plan(statement), Least(1)
         return _without_rows(session, rights, statement, names)
     except (QueryRefused, InputError):  # a missing table and a forbidden table give the same error
-        allowed = {each.lower() for each in session.schemas if rights.include(each)}
+        allowed = {each.lower(): each for each in session.schemas if rights.include(each)}
         for name in names:
             if name.lower() not in allowed:
-                raise QueryRefused(f"there is no table {name!r}", hint="SHOW TABLES lists them") from None
+                near = did_you_mean(name, allowed.values())
+                hint = near or "SHOW TABLES lists them"
+                raise QueryRefused(f"there is no table {name!r}", hint=hint) from None
         raise
 
 

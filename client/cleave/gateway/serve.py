@@ -60,7 +60,7 @@ def serve(
             f"{host} is not this machine alone, and there is no TLS",
             hint="--tls-cert FILE --tls-key FILE, or --host 127.0.0.1",
         )
-    server = ForkServer(["cleave.gateway.work"], environment)
+    server = ForkServer(["cleave.gateway.work", "cleave.gateway.commands"], environment)
 
     async def run() -> None:
         workers, ended = Workers(server, setup, count), asyncio.Event()

@@ -51,8 +51,8 @@ from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, CleaveWarning, InputError, NotComputable, QueryRefused
-from cleave_shared.exhaustion import exhausted
+from cleave_shared.errors import CleaveError, CleaveWarning, Exhausted, InputError, NotComputable, QueryRefused
+from cleave_shared.exhaustion import exhausted, is_met, is_spent
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -129,8 +129,24 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
     error is only a head.
 
     If stored tables are read, a frame with their names comes before the head. So they are known even if the question
-    fails.
+    fails. The head says whether this worker may be used again, and whether the statement needs `answer_apart`.
     """
+    answered = partial(_answered, setup, rights, request, seconds)
+    _reply(channel, request, answered, lambda: _named(rights, request))
+
+
+def answer_apart(channel: Channel, request: Request, most: int) -> None:
+    """Like `answer`, for a statement without tables, in a worker that is used once: it has no key. `most`: rows."""
+    _reply(channel, request, lambda _: _without_tables(read_statement(request.sql), request, dict, most), list)
+
+
+def _reply(
+    channel: Channel,
+    request: Request,
+    work: Callable[[Callable[[list[str]], None]], tuple[Records, dict[str, Any]]],
+    named: Callable[[], list[str]],
+) -> None:
+    """Send the reply that `work` gives. `named`: the tables that an error may name."""
     frames: list[tuple[int, bytes]] = []
     reads: list[str] = []
 
@@ -141,26 +157,35 @@ def answer(channel: Channel, setup: Setup, rights: Rights, request: Request, sec
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CleaveWarning)
         try:
-            held, head = _answered(setup, rights, request, seconds, begin)
-            head |= {"columns": list(zip(held.names, held.types, strict=True)), "rows": len(held.rows)}
+            held, head = work(begin)
+            head |= {"done": True, "columns": list(zip(held.names, held.types, strict=True)), "rows": len(held.rows)}
             if request.form != "none":
                 frames = list(_bounded(_frames(held, request)))
+        except _Apart:
+            head = {"apart": True, "done": True}
         except CleaveError as error:
-            head = told(error, reads or _named(rights, request))
-            head["done"] = isinstance(error, InputError | QueryRefused)  # after a time-out some work may still run
+            head = told(error, reads or named())
+            # after a time-out some work may still run
+            head["done"] = isinstance(error, InputError | QueryRefused) and not is_met(error)
         except Exception as error:  # noqa: BLE001 - any exception that a client's statement causes is its error
             text = f"the statement cannot be answered: a defect of Cleave ({type(error).__name__})"
-            head = {"error": text, "hint": "write it in another way", "code": "XX000", "done": not reads}
+            head = {"error": text, "hint": "write it in another way", "code": "XX000"}
+            head["done"] = not reads and not is_met(error)
             if lacking := exhausted(error):
                 head |= told(lacking)
             else:
                 warnings.warn(f"{text} at {_place(error)}", CleaveWarning, stacklevel=1)
     head["said"] = [str(each.message) for each in said if issubclass(each.category, CleaveWarning)]
+    head["done"] = head["done"] and not is_spent()
     channel.send([json.dumps(head).encode()])
-    if "error" not in head:
+    if "columns" in head:
         for count, content in frames:
             channel.send([str(count).encode(), content])
         channel.send([])
+
+
+class _Apart(Exception):  # noqa: N818 - no error
+    """The statement must be answered in a worker that is used once."""
 
 
 def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValue]]) -> None:
@@ -219,6 +244,8 @@ def code_of(error: CleaveError) -> str:
     """PostgreSQL's SQLSTATE for a public error. Clients distinguish some of them."""
     if isinstance(error, QueryRefused):
         return next((code for code, said in _CODES if re.search(said, error.message)), "0A000")
+    if isinstance(error, Exhausted):
+        return "53200"
     if isinstance(error, InputError):
         return "22P02" if "ConversionException" in error.message else "22000"
     return "58000"
@@ -243,13 +270,12 @@ def _answered_of(
     sent = read_statement(request.sql)
     kind = catalogue.kind_of(sent, lambda name: rights.include(name) and name in map(str.lower, session.schemas))
     tables = partial(_listed, setup, rights)
-    statement, types = _with_parameters(sent, request, kind, session, tables)
     if kind != "tables":
-        most, described = setup.rows, request.form == "none"
-        wire = request.form not in ("json", "arrow")
-        statement = Statement(statement.text, mapped(statement.tree, _time))
-        held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
-        return _as_described(held, request), {"warnings": [], "parameters": types}
+        if not kind and catalogue.is_apart(sent):
+            raise _Apart
+        return _without_tables(sent, request, tables, setup.rows)
+    typed = partial(_types, schemas=session.schemas, tables=tables)
+    statement, types = _with_parameters(sent, request, typed)
     plan, least = planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client learns the columns before there are values
 
@@ -261,7 +287,7 @@ def _answered_of(
         return columns(plan), {"warnings": [], "parameters": types}
     if request.fixed is not None and _names(request.fixed) != columns(plan).names:
         # DuckDB names a column after the values in its expression, which were NULL when described
-        nulls, _ = _with_parameters(sent, replace(request, form="none"), kind, session, tables)
+        nulls, _ = _with_parameters(sent, replace(request, form="none"), typed)
         if _names(request.fixed) != columns(planned(session, rights, adapted(nulls))[0]).names:
             raise _described_otherwise()
     begin(session.source.logged(plan))
@@ -283,6 +309,17 @@ def _answered_of(
     return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})
 
 
+def _without_tables(
+    sent: Statement, request: Request, tables: catalogue.Tables, most: int
+) -> tuple[Records, dict[str, Any]]:
+    """The answer to a statement over the catalogue or without a table, and the head of its reply."""
+    statement, types = _with_parameters(sent, request, catalogue.parameters)
+    statement = Statement(statement.text, mapped(statement.tree, _time))
+    wire, described = request.form not in ("json", "arrow"), request.form == "none"
+    held = catalogue.answer(statement, tables, request.settings, most, wire=wire, described=described)
+    return _as_described(held, request), {"warnings": [], "parameters": types}
+
+
 def _as_described(held: Records, request: Request) -> Records:
     """Return `held`. Raises QueryRefused if its types differ from those described to the client."""
     if request.fixed is None:
@@ -301,16 +338,15 @@ def _described_otherwise() -> QueryRefused:
 
 
 def _with_parameters(
-    statement: Statement, request: Request, kind: str, session: Session, tables: catalogue.Tables
+    statement: Statement, request: Request, types_in: Callable[[Statement], list[str]]
 ) -> tuple[Statement, list[int]]:
-    """The statement with values for its parameters, and PostgreSQL's types of these."""
+    """The statement with values for its parameters, and PostgreSQL's types of these. `types_in` finds DuckDB's."""
     given = [each for each in request.parameters if isinstance(each, tuple)]
     if request.form in ("json", "arrow"):
         return statement.with_parameters(request.parameters), []
     oids = [oid for oid, *_ in given]
     if request.form == "none" or 0 in oids:
-        types = _types(statement, session.schemas, tables()) if kind == "tables" else catalogue.parameters(statement)
-        shown = map(oid_of_parameter, types)
+        shown = map(oid_of_parameter, types_in(statement))
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
         raise QueryRefused(f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound")
@@ -322,12 +358,12 @@ def _with_parameters(
     return statement.with_parameters(typed), oids
 
 
-def _types(statement: Statement, schemas: Mapping[str, Schema], mine: Mapping[str, object]) -> list[str]:
+def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.Tables) -> list[str]:
     """Types of the parameters of a statement over tables."""
     statement = adapted(statement)
     paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]
     named = {path[-1].lower() for path in paths}
-    visible = [(name, schemas[name]) for name in mine if name.lower() in named]
+    visible = [(name, schemas[name]) for name in tables() if name.lower() in named]
     with closing(Catalog(" ", ())) as catalog:
         for name, schema in visible:
             catalog.create(name, [(each.name, each.type) for each in schema.columns], schema.derived)

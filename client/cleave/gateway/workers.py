@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import warnings
@@ -14,9 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from cleave.gateway import commands
 from cleave.gateway.queries import Queries
+from cleave.gateway.refusal import Refused
 from cleave.gateway.rights import Rights
-from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, record, told
+from cleave.gateway.session import Command, Setting
+from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, answer_apart, record, told
 from cleave.share.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
@@ -33,6 +37,10 @@ _MOST_WAITING: Final = 64  # waiting questions of one user
 _MOST_HELD: Final = 1 << 29  # bytes of answers that clients have not read
 _RECORD_SECONDS: Final = 60.0  # between two records of queries in an audit log
 _MOST_RECORDING: Final = 30.0  # seconds per table for one record
+_READERS: Final = 2  # processes that read clients' texts; one user gets one
+_READ_SECONDS: Final = 5.0  # for a text; 256 kB take about 0.1 s
+_READ_MEMORY: Final = 1 << 29  # bytes of address space of a reader
+_APART_MEMORY: Final = 1 << 30  # bytes of address space of a worker that is used once
 _HEALTH_SECONDS: Final = 10.0  # for a worker to confirm that it has the key and reaches the store
 
 
@@ -52,33 +60,31 @@ class Reply:
     hidden: Sequence[JsonValue] = ()
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened
-    """A question that is not answered. The message is for the client. `code`: PostgreSQL's SQLSTATE."""
-
-    def __init__(self, message: str, hint: str | None = None, code: str = "57014") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message)
-        self.message = message
-        self.hint = hint or ""
-        self.code = code
-
-
 class Workers:
-    """A pool of `count` processes. One user gets at most all but one."""
+    """A pool of `count` processes. One user gets at most all but one. Beside it, readers of clients' texts."""
 
     def __init__(self, server: ForkServer, setup: Setup, count: int) -> None:
         self._setup = setup
         self._crew = Crew(server.fork, count)
         self._threads = ThreadPoolExecutor(count + 1, "question")
+        self._apart = Crew(server.fork, 1, once=True)  # for statements that compute something without a table
+        self._readers = Crew(server.fork, _READERS)
+        self._reading = ThreadPoolExecutor(_READERS, "text")
+        self._free_readers = asyncio.Semaphore(_READERS)
+        self._texts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
         self._free = asyncio.Semaphore(count)
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(max(1, count - 1)))
         self._waiting: defaultdict[str, int] = defaultdict(int)
         self._queries = Queries()  # since the last record
+        self._is_ending = False
         self._checking: asyncio.Task[str] | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
         self._held: Counter[str] = Counter()  # bytes of answers in memory, by user
 
     def begin(self) -> None:
         """Let a worker open the session, so that the first query finds it open. Raises its error."""
+        self._readers.begin()
+        self._apart.begin()
         self._in_worker({})
 
     async def health(self) -> str:
@@ -100,6 +106,43 @@ class Workers:
             except (CleaveError, OSError, TimeoutError):
                 return "failed"
         return "ok"
+
+    async def read(self, name: str, text: str) -> list[Command]:
+        """Let a reader split a text of user `name` into commands. Raises Refused."""
+        head, *questions = await self._read(name, commands.read, text)
+        return [
+            Command(**each | {"sql": sql.decode(), "values": _settings(each["values"])})
+            for each, sql in zip(json.loads(head), questions, strict=True)
+        ]
+
+    async def start(self, name: str, given: dict[str, str]) -> dict[str, Setting]:
+        """Let a reader read the settings that a client of user `name` asks for. Raises Refused."""
+        (content,) = await self._read(name, commands.start, given)
+        return _settings(json.loads(content))
+
+    async def _read(self, name: str, work: Callable[..., None], given: object) -> list[bytes]:
+        async with self._texts[name], self._free_readers:
+            future = asyncio.get_running_loop().run_in_executor(self._reading, self._in_reader, work, given)
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await asyncio.wait([future])  # it has a deadline, and its turn until then
+                future.exception()
+                raise
+
+    def _in_reader(self, work: Callable[..., None], given: object) -> list[bytes]:
+        bounds = Bounds(seconds=_READ_SECONDS, memory=_READ_MEMORY, confined=True)
+        try:
+            with self._readers.worker() as child:
+                child.call(work, (given,), bounds, lasting=True)
+                return child.receive(_READ_SECONDS, _MOST_FRAME)
+        except ProcessDied as error:
+            if error.late:
+                raise Refused(f"to read the statement takes longer than {_READ_SECONDS:g} s") from None
+            raise Refused("the statement needs more memory to read than it may use", code="53200") from None
+        except CleaveError as error:
+            head = told(error)
+            raise Refused(head["error"], head["hint"], head["code"]) from None
 
     async def ask(self, name: str, user: User, request: Request) -> Reply:
         """Answer a statement of user `name`. If it is cancelled, its worker ends at once. Raises Refused."""
@@ -160,11 +203,12 @@ class Workers:
 
     def _work(self, rights: Rights, request: Request, seconds: float, at_work: _AtWork) -> Reply:
         most = seconds + _GRACE_SECONDS
+        bounds = Bounds(seconds=most, memory=self._setup.memory)
         try:
-            with self._crew.worker() as child, at_work.with_child(child):
-                bounds = Bounds(seconds=most, memory=self._setup.memory)
-                child.call(answer, (self._setup, rights, request, seconds), bounds, lasting=True)
-                reply = _received(child, most, at_work)
+            reply = self._reply(self._crew, bounds, at_work, answer, (self._setup, rights, request, seconds))
+            if reply is None:
+                bounds = Bounds(seconds=seconds, memory=min(_APART_MEMORY, self._setup.memory), confined=True)
+                reply = self._reply(self._apart, bounds, at_work, answer_apart, (request, self._setup.rows))
         except ProcessDied as error:
             if error.late:
                 raise Refused(f"the query took longer than the {seconds:g} s it is given") from None
@@ -172,8 +216,29 @@ class Workers:
         except CleaveError as error:
             head = told(error)
             raise Refused(head["error"], head["hint"], head["code"]) from None
-        if isinstance(reply, Refused):  # here: an exception raised inside the block would end the worker
-            raise reply
+        if not isinstance(reply, Reply):
+            raise reply or AssertionError("a worker that is used once answers itself")
+        return reply
+
+    def _reply(
+        self, crew: Crew, bounds: Bounds, at_work: _AtWork, work: Callable[..., None], arguments: Sequence[object]
+    ) -> Reply | Refused | None:
+        """What a worker of `crew` answers; None if the statement must run apart.
+
+        A worker that is lost is replaced first, in the turn of the user who lost it: others find an open session.
+        """
+        reply, is_fit = None, False
+        try:
+            with crew.worker() as child, at_work.with_child(child):
+                child.call(work, arguments, bounds, lasting=True)
+                reply, is_fit = _received(child, bounds.seconds, at_work)
+                if not is_fit:
+                    child.kill()
+        finally:
+            unreadable = isinstance(reply, Refused) and reply.code == "58000"  # another worker would fail likewise
+            if not (is_fit or unreadable or self._is_ending) and crew is self._crew:
+                with contextlib.suppress(CleaveError):  # the next question has the error
+                    crew.begin(partial(self._recorded_by, {}, _MOST_RECORDING))
         return reply
 
     async def record_until(self, ended: asyncio.Event, seconds: float = _RECORD_SECONDS) -> None:
@@ -195,6 +260,7 @@ class Workers:
 
     async def finish(self) -> None:
         """Record the last queries, including those that are being stopped."""
+        self._is_ending = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
         await self.record()
@@ -208,15 +274,23 @@ class Workers:
 
     def _in_worker(self, details: dict[str, Any], seconds: float = _MOST_RECORDING) -> dict[str, str]:
         """Let a worker record `details`, within `seconds` per table. A new worker opens the session first."""
-        seconds *= 1 + len(details)
         with self._crew.worker() as child:
-            child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
-            (content,) = child.receive(seconds, _MOST_FRAME)
+            return self._recorded_by(details, seconds * (1 + len(details)), child)
+
+    def _recorded_by(self, details: dict[str, Any], seconds: float, child: Child) -> dict[str, str]:
+        child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
+        (content,) = child.receive(seconds, _MOST_FRAME)
         return dict(json.loads(content))
 
     def close(self) -> None:
-        self._crew.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for crew in (self._crew, self._apart, self._readers):
+            crew.end()
+        for threads in (self._threads, self._reading):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _settings(pairs: dict[str, list[Any]]) -> dict[str, Setting]:
+    return {name: Setting(*pair) for name, pair in pairs.items()}
 
 
 class _AtWork:
@@ -269,8 +343,8 @@ async def reply_while_connected(asking: asyncio.Future[Reply], has_left: Callabl
             await asyncio.wait({asking})
 
 
-def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused:
-    """What a worker sends. Raises Refused if the worker must be killed."""
+def _received(child: Child, seconds: float | None, at_work: _AtWork) -> tuple[Reply | Refused | None, bool]:
+    """What a worker sends (None: another must answer), and whether the worker may be used again."""
     (content,) = child.receive(seconds, _MOST_FRAME)
     head = json.loads(content)
     if "reads" in head:
@@ -280,12 +354,12 @@ def _received(child: Child, seconds: float, at_work: _AtWork) -> Reply | Refused
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
-        refused = Refused(head["error"], head["hint"], head["code"])
-        if head["done"]:
-            return refused
-        raise refused
+        return Refused(head["error"], head["hint"], head["code"]), bool(head["done"])
+    if "apart" in head:
+        return None, bool(head["done"])
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]
     frames: list[tuple[int, bytes]] = []
     while parts := child.receive(seconds, _MOST_FRAME):
         frames.append((int(parts[0]), parts[1]))
-    return Reply(columns, frames, head["warnings"], head["parameters"], head["rows"], head.get("hidden", ()))
+    more = head["warnings"], head["parameters"], head["rows"], head.get("hidden", ())
+    return Reply(columns, frames, *more), bool(head["done"])
