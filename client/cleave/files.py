@@ -6,8 +6,9 @@ no secret; the umask may take further rights away.
 
 from __future__ import annotations
 
-import errno
 import os
+import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,14 +26,47 @@ def names_file(word: str | Path) -> bool:
     return os.path.exists(word)
 
 
-def require_absent(
+def require_target(
     path: str | Path,
     error: type[CleaveError] = InputError,
     hint: str = "name another file, or move this one away first",
+    *,
+    overwrite: bool = False,
 ) -> None:
-    """Raise `error` if a file or folder has this name."""
-    if names_file(path):
+    """Raise `error` if no file can be written there: its folder is missing, or, unless `overwrite`, the name is used.
+
+    Call it before work whose result is written there. `hint` is about a used name.
+    """
+    if not overwrite and names_file(path):
         raise error(f"{path}: already exists", hint=hint)
+    _require_folder(_target(path, overwrite=overwrite), error)
+
+
+def _require_folder(path: Path, error: type[CleaveError]) -> None:
+    """Raise `error` unless the folder of this file exists. Cleave makes no folder that a user named."""
+    folder = path.parent
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except FileNotFoundError:
+        hint = f"make it first: mkdir -p {shlex.quote(str(folder))}"
+        raise error(f"{path}: there is no folder {folder}", hint=hint) from None
+    except OSError:  # the attempt to write says why
+        return
+    if not is_folder:
+        raise error(f"{path}: {folder} is not a folder", hint="name another file")
+
+
+def make_folder(folder: Path, error: type[CleaveError]) -> None:
+    """Make one of Cleave's own folders, and those above it, private. Raises `error` if it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as cause:
+        raise error(f"{folder}: cannot be made ({cause.strerror})") from None
+
+
+def _target(path: str | Path, *, overwrite: bool) -> Path:
+    # else what the link names would stay as it was: a key under its old passphrase
+    return Path(os.path.realpath(path) if overwrite and os.path.islink(path) else path)
 
 
 def expanded(path: str | Path, error: type[CleaveError] = InputError, hint: str = "name the whole path") -> Path:
@@ -88,22 +122,19 @@ def atomically(
 ) -> Iterator[BinaryIO]:
     """Write a file beside `path`, flush it to disk and move it into place at the end.
 
-    Through a link it replaces the file that the link names. A folder that is missing is made as private as the file.
+    Through a link it replaces the file that the link names.
 
-    Raises `error` if the file exists and `overwrite` is not set, if it is a device, pipe or socket, or if it cannot be
-    written. Nothing is left behind, unless this process is killed: then a hidden file with what it wrote so far.
+    Raises `error` if the folder is missing, if the file exists and `overwrite` is not set, if it is a device, pipe or
+    socket, or if it cannot be written. Nothing is left behind, unless this process is killed: then a hidden file with
+    what it wrote so far.
     """
     _refuse_nul(path, error)
-    # else what the link names would stay as it was: a key under its old passphrase
-    target = Path(os.path.realpath(path)) if overwrite else path
+    target = _target(path, overwrite=overwrite)
+    _require_folder(target, error)
     random = os.urandom(8).hex()
     shown = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - len(random) - 2])  # with two dots
     draft = target.parent / f".{shown}.{random}"
     try:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
-        except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         if overwrite and os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
             raise error(f"{target}: is not a regular file, and is not replaced", hint="name another file")
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask

@@ -126,7 +126,7 @@ def test_what_is_wrong_with_several_options_is_said_at_once(ready: Cli, table: P
 
 def test_a_folder_that_cannot_be_written_is_an_error(ready: Cli, table: Path) -> None:
     Path("file").write_text("")
-    assert "file/answer.csv: cannot be written" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")
+    assert "file/answer.csv: file is not a folder" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")
 
 
 def test_no_format_has_a_digit_beyond_the_bound() -> None:

@@ -67,6 +67,7 @@ NAMES = {
     "too deep": "d/" * 2500 + "x",
     "unknown home": "~nobody-of-this-name/x",
     "folder": "folder",
+    "no folder": "nosuch/x",
     "below a file": "patients.csv/x",
     "links in a circle": "circle",
     "no permission": "locked/x",
@@ -135,6 +136,64 @@ def test_a_name_that_cannot_be_used_is_shown_with_the_reason(
         assert done.exit_code != 6 or option == "--store", (kind, done.stderr)
         if done.exit_code in (3, 5) and option in READ:
             assert re.match(rf"error: (/\S*/)?{re.escape(name)}: ", done.stderr), (kind, done.stderr)
+
+
+OUTPUTS = ("--output", "--report", "--page", "--record")
+# Every option or argument that names what a command writes. The table is empty; no other input exists.
+WRITTEN = {
+    "query --output": "query a.csv SQL -o nosuch/x.csv",
+    "query --report": "query a.csv SQL --force --report nosuch/x.html",
+    "survival --report": "survival a.csv --time t --event e --width 3 --report nosuch/x.html",
+    "schema --output": "schema a.csv -o nosuch/x.toml",
+    "schema --page": "schema a.csv --force --page nosuch/x.html",
+    "pull --output": "pull t --force -o nosuch/x.csv",
+    "delete --record": "delete t --where c --record nosuch/x.json",
+    "release new --page": "release new t --to a.pub --dry-run --page nosuch/x.md",
+    "key new --key": "key new --key nosuch/x.json",
+    "key export --output": "key export -o nosuch/x.json",
+    "key copy --output": "key copy -o nosuch/x.json",
+    "key contributor --output": "key contributor -o nosuch/x.pem",
+    "key split --output": "key split a.json -o nosuch",
+    "key join --output": "key join a.txt b.txt -o nosuch/x.json",
+    "analyst new --output": "analyst new -o nosuch/x.pem",
+    "reader new FILE": "reader new nosuch/x.json",
+    "user add --users": "user add ann --users nosuch/x.toml",
+}
+
+
+def test_every_output_is_among_the_cases() -> None:
+    outputs = {
+        f"{command} {option}"
+        for command, made in commands()
+        for each in made.params
+        for option in OUTPUTS
+        if option in each.opts
+    }
+    assert outputs <= WRITTEN.keys()
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_a_missing_folder_is_an_error_before_all_work(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").touch()
+    cli.environment |= {"CLEAVE_KEY": "key.json", "CLEAVE_STORE": "store", "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    words = [SQL if word == "SQL" else word for word in WRITTEN[case].split()]
+    done = cli.run(*words)
+    assert done.exit_code in (3, 5), done.output
+    error, hint = done.stderr.splitlines()
+    assert re.fullmatch(r"error: nosuch/\S+: there is no folder nosuch", error), error
+    assert hint == "hint: make it first: mkdir -p nosuch"
+    assert os.listdir() == ["a.csv"]
+
+
+@pytest.mark.parametrize("words", ["config store s3://b", "key new --no-passphrase", "key contributor", "analyst new"])
+def test_cleave_makes_its_own_folder(cli: Cli, tmp_path: Path, words: str) -> None:
+    cli.environment |= {"CLEAVE_KEY": "", "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = cli.run(*words.split())
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "config" / "cleave").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("words", ["query patients.csv --schema", "query trial --key", "query trial --analyst"])

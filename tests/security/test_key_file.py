@@ -16,6 +16,7 @@ import pytest
 from cleave.ask.options import PASSPHRASE_VARIABLE
 from cleave.ckks.key_file import change_passphrase, create_key, describe_key, open_key
 from cleave.cli import passphrase
+from cleave.files import make_folder
 from cleave_shared.errors import KeyFileError
 from tests.security.canaries import PASSPHRASE
 from tests.security.conftest import WrappedKey
@@ -54,6 +55,7 @@ def test_a_link_to_nowhere_is_not_followed_by_a_new_key(tmp_path: Path) -> None:
 def test_a_folder_made_for_a_key_is_the_owners(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
+        make_folder(tmp_path / "made", KeyFileError)
         create_key(tmp_path / "made" / "key.json", None)
     finally:
         os.umask(before)

@@ -173,6 +173,7 @@ def test_a_fresh_key_is_of_its_profile_and_like_no_other() -> None:
 
 
 def test_the_file_is_its_owners_only(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
     path = tmp_path / "deep" / "key.json"
     create_key(path, None)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -11,9 +11,9 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from cleave.files import read_at_most, write_atomically
+from cleave.files import make_folder, read_at_most, write_atomically
 from cleave.text.nearest import did_you_mean
-from cleave_shared.errors import InputError, UsageError
+from cleave_shared.errors import CleaveError, InputError, UsageError
 
 # Setting -> the environment variable that goes before it.
 SETTINGS = {
@@ -41,6 +41,13 @@ def config_path() -> Path | None:
         return config_folder().expanduser() / "config.toml"
     except RuntimeError:
         return None
+
+
+def make_config_folder(path: Path, error: type[CleaveError] = InputError) -> None:
+    """Make the folder of settings and keys if the file at `path` belongs there. Raises `error`."""
+    own = config_path()
+    if own is not None and path.parent == own.parent:
+        make_folder(own.parent, error)
 
 
 def require_text(name: str, value: str) -> None:
@@ -146,6 +153,7 @@ def change(name: str, value: str) -> Path:
     if any(not each.isprintable() for each in quoted.values()):
         raise InputError(f"{name}: holds a character that cannot be printed")
     content = "".join(f'{key} = "{each}"\n' for key, each in quoted.items())
+    make_config_folder(path)
     write_atomically(path, content, error=InputError, overwrite=True)
     _read.cache_clear()
     return path

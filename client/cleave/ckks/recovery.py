@@ -18,7 +18,7 @@ from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.ckks.public_key import public_side
 from cleave.ckks.wrapping import create_with_kms
-from cleave.files import names_file, read_at_most, write_atomically
+from cleave.files import read_at_most, require_target, write_atomically
 from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError, UsageError, extra
 
@@ -66,8 +66,7 @@ def split_key(
         )
     targets = [folder / f"share-{number}-of-{shares}.txt" for number in range(1, shares + 1)]
     for target in targets:
-        if names_file(target):
-            raise KeyFileError(f"{target}: already exists", hint="name another folder, or move this one away")
+        require_target(target, KeyFileError, "name another folder, or move this one away")
     file = read_key_file(path)
     master = unwrapped(path, file, passphrase, kms)
     fingerprint = public_side(OwnerKey(master)).fingerprint
@@ -93,8 +92,7 @@ def join_key(
     Raises KeyFileError if shares are damaged, repeated, too few or of different splits, if `to` exists, or for a
     trivial passphrase; ServiceError if KMS fails.
     """
-    if names_file(to):
-        raise KeyFileError(f"{to}: already exists", hint="name another file, or move this one away")
+    require_target(to, KeyFileError)
     if passphrase is not None:
         refuse_trivial(passphrase)
     master = joined(shares)

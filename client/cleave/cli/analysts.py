@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import cleave
-from cleave.ask.config import config_folder
+from cleave.ask.config import config_folder, make_config_folder
 from cleave.ask.opening import open_limited, opened
 from cleave.ask.options import Place, Releasing
 from cleave.cli import console
@@ -20,7 +20,7 @@ from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
-from cleave_shared.errors import UsageError
+from cleave_shared.errors import KeyFileError, UsageError
 
 if TYPE_CHECKING:
     from cleave.share.noising import NoisyReleaseFacts
@@ -45,7 +45,9 @@ def new_analyst(
     from cleave.ckks.public_key import public_side  # noqa: PLC0415 - --help does not need it
     from cleave.store.identity import create_identity  # noqa: PLC0415
 
-    identity, public = create_identity(expanded(output or config_folder() / "analyst.pem"), analyst=True)
+    path = expanded(output or config_folder() / "analyst.pem")
+    make_config_folder(path, KeyFileError)
+    identity, public = create_identity(path, analyst=True)
     console.out(f"fingerprint {public_side(identity).fingerprint}")
     ctx.obj.say(f"send {public} to the owner of the table")
 

@@ -21,7 +21,7 @@ import typer
 
 from cleave.cli import console
 from cleave.cli.options import flag
-from cleave.files import FORCE, PRIVATE, require_absent, write_atomically
+from cleave.files import FORCE, PRIVATE, require_target, write_atomically
 from cleave.text import figures
 from cleave.text.printable import printable
 from cleave_shared.errors import InputError, UsageError, extra
@@ -68,7 +68,7 @@ ReportOption = Annotated[Path | None, flag("--report FILE", "Also write an HTML 
 def chosen_format(
     given: Format | None, output: Path | None, *, as_json: bool, report: Path | None = None, force: bool = False
 ) -> Format:
-    """Raises typer.BadParameter for contradicting options, InputError for a file that exists."""
+    """Raises typer.BadParameter for contradicting options, InputError for a file that exists or has no folder."""
     if as_json and given not in (None, Format.JSON):
         raise typer.BadParameter("--json and --format exclude each other")
     if output is not None and report is not None and os.path.realpath(output) == os.path.realpath(report):
@@ -76,8 +76,8 @@ def chosen_format(
     if report is not None:
         require_page(report)
     for path in (output, report):
-        if path is not None and not force:
-            require_absent(path, hint=FORCE)
+        if path is not None:
+            require_target(path, hint=FORCE, overwrite=force)
     if report is not None:
         import cleave.report.page  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
     if as_json:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import cleave
-from cleave.ask.config import config_folder
+from cleave.ask.config import config_folder, make_config_folder
 from cleave.ask.opening import key_file, kms_of, opened, passphrase_of, require_key
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
 from cleave.cli.options import Json, Name, Output, argument, flag, flag_of
-from cleave.files import expanded, names_file
+from cleave.files import expanded, require_target
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError
@@ -49,8 +49,9 @@ def new(
       cleave key new --kms arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
     """
     path = key_file(key)
-    if names_file(path):  # before a prompt for a passphrase
-        raise KeyFileError(f"{path}: already exists", hint="name another file with --key, or move this one away")
+    make_config_folder(path, KeyFileError)
+    # before a prompt for a passphrase
+    require_target(path, KeyFileError, "name another file with --key, or move this one away")
     info, _ = create(path, passphrase_fd, no_passphrase, kms, profile)
     console.out(description(info))
     ctx.obj.say("Keep a copy of this file: without it no stored table can be read.")
@@ -170,6 +171,7 @@ def export(
     from cleave.ckks.key_file import open_key  # noqa: PLC0415 - as above
     from cleave.ckks.public_key import export_public, public_side  # noqa: PLC0415
 
+    require_target(output, KeyFileError)
     if table is None:
         kms = kms_of(place["profile"])
         secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"]), kms), None
@@ -200,6 +202,7 @@ def copy(ctx: typer.Context, output: Output, place: Place) -> None:
     """
     from cleave.ckks.key_file import copy_key  # noqa: PLC0415 - as above
 
+    require_target(output, KeyFileError)
     path = key_file(place["key"])
     supplied = place["passphrase"]
     info = require_key(path, place)
@@ -231,7 +234,9 @@ def contributor(
     from cleave.store.first_use import contributor_fingerprint  # noqa: PLC0415 - as above
     from cleave.store.identity import create_identity  # noqa: PLC0415 - as above
 
-    identity, public = create_identity(expanded(output or config_folder() / "contributor.pem"))
+    path = expanded(output or config_folder() / "contributor.pem")
+    make_config_folder(path, KeyFileError)
+    identity, public = create_identity(path)
     console.out(f"contributor {identity.public}")
     console.out(f"fingerprint {contributor_fingerprint(identity.public)}")
     ctx.obj.say(f"send {public} to the owner of the table")

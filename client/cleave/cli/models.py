@@ -11,7 +11,7 @@ from cleave.ask.options import Modelling, of_one_table
 from cleave.cli import console
 from cleave.cli.answer import Force, ReportOption, require_page
 from cleave.cli.options import Json, argument, flag, session_over
-from cleave.files import FORCE, require_absent, write_atomically
+from cleave.files import FORCE, require_target, write_atomically
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
@@ -129,8 +129,7 @@ def survival(
         require_page(report)
         import cleave.report.curve  # noqa: F401, PLC0415 - a missing extra is reported now, not after the answer
 
-        if not force:
-            require_absent(report, hint=FORCE)
+        require_target(report, hint=FORCE, overwrite=force)
     settings: Settings = ctx.obj
     asking = of_one_table(modelling)
     with session_over(words, asking, settings) as session, session.snapshot():

@@ -14,7 +14,7 @@ from cleave.ask.options import Opening, Place
 from cleave.cli import console
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, create
 from cleave.cli.options import Json, Name, argument, flag
-from cleave.files import expanded, require_absent
+from cleave.files import expanded, require_target
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading
 from cleave.text.tabular import table as text_table
@@ -47,7 +47,7 @@ def new(
     path = expanded(file)
     public = path.with_name(path.name + ".pub")
     for each in (path, public):  # reported before a prompt for a passphrase
-        require_absent(each, KeyFileError)
+        require_target(each, KeyFileError)
     _, chosen = create(path, passphrase_fd, no_passphrase, kms, profile)
     key = open_key(path, chosen, kms_of(profile))
     side = public_side(key)

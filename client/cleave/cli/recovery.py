@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from cleave.ask.config import make_config_folder
 from cleave.ask.opening import key_file, kms_of
 from cleave.cli import console, passphrase
 from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, description, require_kms_alone
 from cleave.cli.options import argument, flag
-from cleave.files import expanded, names_file
+from cleave.files import expanded, require_target
 from cleave_shared.errors import KeyFileError
 
 
@@ -62,8 +63,8 @@ def join(
     from cleave.ckks.recovery import join_key, joined  # noqa: PLC0415 - as above
 
     to, paths = expanded(output), [expanded(each) for each in shares]
-    if names_file(to):
-        raise KeyFileError(f"{to}: already exists", hint="name another file, or move this one away")
+    make_config_folder(to, KeyFileError)
+    require_target(to, KeyFileError)
     if kms is not None:
         require_kms_alone(kms, passphrase_fd, no_passphrase)
     joined(paths)  # before a prompt for a passphrase

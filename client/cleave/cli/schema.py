@@ -20,7 +20,7 @@ from cleave.cli import console
 from cleave.cli.answer import require_page
 from cleave.cli.options import Files, Json, flag, flag_of
 from cleave.cli.schema_text import listed, proposal_text, schema_json, unsure_of
-from cleave.files import FORCE, names_file, require_absent, write_atomically
+from cleave.files import FORCE, names_file, require_target, write_atomically
 from cleave.table.shown import entity_text, people_text, schema_text
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
@@ -124,6 +124,8 @@ def schema(
     if check:
         _check(files, load_schema(target).read_as(sheet, flatten), target, as_json=as_json, quiet=quiet)
         return
+    if output is not None:
+        require_target(output, overwrite=True)
     terminal = console.is_terminal(sys.stdout) and not as_json
     exists = names_file(target) and not force
     if show_values:
@@ -227,8 +229,7 @@ def _tried(
     from cleave.propose.trial import tried  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import load_schema, write_schema  # noqa: PLC0415
 
-    if not force:
-        require_absent(target, hint="--force replaces it, -o names another file")
+    require_target(target, hint="--force replaces it, -o names another file", overwrite=force)
     if not names_file(reviewed):
         raise InputError(
             f"{printable(str(reviewed))}: there is no such file",
@@ -266,8 +267,7 @@ def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, forc
     from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
     from cleave.table.inputs import table_name  # noqa: PLC0415
 
-    if not force:
-        require_absent(page, hint=FORCE)
+    require_target(page, hint=FORCE, overwrite=force)
     examined: dict[str, Examined] = {}
     with console.progress(quiet=quiet) as progress:
         schema = wishes.propose(files, progress, examined, choosing=True)

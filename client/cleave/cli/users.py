@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cleave.ask.config import config_folder
+from cleave.ask.config import config_folder, make_config_folder
 from cleave.ask.opening import column_names
 from cleave.cli import console, passphrase
 from cleave.cli.options import argument, flag
-from cleave.files import expanded
+from cleave.files import expanded, require_target
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def add(
     rights = before or User(tables=allowed, columns=tuple(named), min_group=min_group or 0, rows=rows)
     if rights.fault:
         raise InputError(f"user {name!r}: {rights.fault}")
+    make_config_folder(path)
+    require_target(path, overwrite=True)
     password = None if token else passphrase.chosen(password_fd, "password")
     bearer = write_user(
         path,

@@ -28,7 +28,7 @@ from cleave.ask.options import (
     Rotating,
     Updating,
 )
-from cleave.files import require_absent, write_atomically
+from cleave.files import require_target, write_atomically
 from cleave.maintain.facts import (
     Changed,
     Pulled,
@@ -292,7 +292,7 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
 
     path = None if options["record"] is None or options["dry_run"] else Path(options["record"])
     if path is not None:
-        require_absent(path)
+        require_target(path)
     days = options["old_version_days"]
     if days is not None and not 0 <= days <= _MOST_DAYS:
         raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")

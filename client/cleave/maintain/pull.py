@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import duckdb
 
-from cleave.files import FORCE, atomically, require_absent
+from cleave.files import FORCE, atomically, require_target
 from cleave.share.collect import news
 from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
@@ -42,8 +42,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
     """Raises InputError for an unwritable file, and for an existing one unless `force`."""
     if output.suffix.lower() not in _ENDINGS:
         raise InputError(f"{output}: is neither CSV nor Parquet", hint="name a file that ends in .csv or .parquet")
-    if not force:
-        require_absent(output, hint=FORCE)
+    require_target(output, hint=FORCE, overwrite=force)
 
 
 def pull_into(stored: Stored, output: Path, progress: Progress, *, force: bool = False) -> None:

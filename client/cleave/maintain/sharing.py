@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import column_names, lazy, open_limited
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Opening, Place, Releasing
-from cleave.files import read_at_most, require_absent, write_atomically
+from cleave.files import read_at_most, require_target, write_atomically
 from cleave.maintain.facts import Contribution
 from cleave.maintain.noise import noise_of, users_of
 from cleave.maintain.task import CONTINUES, Task, change, operation
@@ -136,6 +136,9 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     from cleave.share.page import page_of  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
 
+    page = None if options["page"] is None else Path(options["page"])
+    if options["dry_run"] and page is not None:
+        require_target(page)
     to = options["to"] or ()
     words = to.split(",") if isinstance(to, str) else [to] if isinstance(to, Path) else to
     files = [PublicFile.parse(each) for each in words]
@@ -144,10 +147,7 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     listed = () if all(each.fingerprint for each in files) else analysts_of(task.tables, name)
     require_compared("analyst", "--to", list(zip(files, prints, strict=True)), listed)
     noise = noise_of(options)
-    page = None if options["page"] is None else Path(options["page"])
     approved = _read_page(page) if page is not None and not options["dry_run"] else None
-    if options["dry_run"] and page is not None:
-        require_absent(page)
     if noise is not None:
         done = _noisy(task.tables, name, analysts, noise, options, approved)
         if users := users_of(name):

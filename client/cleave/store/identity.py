@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cleave.ckks.public_key import public_side
-from cleave.files import PUBLIC, read_at_most, require_absent, write_atomically
+from cleave.files import PUBLIC, read_at_most, require_target, write_atomically
 from cleave_shared.errors import KeyFileError
 
 _MOST = 64 << 10
@@ -61,7 +61,7 @@ def create_identity(path: Path, *, analyst: bool = False) -> tuple[Identity, Pat
     """
     public = path.with_name(path.name + ".pub")
     for each in (path, public):
-        require_absent(each, KeyFileError)
+        require_target(each, KeyFileError)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     identity = Identity(key)
