@@ -482,3 +482,48 @@ def test_a_model_needs_no_rows(world: World, key_file: Path) -> None:
     given = {"store": f"{world.stores.sensitive.location},{world.stores.plain.location}", "key": key_file}
     fitted = cleave.fit("trial", formula, cloud_only=True, **given)
     assert str(fitted) == str(cleave.fit(world.root / "trial.parquet", formula, key=key_file))
+
+
+WIDE_SCHEMA = """
+[columns]
+ward = { type = "VARCHAR", kind = "plain" }
+x = { type = "DOUBLE", kind = "encrypted", lower = -1e308, upper = 1e308 }
+y = { type = "DOUBLE", kind = "encrypted", lower = -1e308, upper = 1e308 }
+"""
+
+
+@pytest.mark.filterwarnings("ignore::cleave.UndecidedWarning")
+@pytest.mark.parametrize("size", [1.0, 1e150, 1e308])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_doubles_declared_too_wide_have_a_bound_or_a_reason(
+    size: float, is_stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rows = [(size * a, size * b) for a, b in ((1, -1), (-0.7, 0.3), (0.2, 0.9), (0.5, -0.4))]
+    Path("t.csv").write_text("ward,x,y\n" + "".join(f"a,{x!r},{y!r}\n" for x, y in rows))
+    Path("t.schema.toml").write_text(WIDE_SCHEMA)
+    figures = "COVAR_POP(x, y), COVAR_SAMP(x, y), REGR_SXY(x, y), REGR_AVGX(x, y)"
+    if not is_stored:
+        answer = cleave.query("t.csv", f"SELECT {figures} FROM t", cloud_only=True)
+    else:
+        if size == 1e308:
+            pytest.skip("a product of them is no DOUBLE, so its totals cannot be stored")
+        cleave.create_key(tmp_path / "key.json", None)
+        place = {"store": "store", "key": "key.json"}
+        cleave.put("t.csv", "t", by=["ward"], **place)
+        cleave.derive("t", products=["x", "y"], **place)
+        answer = cleave.query("t", f"SELECT {figures} FROM t", cloud_only=True, **place)
+    one, two = ([Fraction(each) for each in column] for column in zip(*rows, strict=True))
+    names = ("COVAR_POP", "COVAR_SAMP", "REGR_SXY", "REGR_AVGX")
+    for number, (name, value, bound) in enumerate(zip(names, answer.rows[0], answer.bounds[0], strict=True), 1):
+        said = [each for each in answer.warnings if each.startswith(f"SELECT item {number} ")]
+        if bound is not None:
+            assert abs(Fraction(value) - Fraction(exact(name, one, two))) <= Fraction(bound)
+            assert not said
+            continue
+        assert math.isnan(value) if is_stored else value == -math.inf
+        assert len(said) == 1
+        assert '`lower` and `upper` for "x" and "y"' in said[0]
+    assert (answer.bounds[0][0] is None) == (is_stored or size == 1e308)
+    assert answer.bounds[0][3] is not None

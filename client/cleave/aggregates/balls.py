@@ -7,6 +7,7 @@ midpoint-radius interval arithmetic", 2017). Arithmetic of rationals is exact; a
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -110,11 +111,16 @@ def exact_root(value: Fraction | fmpq, sign: int = 1) -> Figure:
 
 
 def inexact(value: arb) -> Figure:
-    """The double nearest to the midpoint of `value`. Its bound is the largest distance to a point of the ball."""
+    """The double nearest to the midpoint of `value`. Its bound is the largest distance to a point of the ball.
+
+    NaN if that distance is beyond every double; infinite if all of the ball is.
+    """
     middle = float(value.mid())
-    if not value.is_finite() or not math.isfinite(middle):
-        return Figure(middle if not math.isnan(middle) else 0.0, math.inf, exact=False, ball=value)
-    return Figure(middle, upper((value - arb(middle)).abs_upper()), exact=False, ball=value)
+    if value.is_finite() and math.isfinite(middle):
+        bound = upper((value - arb(middle)).abs_upper())
+        return Figure(middle if math.isfinite(bound) else math.nan, bound, exact=False, ball=value)
+    sure = value.is_finite() and value.abs_lower() > arb(sys.float_info.max)
+    return Figure(middle if sure else math.nan, math.inf, exact=False, ball=value)
 
 
 def upper(value: arb) -> float:

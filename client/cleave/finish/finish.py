@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -101,7 +102,7 @@ class _Finisher:
             undecided=[[cell.undecided for cell in row] for row in cells],
             hidden=[[cell.hidden for cell in row] for row in cells],
             doubts=doubts,
-            warnings=self._warnings(cells, doubts),
+            warnings=[*self._warnings(cells, doubts), *self._without_bound(chosen)],
         )
 
     def _warnings(self, cells: Sequence[Sequence[Cell]], doubts: Sequence[tuple[str, ...]]) -> list[str]:
@@ -117,6 +118,26 @@ class _Finisher:
             if count := sum(row[number].undecided for row in cells):
                 said.append(
                     f"SELECT item {number + 1} ({output.name}): the error bounds do not decide {count} of its values"
+                )
+        return said
+
+    def _without_bound(self, rows: Sequence[int]) -> list[str]:
+        """The outputs with figures whose value or error is beyond every DOUBLE, and the arguments that cause it."""
+        said = []
+        for number, (output, final) in enumerate(zip(self._plan.outputs, self._plan.finals, strict=True)):
+            places, count = set[int](), 0
+            for each in final.encrypted:
+                if self._answers.exact(each) is None:
+                    figures = self._answers.column(each)
+                    if here := sum(_is_too_wide(figures[row]) for row in rows):
+                        places.update(self._plan.encrypted[each].arguments)
+                        count = max(count, here)
+            if count:
+                named = " and ".join(shown(expression_of(self._plan.arguments[place].sql)) for place in sorted(places))
+                said.append(
+                    f"SELECT item {number + 1} ({output.name}): {count} of its values have no bound, because they or "
+                    f"their errors exceed the largest DOUBLE: declare narrower `lower` and `upper` for {named}, or "
+                    "divide by a constant"
                 )
         return said
 
@@ -151,6 +172,10 @@ class _Finisher:
             ]
         )
         return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]
+
+
+def _is_too_wide(figure: Figure) -> bool:
+    return figure.ball is not None and math.isinf(figure.bound)
 
 
 def evaluated_in(plan: QueryPlan) -> frozenset[int]:
