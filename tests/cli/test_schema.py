@@ -261,6 +261,19 @@ def test_a_hint_loses_no_row(cli: Cli, tmp_path: Path, before: str, inside: str,
         assert "3 columns, 12 rows" in cli.run("schema", path, "--check").stderr
 
 
+@pytest.mark.parametrize("end", ["\r", "\n"])
+@pytest.mark.parametrize("header", ["'a{}b',c,d", "c,'a{}b',d", "c,'a{0}{0}b',d"])
+def test_a_header_in_apostrophes_is_not_advised_away(cli: Cli, tmp_path: Path, header: str, end: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(end.join([header.format(end), "1,2,3", "4,5,6", "7,8,9", ""]).encode())
+    said = " ".join(cli.fails(3, "schema", path).split())
+    assert "--skip" not in said
+    assert "if apostrophes enclose the field with a line break in the header, put double quotes" in said
+    path.write_bytes(path.read_bytes().replace(b"'", b'"'))
+    assert cli.run("schema", path, "--accept").exit_code == 0
+    assert "3 columns, 3 rows" in cli.run("schema", path, "--check").stderr
+
+
 @pytest.mark.parametrize(("censored", "total"), [("limit", "905.5"), ("null", "900.5")])
 def test_what_stands_among_numbers_is_counted_and_read(cli: Cli, tmp_path: Path, censored: str, total: str) -> None:
     path = tmp_path / "t.csv"

@@ -59,15 +59,19 @@ def skipping(source: Input, dialect: CsvDialect) -> str:
     """
     try:
         candidates = [_runs(source, replace(dialect, delimiter=one)) for one in _DELIMITERS]
+        by_apostrophes = [_runs(source, replace(dialect, delimiter=one, quote="'")) for one in _DELIMITERS]
     except (EOFError, OSError, UnicodeError, zlib.error):  # advice on half a file could lose rows
         return ""
-    runs, width, header, end = max(
-        candidates, key=lambda one: sum(run.records for run in one[0] if run.width == one[1])
+    (runs, width, header, end), (enclosed, *_) = max(
+        zip(candidates, by_apostrophes, strict=True),
+        key=lambda pair: sum(run.records for run in pair[0][0] if run.width == pair[0][1]),
     )
     places = [place for place, run in enumerate(runs) if run.width == width]
     if not places or sum(runs[place].records for place in places) < 2:
         return ""
     before, after = runs[: places[0]], runs[places[-1] + 1 :]
+    if before and enclosed and (enclosed[0].width, enclosed[0].first) == (width, before[0].first):
+        return "if apostrophes enclose the field with a line break in the header, put double quotes in their place"
     between = [run for run in runs[places[0] : places[-1]] if run.width != width]
     lines, options = [], []
     # one record of several fields may be the header, though its rows have more
