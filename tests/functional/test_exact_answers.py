@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -15,6 +15,9 @@ import pandas as pd
 import pytest
 
 import cleave
+from cleave.ckks.key_file import create_key, open_key
+from cleave.ckks.public_key import export_public, public_side
+from cleave.maintain.sharing import add_reader
 
 BIG = 2**53
 DAYS = [date(2020, 1, 1), date(2020, 1, 2), date(1960, 5, 5), date(2024, 2, 29)]
@@ -209,3 +212,48 @@ def test_of_whole_statements_only_exact_values_are_called_exact(form: str) -> No
             broken[sql] = value
     assert not broken
     assert exacts
+
+
+@pytest.fixture(scope="module")
+def median_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """By path, the options of a question over the rows of `x`, of which there is an even number."""
+    root = tmp_path_factory.mktemp("median")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(root / "state"))
+        patched.delenv("CLEAVE_KEY", raising=False)
+        store, table, key, reader = root / "store", root / "t.csv", root / "key.json", root / "reader.json"
+        table.write_text("g,x\n" + "".join(f"a,{float(x)}\n" for x in X))
+        schema = table.with_suffix(".schema.toml")
+        schema.write_text('[columns]\ng = {type = "VARCHAR", kind = "plain"}\nx = {type = "DOUBLE", kind = "sealed"}\n')
+        create_key(key, None)
+        create_key(reader, None)
+        opened = open_key(reader, None)
+        side = public_side(opened)
+        export_public(opened, side, root / "reader.pub")
+        place = {"store": str(store), "key": str(key)}
+        cleave.put(table, "t", by=["g"], **place)
+        add_reader("t", to=f"{root / 'reader.pub'}={side.fingerprint}", columns=["g", "x"], yes=True, **place)
+        files = {"data": str(table)}
+        owner = public_side(open_key(key, None)).fingerprint
+        read = {"data": "t", "store": str(store), "reader": str(reader), "fingerprint": owner}
+        yield {
+            "file": files,
+            "file, least 3": files | {"min_group": 3},
+            "stored": {"data": "t", **place},
+            "stored, least 3": {"data": "t", **place, "min_group": 3},
+            "reader": read,
+            "reader, least 3": read | {"min_group": 3},
+        }
+
+
+@pytest.mark.parametrize("path", ["file", "stored", "reader"])
+@pytest.mark.parametrize("least", ["", ", least 3"])
+def test_an_interpolated_median_is_exact_on_no_path(median_paths: dict[str, Any], path: str, least: str) -> None:
+    options = dict(median_paths[path + least])
+    data = options.pop("data")
+    for figures in ("MEDIAN(x), QUANTILE_CONT(x, 0.5), MIN(x)", "g, MEDIAN(x), QUANTILE_CONT(x, 0.3), MAX(x)"):
+        found = cleave.query(data, f"SELECT {figures} FROM t GROUP BY g", **options)
+        *_, median_, quantile_, extreme = zip(found.rows[0], found.exact[0], found.bounds[0], strict=True)
+        assert median_[0] == pytest.approx(0.5)
+        assert (median_[1:], quantile_[1:]) == ((None, None), (None, None))
+        assert extreme[1:] == (True, 0.0)
