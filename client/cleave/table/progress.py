@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-from cleave.table.duck import set_progress
 from cleave.text.printable import printable
 
 if TYPE_CHECKING:
@@ -66,7 +65,12 @@ def shown(progress: Progress | None, connection: duckdb.DuckDBPyConnection, name
     """Show DuckDB's progress on the block's statement as a stage of `progress`, in percent. Very short statements show
     nothing, and neither does a notebook's kernel without ipywidgets.
     """
-    if progress is None or type(progress) is Silent or not set_progress(connection, is_on=True):
+    if progress is None or type(progress) is Silent:
+        yield
+        return
+    from cleave.table.duck import set_progress  # noqa: PLC0415 - DuckDB: commands that show no progress import this too
+
+    if not set_progress(connection, is_on=True):
         yield
         return
     reported, advance = 0, None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from cleave.table.privacy import Privacy
 from cleave.text.printable import printable
 from cleave.text.tabular import Heading, table
+
+if TYPE_CHECKING:
+    from cleave.table.privacy import Privacy
 
 _WIDEST_CELL = 40  # characters
 _GROUPED = 4  # columns with one reason that share a line
