@@ -119,10 +119,15 @@ def test_a_model_is_refused_without_advice_that_voids_the_promise(parties: Parti
     assert "would void the promise of the noisy one" in told
 
 
-def test_python_gets_facts_and_names_gateway_users(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_gets_facts_and_names_gateway_users(
+    parties: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parties.at("west")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # a test of "~", which no later test reads
+    settings = config_folder().expanduser()
+    settings.mkdir(parents=True)
     for name, tables in (("alice", ["patients"]), ("bob", ["other"]), ("erin", None)):
-        write_user(config_folder() / "users.toml", name, None, tables=tables, min_group=0, rows=False, token=True)
+        write_user(settings / "users.toml", name, None, tables=tables, min_group=0, rows=False, token=True)
     said: list[str] = []
     place = {"store": "../store", "key": "key.json", "say": said.append}
     how = {"most_rows": 1, "clamp": {"bill": (0, 3000)}, "values": {"ward": ["Surgery"]}, "split": {"bill.sum": 3}}

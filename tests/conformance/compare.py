@@ -30,8 +30,9 @@ def differences(answer: ResultTable, expected: Expected, calls: list[Call | None
         return [*found, f"{len(answer.rows)} rows, DuckDB {len(expected.rows)}"]
     if found:
         return found
-    if answer.warnings:
-        found.append(f"warnings {answer.warnings}")
+    told = [each for each in answer.warnings if "have no bound" not in each]  # `_figure` checks which have one
+    if told:
+        found.append(f"warnings {told}")
     left = list(range(len(expected.rows)))
     for number in range(len(answer.rows)):
         tried = [_row(answer, number, expected, place, calls) for place in (left[:1] if ordered else left)]

@@ -18,8 +18,6 @@ from tests.report.answers import HOSTILE
 from tests.report.reviews import COLUMNS, HOSTILE_NAMES, ROWS, page_of, proposal, write_hostile, write_rows
 from tests.report.test_page import Reader, sources
 
-_UNNAMED = pytest.mark.filterwarnings("ignore:.*column 14 is called .column13.")
-
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,7 +34,6 @@ def made(path: Path, *, values: bool = False) -> str:
     return page_of(path, values=values)
 
 
-@_UNNAMED
 def test_nothing_in_it_leads_elsewhere(table: Path, hostile: Path) -> None:
     for path in (table, hostile):
         reader = Reader(made(path, values=True))
@@ -52,7 +49,6 @@ def test_nothing_in_it_leads_elsewhere(table: Path, hostile: Path) -> None:
             assert not [name for name in attributes if name.startswith("on")], tag
 
 
-@_UNNAMED
 def test_hostile_names_and_cells_are_texts(hostile: Path) -> None:
     text = made(hostile, values=True)
     for markup in (HOSTILE, "<img", "\u202e", "\u2066", "\u2028", "<!--"):

@@ -85,6 +85,7 @@ def download(tab: Page, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["stays", "hostile"])
+@pytest.mark.filterwarnings("ignore:.* is called:cleave.CleaveWarning")
 def test_the_untouched_page_gives_the_proposal(tab: Page, folder: Path, tmp_path: Path, name: str) -> None:
     show(tab, folder / f"{name}.html")
     assert download(tab, tmp_path) == dump_schema(propose(folder / f"{name}.csv"))

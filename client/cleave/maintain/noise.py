@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cleave.ask.config import config_folder
-from cleave.files import names_file
+from cleave.files import expanded, names_file
 from cleave_shared.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def users_of(table: str, path: Path | None = None) -> list[str]:
     """Users of a gateway on this machine who may query a table: they get answers without noise."""
     from cleave.share.users import read_users  # noqa: PLC0415 - as above
 
-    file = path or config_folder() / "users.toml"
+    file = expanded(path or config_folder() / "users.toml")
     if not names_file(file):
         return []
     return [

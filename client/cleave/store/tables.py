@@ -257,16 +257,18 @@ class Tables(Newest):
         lost = seen[1] - head.log.count if seen is not None else 0
         return ("older", lost) if lost > 0 else ("", 0)
 
-    def all(self, held: Iterable[Opened] = ()) -> Iterator[Opened]:
+    def all(self, held: Iterable[Opened] = (), *, lost: bool = False) -> Iterator[Opened]:
         """Open every table under this key, by name, except those that were moved to another key.
 
         `held` are versions of them, which are returned if they are still the newest. Raises InputError if there is no
-        such folder.
+        such folder; with `lost`, CheckFailed if objects are left of a table that was here and was not dropped here, and
+        its head is gone.
         """
         require_place(self.stores.sensitive)
         by_tag = {self.tag(each.manifest.table): each for each in held}
         tables = []
-        for name in self.stores.sensitive.names("tables"):
+        names = list(self.stores.sensitive.names("tables"))
+        for name in names:
             folder, _, last = name.rpartition("/")
             tag = folder.removeprefix("tables/")
             if last != HEAD:
@@ -276,14 +278,13 @@ class Tables(Newest):
                 with contextlib.suppress(MovedError):
                     if (opened := self._latest(tag, by_tag.get(tag), first)) is not None:
                         tables.append(opened)
+        if lost:
+            self._require_heads(names)
         yield from sorted(tables, key=lambda each: each.manifest.table.lower())
 
-    def require_heads(self) -> None:
-        """Raise CheckFailed if objects are left of a table that was here and was not dropped here, and its head is
-        gone.
-        """
-        names = [name.split("/") for name in self.stores.sensitive.names("tables")]
-        lost = {tag for _, tag, *_ in names} - {tag for _, tag, *last in names if last == [HEAD]}
+    def _require_heads(self, names: Iterable[str]) -> None:
+        parts = [name.split("/") for name in names]
+        lost = {tag for _, tag, *_ in parts} - {tag for _, tag, *last in parts if last == [HEAD]}
         seen = [each for tag in lost if (each := self._seen.newest(tag)) and not self._seen.is_dropped(each[0])]
         if seen:
             raise CheckFailed(
