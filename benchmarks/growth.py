@@ -43,7 +43,6 @@ from cleave.store.manifest import WINDOW, Object, Segment, new_id
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
-from cleave.sums import totals as summed
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave_shared import limits
@@ -169,13 +168,13 @@ class World:
         more = [each.model_copy(update={"cells": len(cells)}) for each in more]
         manifest = opened.manifest.model_copy(update={"segments": (*old, *more)})
         manifest = manifest.model_copy(update={"cells": self.tables.seal_cells(manifest, cells)})
-        self.tables.sweep(self.tables.commit(manifest, opened, "nothing"))
+        self.tables.commit(manifest, opened, "nothing")
 
     def _encrypted_again(self, opened: Opened, segment: Segment) -> Iterator[Segment]:
         """The segment with new ciphertexts, one for each place in a window: the noise of equal ones would add up."""
         cipher, (totals,) = Cipher(self.tables.secret(opened.manifest)), segment.totals
         layout = lanes.total_lanes(opened.manifest.measures, DEFAULT_PROFILE)
-        guard, label = layout.layout.guard, lanes.total_label(segment.id, totals.first)
+        guard, label = layout.layout.guard, lanes.total_label(totals.label)
         planes = []
         for which in totals.lanes:
             plane = cipher.decrypt(split(self.tables.read(which)))[:, : layout.capacity].reshape(-1)[: segment.cells]
@@ -195,7 +194,7 @@ class World:
         manifest = opened.manifest.model_copy(
             update={"segments": kept, "cells": self.tables.seal_cells(opened.manifest, cells)}
         )
-        self.tables.sweep(self.tables.commit(manifest, opened, "nothing"))
+        self.tables.commit(manifest, opened, "nothing")
 
     def _repeated(self, opened: Opened, first: Segment, index: Index, cells: Cells, day: int) -> Segment:
         folder, rows = self.tables.folder("t"), dict(zip(index.cells.tolist(), index.rows.tolist(), strict=True))
@@ -254,7 +253,6 @@ def _day(world: World) -> Callable[[int], bool]:
 def _append(world: World) -> Callable[[int], bool]:
     with of_files([world.root / "t.parquet"], name="t").stream() as stream:
         done = putting.append(world.tables, stream, "t", Silent(), again=True)
-    world.tables.sweep(done)
     return lambda segments: done.manifest.rows == segments * ROWS + APPENDED
 
 
@@ -276,10 +274,8 @@ def _processor(process: int | None = None) -> float:
     return own + sum(_processor(int(each)) for each in children)
 
 
-def _measured(root: Path, work: str, segments: int, original: str) -> dict[str, float]:
-    """Run in a new process. `original`: the segment whose totals all others have: their checks follow from its id."""
-    real = lanes.total_label
-    vars(summed)["total_label"] = lambda _, first: real(original, first)
+def _measured(root: Path, work: str, segments: int) -> dict[str, float]:
+    """Run in a new process."""
     prepare_embedded()  # while there is one thread
     world = World(root)
     world.counts.clear()
@@ -295,14 +291,13 @@ def measured(root: Path, sizes: Sequence[int]) -> Iterator[list[str]]:
     """A line of the table for each size and work."""
     world, context = World(root), get_context("spawn")
     world.put()
-    original = world.tables.open("t").manifest.segments[0].id
     for segments in sizes:
         world.grow(segments)
         world.rows(FIRST - datetime.timedelta(1), APPENDED)
         manifest = world.tables.open("t").head.manifest.bytes
         for work in WORKS:  # the append comes last
             with ProcessPoolExecutor(1, context) as pool:
-                found = pool.submit(_measured, root, work, segments, original).result(_MOST_SECONDS)
+                found = pool.submit(_measured, root, work, segments).result(_MOST_SECONDS)
             mega = [figure(found[each] / 1e6) for each in ("read", "written")]
             counts = [f"{found[each]:,.0f}" for each in ("requests", "listed")]
             yield [work, f"{segments:,}", figure(found["s"]), figure(found["processor"]), *mega, *counts]

@@ -19,7 +19,7 @@ import pytest
 import cleave
 from cleave.ckks.public_key import public_side
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.rotate import rotate
 from cleave.maintain.sharing import collect
 from cleave.objects.locate import Folder, Stores
@@ -27,13 +27,14 @@ from cleave.objects.storage import ConflictError
 from cleave.share.releases import release
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, on_newest
+from cleave.store.compacting import compact
 from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
 from cleave.table.progress import Silent
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 from tests.campaign import FULL
-from tests.store.every_change import MORE, Place, Work, append, swept
+from tests.store.every_change import MORE, Place, Work, append, of_owner
 from tests.store.made import filled
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 
@@ -67,11 +68,11 @@ def collected_and_rotated(place: Place, stores: Stores) -> None:
 
 
 CHANGES: dict[str, Work] = {
-    "compact": swept(lambda tables, _: compact(tables, "trial", Silent())),
-    "delete": swept(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di')", Silent(), yes=True)[2]),
+    "compact": of_owner(lambda tables, _: compact(tables, "trial", Silent())),
+    "delete": of_owner(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di')", Silent(), yes=True)),
     "append": append("A,f,41,4.00,61.5,Jo\n"),
-    "update": swept(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())[2]),
-    "alter": swept(lambda tables, _: alter(tables, "trial", Alteration(drop=["weight"]), Silent())),
+    "update": of_owner(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())),
+    "alter": of_owner(lambda tables, _: alter(tables, "trial", Alteration(drop=["weight"]), Silent())),
     "collect": lambda place, _: place.collect(),
     "release": lambda place, stores: release(place.tables(stores)[0], "trial", {}),
     "rotate": collected_and_rotated,

@@ -111,6 +111,29 @@ class Cells:
             self.rows[number] += more
         return cells
 
+    def claim(self, by: Sequence[str], keys: Sequence[tuple[int, Texts]]) -> bool:
+        """Give cells these numbers and keys. False, and nothing is done, if one of the numbers or keys is in use
+        otherwise. Raises InputError as `require_cells` does.
+        """
+        filled = {key: number for number, key in enumerate(self.keys) if self.rows[number]}
+        for number, key in keys:
+            if filled.get(key, number) != number:
+                return False
+            if number < len(self) and self.rows[number] and self.keys[number] != key:
+                return False
+        wanted = {key: number for number, key in keys}
+        for number, key in enumerate(self.keys):
+            if not self.rows[number] and wanted.get(key, number) != number:
+                self.keys[number] = ()
+        more = max((number + 1 for number, _ in keys), default=0) - len(self)
+        self.keys += [()] * max(0, more)
+        self.rows += [0] * max(0, more)
+        for number, key in keys:
+            self.keys[number] = key
+        if more > 0:
+            require_cells(by, len(self), longest_texts(self.keys, len(by)))
+        return True
+
     def count(self, index: Index, times: int = 1) -> None:
         """Add the rows of a segment `times` times; -1 removes them."""
         for number, rows in zip(index.cells.tolist(), index.rows.tolist(), strict=True):

@@ -100,9 +100,10 @@ class TotalsObjects(StoredModel):
     """The totals of measures `first`..`stop` over a segment: one object per lane.
 
     `sums` and `weighted`: for every lane, the sum of its entries, plain and with secret weights. They verify a sum over
-    several segments that a service computed.
+    several segments that a service computed. `label`: random; the sentinels in the ciphertexts follow from it.
     """
 
+    label: Hex
     first: Count
     stop: Count
     lanes: tuple[Object, ...]
@@ -266,6 +267,16 @@ class Batch(StoredModel):
 
 
 class Manifest(StoredModel):
+    """A version of a table.
+
+    `copied`: while a rotation copies a table here, digests of what each segment was made from, by its id. `revoking`:
+    readers that get no view any more, and still have keys of columns.
+
+    `doomed`, `doomed_plain`: names of objects in the sensitive and the plain store that no version from this one on
+    names. They are deleted after its commit, by whoever comes first, and leave the list with the next commit. `sweeps`:
+    how many commits doomed objects that no version named. `swept`: when these were looked for last.
+    """
+
     format: Literal[3] = 3
     table: str
     table_id: Hex
@@ -286,6 +297,12 @@ class Manifest(StoredModel):
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
     readers: tuple[Reader, ...] = ()
+    revoking: tuple[Reader, ...] = ()
+    copied: tuple[tuple[Hex, str], ...] = ()
+    doomed: tuple[str, ...] = ()
+    doomed_plain: tuple[str, ...] = ()
+    sweeps: Count = 0
+    swept: str = ""  # ISO 8601, UTC
 
     @property
     def rows(self) -> int:
@@ -302,7 +319,7 @@ class Manifest(StoredModel):
         return self.release.number + 1 if self.release else 1
 
     def next(self) -> Manifest:
-        """The manifest of the next version."""
+        """The manifest of the next version, whose list of doomed objects is still this one's."""
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:
@@ -329,9 +346,19 @@ class LogHead(StoredModel):
     page: Object
 
 
+class MovedFrom(StoredModel):
+    """The head of a table under the key that it leaves. `public`: of that key (Ed25519, hex); it verifies the head."""
+
+    place: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}$")]
+    public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class TableHead(Compatibility):
     """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
     `spent`: epsilon of its noisy releases, in millionths.
+
+    `moving_from`: while a rotation copies a table here, the head that it had: this is no table until that one says that
+    it moved here. `moving_to`: the key to which a table is moved, if others change it faster than it can be copied.
     """
 
     table_id: Hex
@@ -340,6 +367,8 @@ class TableHead(Compatibility):
     log: LogHead
     views: Object | None = None
     spent: Count = 0
+    moving_from: MovedFrom | None = None
+    moving_to: str = ""
 
 
 def now() -> str:

@@ -18,7 +18,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
 from cleave.store.changed import on_newest
 from cleave.store.heads import Heads, key_moved_to
-from cleave.store.manifest import Manifest, TableHead
+from cleave.store.manifest import Manifest, MovedFrom, TableHead
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
@@ -38,6 +38,23 @@ class MovedError(InputError):
     """A head names another key."""
 
 
+DISCARDED = "discarded"  # member of a head that takes no more: it names what deletes its objects
+DISCARDS = {
+    "drop": "run `cleave drop` again: it was stopped, or is under way",
+    "undo": "run the same `cleave key rotate --undo` again: it was stopped, or is under way",
+}
+
+
+def discarded_by(head: dict[str, Any]) -> str | None:
+    """What deletes the objects of a head's table; None for a table."""
+    by = head.get(DISCARDED)
+    return by if by in DISCARDS else None
+
+
+class DiscardedError(MovedError):
+    """A table is being deleted."""
+
+
 class Newest(Objects):
     """The newest versions of the tables in `stores`. `key` names what this machine remembers of them."""
 
@@ -49,9 +66,10 @@ class Newest(Objects):
         super().__init__(stores, key, cache)
         self._seen = SeenTables(memory, key, self.seen)
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
-        self.writes = False  # True: tables that this release may not change are refused when their heads are read
         self._tags: set[str] = set()  # of tables that were opened or committed here
         self._names: dict[str, tuple[Opened, frozenset[str]]] = {}  # by tag: a version, and what it leads to
+        self._receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
+        self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
     @abstractmethod
     def _heads(self, tag: str) -> Heads:
@@ -219,13 +237,30 @@ class Newest(Objects):
         return opened
 
     def _head_of(self, tag: str, fields: dict[str, Any]) -> TableHead:
-        """Return what a head says of its table. Raises MovedError if that is under another key."""
+        """Return what a head says of its table. Raises MovedError if that is under another key, or not here yet."""
         if (key_id := key_moved_to(fields)) is not None:
             raise MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint=self.MOVED,
             )
-        return self._heads(tag).shown(fields)
+        if (by := discarded_by(fields)) is not None:
+            raise DiscardedError(f"{self.stores.sensitive.location}: the table is being deleted", hint=DISCARDS[by])
+        head = self._heads(tag).shown(fields)
+        if head.moving_from is not None and tag not in self._receiving and not self._has_come(head, fields["key_id"]):
+            raise MovedError(
+                f"{self.stores.sensitive.location}: the table is being moved to this key, and is not here yet",
+                hint="run the same `cleave key rotate` again",
+            )
+        return head
+
+    def _has_come(self, head: TableHead, key_id: str) -> bool:
+        """True if the head under the key that a table leaves says that it moved to the key `key_id`."""
+        source = head.moving_from
+        stored = self.stores.sensitive.read_versioned(f"{source.place}/{HEAD}") if source else None
+        if source is None or stored is None:
+            return source is None
+        heads = Heads(bytes.fromhex(source.public), self.stores.sensitive.location)
+        return key_moved_to(heads.load(source.place.removeprefix("tables/"), stored[0])) == key_id
 
     def shown(self, name: str) -> Opened:
         """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,
