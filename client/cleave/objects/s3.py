@@ -81,7 +81,6 @@ _VERSIONING = "before-parse.s3.GetBucketVersioning"
 _VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfiguration
 
 Answer = TypeVar("Answer")
-Fact = TypeVar("Fact")
 
 
 _tried: set[tuple[str, str]] = set()  # endpoints and buckets that respect conditions, as this process has tested
@@ -124,9 +123,6 @@ class Bucket:
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
 
-    def flush(self, folders: Iterable[str]) -> None:
-        """What S3 has confirmed is durable."""
-
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})
 
@@ -134,19 +130,12 @@ class Bucket:
         return True
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        return self._listed(prefix, lambda each: int(each["Size"]))
-
-    def dates(self, prefix: str) -> dict[str, float]:
-        return self._listed(prefix, lambda each: float(each["LastModified"].timestamp()))
-
-    def _listed(self, prefix: str, fact: Callable[[dict[str, Any]], Fact]) -> dict[str, Fact]:
-        """A fact of each object under `prefix`, by name."""
         wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
-        facts: dict[str, Fact] = {}
+        sizes: dict[str, int] = {}
         while True:
-            token = self._try(lambda: _add_page(facts, self._client.list_objects_v2(**wanted), wanted, fact))
+            token = self._try(lambda: _add_page(sizes, self._client.list_objects_v2(**wanted), wanted))
             if token is None:
-                return {checked(key.removeprefix(self._prefix)): each for key, each in facts.items()}
+                return {checked(key.removeprefix(self._prefix)): size for key, size in sizes.items()}
             wanted["ContinuationToken"] = token
 
     def names(self, prefix: str) -> Iterator[str]:
@@ -317,7 +306,7 @@ class Bucket:
         except WrongAnswerError as error:
             raise StoreError(f"{self.location}: the answering service is not S3 ({error})", hint=_NOT_S3) from None
         # botocore follows circular redirects without end
-        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
             name = type(error).__name__
             raise StoreError(f"{self.location}: the answering service is not S3 ({name})", hint=_NOT_S3) from None
 
@@ -350,13 +339,10 @@ def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
         raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 
 
-def _add_page(
-    facts: dict[str, Fact], page: dict[str, Any], wanted: dict[str, str], fact: Callable[[dict[str, Any]], Fact]
-) -> str | None:
-    """Add a `fact` of each object of a page of a list to `facts`, by key. Returns the token of the next page, None
-    after the last.
+def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str]) -> str | None:
+    """Add a page of a list to `sizes`, by key. Returns the token of the next page, None after the last.
 
-    Raises ValueError, KeyError or AttributeError for anything that is no page of that list.
+    Raises ValueError or KeyError for anything that is no page of that list.
     """
     token = str(page["NextContinuationToken"]) if page["IsTruncated"] else None
     if token is not None and token == wanted.get("ContinuationToken"):
@@ -365,13 +351,13 @@ def _add_page(
     if page.get("KeyCount", len(listed)) != len(listed):
         raise WrongAnswerError("its list names fewer objects than it counts")
     for each in listed:
-        key, found = str(each["Key"]), fact(each)
+        key, size = str(each["Key"]), int(each["Size"])
         if not key.startswith(wanted["Prefix"]):
             raise WrongAnswerError("its list names objects of another folder")
-        if key in facts:
+        if key in sizes:
             raise WrongAnswerError("its list names an object twice")
-        facts[key] = found
-    if len(facts) > limits.MAX_LISTED_NAMES:
+        sizes[key] = size
+    if len(sizes) > limits.MAX_LISTED_NAMES:
         raise WrongAnswerError(f"its list has more than {limits.MAX_LISTED_NAMES:,} names")
     return token
 
