@@ -158,7 +158,7 @@ def test_a_damaged_store_is_nowhere(owner: Owner, damage: Callable[[Path], None]
     with closing(connect(owner.port, "reads")) as reads, closing(connect(owner.port, "counts")) as counts:
         assert reads.execute(f"SELECT COUNT(*) FROM {name}").fetchall() == [(90,)]  # the gateway has seen the table
         names = {of_table.name, *(each.name for each in objects(of_table))}
-        shutil.copytree(owner.store, owner.folder / "copy")
+        shutil.copytree(of_table, owner.folder / "copy")  # others' logs grow: the gateway records its queries
         damage(of_table)
         said = []
         try:
@@ -179,11 +179,12 @@ def test_a_damaged_store_is_nowhere(owner: Owner, damage: Callable[[Path], None]
                 if answer.status_code != 200:
                     said.append(answer.text)
         finally:
-            if owner.store.exists():  # moved, not deleted: the gateway may just write a record of its queries there
-                owner.store.rename(owner.folder / f"damaged.{name}")
-            (owner.folder / "copy").rename(owner.store)
             if (owner.folder / "gone").exists():
-                (owner.folder / "gone").rename(owner.folder / f"gone.{name}")
+                owner.store.unlink(missing_ok=True)
+                (owner.folder / "gone").rename(owner.store)
+            if of_table.exists():
+                of_table.rename(owner.folder / f"damaged.{name}")
+            (owner.folder / "copy").rename(of_table)
         assert any("cannot be read now" in each and f"'{name}'" in each for each in said), said
         assert any("ask the owner" in each for each in said), said
         for each in said:
