@@ -52,6 +52,9 @@ class Failing:
     def sizes(self, prefix: str) -> dict[str, int]:
         return self._storage.sizes(prefix)
 
+    def dates(self, prefix: str) -> dict[str, float]:
+        return self._storage.dates(prefix)
+
     def names(self, prefix: str) -> Iterator[str]:
         return self._storage.names(prefix)
 

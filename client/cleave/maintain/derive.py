@@ -172,7 +172,7 @@ class _Totals(Addition):
         with self.source.table(self.columns, segments=[segment]) as table:
             summed = Summing(table, self.manifest.by, measures).sums()
             numbers, first = [places[each] for each in summed.keys], len(self.manifest.measures) - self.count
-            totals = writer.write_totals(segment.id, measures, first, summed.columns, numbers, segment.cells)
+            totals = writer.write_totals(measures, first, summed.columns, numbers, segment.cells)
         yield self.step(segment.model_copy(update={"totals": (*segment.totals, totals)}))
         writer.advance(segment.rows)
 

@@ -230,6 +230,15 @@ class Folder:
                 sizes[checked(name)] = status.st_size
         return sizes
 
+    def dates(self, prefix: str) -> dict[str, float]:
+        with self._translated("listed"):
+            listed = folder_store.described(str(self._root), checked(prefix) if prefix else "")
+        dates = {}
+        for name, status in listed:
+            with contextlib.suppress(StoreError):  # as above
+                dates[checked(name)] = status.st_mtime
+        return dates
+
     def names(self, prefix: str) -> Iterator[str]:
         with self._translated("listed"):
             listed = folder_store.listed(str(self._root), checked(prefix) if prefix else "")

@@ -4,7 +4,7 @@
   write     a new object; an existing one is never overwritten
   replace   an object that changes (a table's head), only if it is unchanged since it was read
   exists    whether the location exists
-  sizes     bytes by name of the objects under a prefix; `names` without sizes
+  sizes     bytes by name of the objects under a prefix; `names` without sizes; `dates`: when each was written
   delete    objects; missing ones are ignored
   retention how long deleted objects can be restored
   link      a URL by which a service may read one object for some time; put_link, to write a new one
@@ -117,6 +117,10 @@ class Storage(Protocol):
 
     def names(self, prefix: str) -> Iterator[str]:
         """The names of `sizes`."""
+        ...
+
+    def dates(self, prefix: str) -> dict[str, float]:
+        """When each object of `sizes` was written, by name: seconds since 1970 by the store's own clock."""
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...

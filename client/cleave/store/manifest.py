@@ -81,9 +81,10 @@ class TotalsObjects(StoredModel):
     """The totals of measures `first`..`stop` over a segment: one object per lane.
 
     `sums` and `weighted`: for every lane, the sum of its entries, plain and with secret weights. They verify a sum over
-    several segments that a service computed.
+    several segments that a service computed. `label`: random; the sentinels in the ciphertexts follow from it.
     """
 
+    label: Hex
     first: Count
     stop: Count
     lanes: tuple[Object, ...]
@@ -252,6 +253,12 @@ class Batch(StoredModel):
 
 
 class Manifest(StoredModel):
+    """`doomed`, `doomed_plain`: names of objects in the sensitive and the plain store that no version from this one on
+    names. They are deleted after its commit, by whoever comes first, and leave the list with the next commit.
+
+    `sweeps`: how many commits doomed objects that no version named. `swept`: when that was looked for last, in ISO 8601.
+    """
+
     format: Literal[2] = 2
     table: str
     table_id: Hex
@@ -272,6 +279,10 @@ class Manifest(StoredModel):
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
     readers: tuple[Reader, ...] = ()
+    doomed: tuple[str, ...] = ()
+    doomed_plain: tuple[str, ...] = ()
+    sweeps: Count = 0
+    swept: str = ""
 
     @property
     def rows(self) -> int:
@@ -288,7 +299,7 @@ class Manifest(StoredModel):
         return self.release.number + 1 if self.release else 1
 
     def next(self) -> Manifest:
-        """The manifest of the next version."""
+        """The manifest of the next version, whose list of doomed objects is still this one's."""
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:

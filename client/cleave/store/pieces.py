@@ -27,8 +27,9 @@ from cleave_shared.errors import InputError
 
 
 class ChangeStep(Step):
-    """`keys`: the new cells of the segment, with their numbers."""
+    """`keys`: the cells of the segment, with their numbers. `context`: digest of the segments that it came from."""
 
+    context: str = ""
     segment: Segment | None = None
     keys: tuple[tuple[Count, Texts], ...] = ()
 
