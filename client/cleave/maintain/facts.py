@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cleave.text.printable import printable
@@ -75,6 +76,16 @@ class Changed:
     reveals: str
     repeated: bool = False
     ends_releases: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], *, repeated: bool) -> Changed:
+        """The change of which `facts` are."""
+        segments = tuple((number, rows, all_) for number, rows, all_ in facts["segments"])
+        return cls(**{**facts, "segments": segments, "repeated": repeated})
 
     @property
     def text(self) -> str:

@@ -94,7 +94,6 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
                 task.warn(ENDS)
             return planned_table(planned)
         done = putting.put(tables, rows, name, by, task.progress, warn=task.warn, **how, **over)
-    tables.sweep(done)
     return stored_table(done.manifest)
 
 
@@ -127,7 +126,6 @@ def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> O
     for part, batch in parts:
         if batch is not None and putting.has_batch(table.manifest, batch, task.warn):
             continue
-        tables.sweep(table)  # after the batch before
         schema = _schema_of(part, options["schema"], table)
         unread = lazy(part, schema, name, options["sheet"], flatten=options["flatten"])
         with unread.stream() as rows:
@@ -260,15 +258,18 @@ def derive(
     if (products is None) == (expression is None) or (expression is None) != (alias is None):
         raise UsageError("derive takes an expression and its name, or products")
     tables = task.tables
-    if products is None:
-        planned = deriving.plan_expression(tables, name, str(expression), str(alias))
-    else:
-        planned = deriving.plan_products(tables, name, products)
-        task.say(planned.text)
     if options["dry_run"]:
-        return adding_to(stored_table(planned.opened.manifest), planned.names, planned.bytes)
-    done = deriving.store(tables, planned, task.progress)
-    tables.sweep(done)
+        opened = tables.open(name)
+        if products is None:
+            planned = deriving.plan_expression(opened, str(expression), str(alias))
+        else:
+            planned = deriving.plan_products(opened, products)
+            task.say(planned.text)
+        return adding_to(stored_table(opened.manifest), planned.names, planned.bytes)
+    if products is None:
+        done = deriving.derive(tables, name, str(expression), str(alias), task.progress)
+    else:
+        done = deriving.derive_products(tables, name, products, task.progress, task.say)
     return stored_table(done.manifest)
 
 
@@ -297,18 +298,19 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     tables = task.tables
     # read before anything is changed
     old_versions = None if path is None else changes.OldVersions.from_stores(tables.stores, days)
-    how = {"dry_run": options["dry_run"], "yes": options["yes"]}
-    changed, before, done = changes.delete(tables, name, where, task.progress, **how)
-    if changed.ends_releases:
-        task.warn(ENDS)
-    if path is not None and done is not None and old_versions is not None:
-        tables.delete_older(before, done)  # a record says what is gone
-        record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)
+
+    def write_record(deleted: changes.Deleted) -> None:
+        assert path is not None and old_versions is not None  # noqa: S101, PT018 - it is called only then
+        record, unsure = changes.signed_record(tables.key, deleted, old_versions)
         write_atomically(path, record, error=InputError)
         if unsure:
             task.warn(f"{path}: {unsure}")
-    if done is not None:  # deletes the manifest before, by which a stopped call is repeated for its record
-        tables.sweep(done)
+
+    how: dict[str, Any] = {"dry_run": options["dry_run"], "yes": options["yes"]}
+    finish = None if path is None else write_record
+    changed = changes.delete(tables, name, where, task.progress, finish=finish, **how)
+    if changed.ends_releases:
+        task.warn(ENDS)
     return changed
 
 
@@ -327,10 +329,7 @@ def update(task: Task, name: str, values: Mapping[str, str], where: str, **optio
     from cleave.maintain.changes import update as change_rows  # noqa: PLC0415 - as above
 
     how = {"dry_run": options["dry_run"], "yes": options["yes"], "again": options["again"]}
-    changed, _, done = change_rows(task.tables, name, values, where, task.progress, **how)
-    if done is not None:
-        task.tables.sweep(done)
-    return changed
+    return change_rows(task.tables, name, values, where, task.progress, **how)
 
 
 @change(Altering, after=CONTINUES)
@@ -362,7 +361,7 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
 @change(Place, after=CONTINUES)
 def compact(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Merge small segments of a stored table, as an append does if there are more than 8."""
-    from cleave.maintain.changes import compact as merge  # noqa: PLC0415 - as above
+    from cleave.store.compacting import compact as merge  # noqa: PLC0415 - as above
 
     return merge(task.tables, name, task.progress)
 
@@ -465,4 +464,4 @@ def drop_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Delete the rows for scans of a stored table; it keeps everything else."""
     from cleave.maintain.derive import drop_scan as forget  # noqa: PLC0415 - as above
 
-    return forget(task.tables, name)
+    return forget(task.tables, name, task.progress)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 
 from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.change import apply, last_change
+from cleave.store.change import Change, Done, Plan, make
 from cleave.store.contributors import min_group_of
 from cleave.store.manifest import Manifest, Reader, Sealed, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
@@ -65,58 +65,70 @@ def add(
     writer changed the table meanwhile.
     """
     opened = tables.open(table)
-    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
-    spelled = _spelled(schema, columns)
-    reader = _reader_of(manifest, name, public)
-    if reader is not None:
-        if (reader.columns, reader.names) != (spelled, names):
-            raise InputError(
-                f"reader {reader.name!r} has other rights: {described(reader)}",
-                hint=f"cleave reader revoke {table} {reader.name}, then add it again",
-            )
-        publish_bundle(tables, opened, reader)
-        return opened
-    if len(manifest.readers) >= MOST_READERS:
-        raise InputError(f"a table has at most {MOST_READERS} readers")
-    _require_consent(manifest, schema, yes=yes)
-    box, signing, place = encoded(public.box), encoded(public.signing), place_of(Bundle, public, manifest.table)
-    reader = Reader(
-        id=new_id(), name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=now()
-    )
-    request = [public.fingerprint, spelled, names]
-    changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
-    done = _resealed(tables, opened, changed, reader, "reader add", request, progress, lambda each: each.keys == 1)
-    publish_bundle(tables, done, done.manifest.readers[-1])
+    spelled = _spelled(load_stored_schema(opened.manifest), columns)
+    box, signing = encoded(public.box), encoded(public.signing)
+    place, id_, added = place_of(Bundle, public, opened.manifest.table), new_id(), now()
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(table)
+        manifest, schema = base.manifest, load_stored_schema(base.manifest)
+        reader = _reader_of(manifest, name, public)
+        if reader is not None:
+            if (reader.columns, reader.names) != (_spelled(schema, columns), names):
+                raise InputError(
+                    f"reader {reader.name!r} has other rights: {described(reader)}",
+                    hint=f"cleave reader revoke {table} {reader.name}, then add it again",
+                )
+            return Plan(manifest, idle=True)
+        if len(manifest.readers) >= MOST_READERS:
+            raise InputError(f"a table has at most {MOST_READERS} readers")
+        _require_consent(manifest, schema, yes=yes)
+        reader = Reader(
+            id=id_, name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=added
+        )
+        changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
+        return _resealed(tables, base, changed, reader, stack, lambda each: each.keys == 1)
+
+    change = Change("reader add", [public.fingerprint, spelled, names], plan, stage="seal again")
+    done = make(tables, table, change, progress).opened
+    publish_bundle(tables, done, next(each for each in done.manifest.readers if public_of(each) == public))
     return done
 
 
-def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader, Manifest]:
+def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader]:
     """Seal the columns of a reader, given by name or fingerprint, under new keys that only the other readers get.
 
-    Returns the table after that, the reader, and the version before, whose objects must be deleted. A call that repeats
-    the table's last change returns that change, while the version before still exists. Raises InputError if there is no
-    such reader, ConflictError if another writer changed the table meanwhile.
+    Returns the table after that, and the reader. A call that repeats one that was stopped after its commit returns what
+    that one did. Raises InputError if there is no such reader, ConflictError if another writer changed the table
+    meanwhile.
     """
-    opened = tables.open(table)
-    manifest = opened.manifest
-    reader = _named(manifest, named)
-    if reader is None:
-        if (draft := last_change(tables, manifest, "reader revoke", [named])) and draft.head:
-            before = tables.earlier(opened, draft.head)
-            if before is not None and (gone := _named(before, named)):
-                return opened, gone, before
-        there = ", ".join(each.name for each in manifest.readers) or "none"
-        raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
-    tables.stores.sensitive.delete([f"{reader.place}/head"])  # first: what is repeated deletes it again
-    places = places_of(manifest, reader)
-    sealed = tuple(
-        each.model_copy(update={"id": new_id()}) if number in places else each
-        for number, each in enumerate(manifest.sealed)
-    )
-    others = tuple(each for each in manifest.readers if each != reader)
-    changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
-    done = _resealed(tables, opened, changed, reader, "reader revoke", [named], progress, lambda _: True, stays=True)
-    return done, reader, manifest
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(table)
+        manifest = base.manifest
+        reader = _named(manifest, named)
+        if reader is None:
+            there = ", ".join(each.name for each in manifest.readers) or "none"
+            raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
+        places = places_of(manifest, reader)
+        sealed = tuple(
+            each.model_copy(update={"id": new_id()}) if number in places else each
+            for number, each in enumerate(manifest.sealed)
+        )
+        others = tuple(each for each in manifest.readers if each != reader)
+        changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
+        planned = _resealed(tables, base, changed, reader, stack, lambda _: True)
+        return replace(planned, facts={"reader": reader.model_dump()})
+
+    def finish(done: Done) -> None:
+        reader = Reader.model_validate(done.facts["reader"])
+        tables.stores.sensitive.delete([f"{reader.place}/head"])
+
+    change = Change("reader revoke", [named], plan, finish=finish, stage="seal again", strict=True)
+    done = make(tables, table, change, progress)
+    return done.opened, Reader.model_validate(done.facts["reader"])
 
 
 def _named(manifest: Manifest, named: str) -> Reader | None:
@@ -131,28 +143,18 @@ def described(reader: Reader) -> str:
 
 def _resealed(
     tables: Tables,
-    opened: Opened,
+    base: Opened,
     changed: Manifest,
     reader: Reader,
-    what: str,
-    request: Sequence[object],
-    progress: Progress,
+    stack: ExitStack,
     is_due: Callable[[Sealed], bool],
-    *,
-    stays: bool = False,
-) -> Opened:
-    """Commit `changed`, after sealing again those columns of `reader` for which `is_due` is true."""
-    places = places_of(opened.manifest, reader)
-    with closing(Rows(tables, opened)) as rows:
-        due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
-        pieces = [Resealed(each, rows, tables, due[each.id]) for each in opened.manifest.segments if due[each.id]]
-        details = {"reader": reader.name, "columns": ", ".join(reader.columns)}
-        return apply(
-            *(tables, opened, changed, pieces, what, request, progress),
-            stage="seal again",
-            stays=stays,
-            details=details,
-        )
+) -> Plan:
+    """Plan `changed`, with those columns of `reader` sealed again for which `is_due` is true."""
+    places = places_of(base.manifest, reader)
+    rows = stack.enter_context(closing(Rows(tables, base)))
+    due = {each.id: [at for at in places if is_due(each.columns[at])] for each in base.manifest.segments}
+    pieces = [Resealed(each, rows, tables, due[each.id]) for each in base.manifest.segments if due[each.id]]
+    return Plan(changed, pieces, details={"reader": reader.name, "columns": ", ".join(reader.columns)})
 
 
 def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:

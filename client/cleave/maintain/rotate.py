@@ -8,13 +8,13 @@ rows added in between are copied first.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from cleave.objects.storage import ConflictError
 from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
-from cleave.store.change import apply
+from cleave.store.change import Change, Plan, make
 from cleave.store.log import copied
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.pieces import SegmentRows
@@ -64,47 +64,37 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     """Copy one version of the old table under the new key."""
     source = opened.manifest
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
-    existing = new.find(table)
-    if existing is not None and existing.manifest.table_id != table_id:
-        raise InputError(f"there is another table {table!r} under the new key")
-    old.note(table, new)
-    new.note(table, old)
-    present = {_content(each): each for each in (existing.manifest.segments if existing else ())}
-    if existing is not None and _lineage(existing.manifest) != _lineage(source):  # marks belong to another lineage
-        present = {}
-    fields = {
-        **dict(source),
-        "table_id": table_id,
-        "release": _moved(old, new, opened, table_id),
-        "segments": tuple(present.get(_content(each), each) for each in source.segments),
-        "contributors": tuple(
-            each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
-        ),
-    }
-    del fields["secret"]  # the new table has its own
-    if existing:
-        fields["secret"] = existing.manifest.secret
-    target = Manifest.model_construct(**fields)
-    new.take_spent(table, old.spent(opened))
-    cells, log = old.cells(opened), copied(old.log(opened), new, new.folder(table), new.vault(table_id))
-    with closing(Rows(old, opened)) as rows:
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is not None and base.manifest.table_id != table_id:
+            raise InputError(f"there is another table {table!r} under the new key")
+        present = {_content(each): each for each in (base.manifest.segments if base else ())}
+        if base is not None and _lineage(base.manifest) != _lineage(source):  # marks belong to another lineage
+            present = {}
+        fields = {
+            **dict(source),
+            "version": max(source.version, base.manifest.version if base else 0),
+            "table_id": table_id,
+            "release": _moved(old, new, opened, table_id),
+            "segments": tuple(present.get(_content(each), each) for each in source.segments),
+            "contributors": tuple(
+                each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
+            ),
+        }
+        del fields["secret"]  # the new table has its own
+        if base:
+            fields["secret"] = base.manifest.secret
+        log = copied(old.log(opened), new, new.folder(table), new.vault(table_id))
+        rows = stack.enter_context(closing(Rows(old, opened)))
         missing = [each for each in source.segments if _content(each) not in present]
         pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
-        request = [source.table_id, source.version]
-        done = apply(
-            new,
-            existing,
-            target,
-            pieces,
-            "rotate",
-            request,
-            progress,
-            cells=cells,
-            stage="encrypt again",
-            rows=0,
-            log=log,
-        )
-    new.sweep(done)
+        return Plan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
+
+    old.note(table, new)
+    new.note(table, old)
+    new.take_spent(table, old.spent(opened))
+    request = [source.table_id, source.version]
+    make(new, table, Change("rotate", request, plan, basis=lambda _: [table_id], stage="encrypt again"), progress)
 
 
 def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:

@@ -67,16 +67,15 @@ def add_contributor(task: Task, name: str, contributor: str, contributor_key: st
     `contributor_key`: FILE=SHA256:..., or only the file if the key was used here before.
     """
     from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
-    from cleave.store.contributors import register  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
+    from cleave.store.removing import register  # noqa: PLC0415
 
     file = PublicFile.parse(contributor_key)
     public = read_contributor_key(file.path)
     tables = task.tables  # a missing key is reported first
     require_compared("contributor", "--contributor-key", [(file, contributor_fingerprint(public))])
-    done = register(tables, name, contributor, public)
-    tables.sweep(done)
+    done = register(tables, name, contributor, public, task.progress)
     return folder_of(done.manifest.table_id, public)
 
 
@@ -85,7 +84,7 @@ def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Plac
     """Remove a contributor and its rows from a table."""
     from cleave.store.removing import remove  # noqa: PLC0415 - as above
 
-    return remove(task.tables, name, contributor, task.warn)
+    return remove(task.tables, name, contributor, task.progress, task.warn)
 
 
 @change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)
@@ -234,7 +233,6 @@ def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts
     require_compared("reader", "--to", [(file, public.fingerprint)], listed)
     wanted, how = column_names(options["columns"]) or (), {"names": options["names"], "yes": options["yes"]}
     done = add(tables, name, reader, public, wanted, task.progress, **how)
-    tables.sweep(done)
     return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
 
 
@@ -243,9 +241,7 @@ def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> Rea
     """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
     from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above
 
-    done, gone, before = take_away(task.tables, name, reader, task.progress)
-    task.tables.delete_older(before, done)  # its keys open these objects
-    task.tables.sweep(done)
+    done, gone = take_away(task.tables, name, reader, task.progress)
     return _facts(task.tables, done, gone)
 
 

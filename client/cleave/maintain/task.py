@@ -118,16 +118,12 @@ def operation(
 def change(
     options: type, *, seconds: float | None = None, after: str = AGAIN
 ) -> Callable[[Callable[Concatenate[Task, P], Opened]], Callable[P, StoredTable]]:
-    """Decorator for an operation that changes a table. Afterwards it deletes the objects that the table no longer
-    names.
-    """
+    """Decorator for an operation that changes a table, and returns its facts."""
 
     def decorate(function: Callable[Concatenate[Task, P], Opened]) -> Callable[P, StoredTable]:
         @wraps(function)
         def changed(task: Task, /, *args: P.args, **given: P.kwargs) -> StoredTable:
-            done = function(task, *args, **given)
-            task.tables.sweep(done)
-            return stored_table(done.manifest)
+            return stored_table(function(task, *args, **given).manifest)
 
         shown = signature(function).replace(return_annotation="StoredTable")
         changed.__signature__ = shown  # type: ignore[attr-defined]

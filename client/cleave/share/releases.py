@@ -154,14 +154,13 @@ def commit(draft: Draft) -> ReleaseFacts:
     return _facts(draft, number, ledger)
 
 
-def _segments(draft: Draft) -> tuple[Segment, ...]:
-    """The segments, with new marks of those that were read."""
+def _segments(draft: Draft) -> dict[str, Segment]:
+    """The segments that were read, by id, with new marks."""
     published = {each.cell for each in draft.parts}
-    news = {
+    return {
         each.segment.id: write_marks(draft.tables, draft.opened.manifest, each.segment, each.published(published))
         for each in draft.read
     }
-    return tuple(news.get(each.id, each) for each in draft.opened.manifest.segments)
 
 
 def _facts(draft: Draft, number: int, ledger: Ledger) -> ReleaseFacts:

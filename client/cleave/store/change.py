@@ -1,4 +1,4 @@
-"""Changes a table, beside others who change it: `make` plans on the newest version, writes, and commits on that version.
+"""Changes a table, beside others who change it: `make` plans on the newest version, writes, and commits on it.
 
 If another writer was first, it plans again on what that one committed. What is written already counts if it was made
 from the same things. Every change has a random id, which the log records: so it is made once, whatever happens to the
@@ -12,17 +12,16 @@ import hmac
 import json
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel, JsonValue
 
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.cells import Cells
 from cleave.store.drafts import Draft, Drafts
-from cleave.store.log import Record, newest_records, records_after
+from cleave.store.log import Made, Record, newest_records, records_after
 from cleave.store.manifest import (
     Contributor,
     Count,
@@ -41,6 +40,7 @@ from cleave.store.reader import LostError, Opened
 from cleave.store.segment import SegmentWriter
 from cleave.store.sweeping import Names, cleaning, doomed_of, is_due, names_of, not_all_stored, unnamed, unstored
 from cleave.store.tables import Tables
+from cleave.store.vault import Vault
 from cleave.table.progress import Progress
 from cleave.text.quantities import counted
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
@@ -103,8 +103,8 @@ class Change:
     `request`: JSON that identifies it; a call with an equal request continues a stopped one. `plan`: on a version,
     which is None if there is no table; the stack closes what the plan opens. It raises InputError. `follows`: whether
     it may be made on the newest version, if it was planned on another. `are_rows`: whether a draft has the new rows of
-    this change. `content`: the new rows' digests, if the same change, made by one of the newest records, must not be
-    made again. `basis`: what the new rows' segments depend on, besides `request`; None: the columns of the version.
+    this change. `rows`: digests of these rows, as of their segments. `once`: if one of the newest records is of an
+    equal change, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
     `finish`: work after the commit, which a repeated call does again. `stage`: name for `progress`, default `what`.
 
     `sweeps`: looks for objects that nobody names. `erases`: deletes all drafts and objects that nobody names, whatever
@@ -116,7 +116,8 @@ class Change:
     plan: Callable[[Opened | None, ExitStack], Plan]
     follows: Callable[[Manifest | None, Manifest], bool] = never
     are_rows: Callable[[Sequence[ChangeStep]], bool] | None = None
-    content: Callable[[], Sequence[str]] | None = None
+    rows: Callable[[], Sequence[str]] | None = None
+    once: bool = False
     basis: Callable[[Manifest | None], object] | None = None
     finish: Callable[[Done], None] | None = None
     stage: str = ""
@@ -148,6 +149,21 @@ class ChangeDraft(Draft):
         return manifest.model_copy(update={name: getattr(self, name) for name in _GIVEN})
 
 
+def _objects_of(draft: ChangeDraft) -> Names:
+    plain = frozenset(each.plain.name for each in draft.segments if each.plain is not None)
+    return Names(frozenset(draft.objects()) - plain, plain)
+
+
+class InTheWayError(ConflictError):
+    """Others changed what this change is about, or continue it: to try again at once is of no use."""
+
+
+def in_the_way(tables: Tables, more: str = "") -> InTheWayError:
+    """The error for a change by others. `more`: which."""
+    location = tables.stores.sensitive.location
+    return InTheWayError(f"{location}: another process changed the table at the same time{more}")
+
+
 class UnkeptError(StoreError):
     """Objects that this change wrote are gone: somebody swept them, or the store lost them."""
 
@@ -160,9 +176,7 @@ def drafts_of(tables: Tables, name: str) -> list[tuple[str, Drafts[ChangeDraft, 
 
 
 def _draft_at(tables: Tables, name: str, id_: str) -> Drafts[ChangeDraft, ChangeStep]:
-    return Drafts(
-        tables.stores, f"{tables.drafts(name)}/{id_}", tables.draft_vault(name), ChangeDraft, ChangeStep
-    )
+    return Drafts(tables.stores, f"{tables.drafts(name)}/{id_}", tables.draft_vault(name), ChangeDraft, ChangeStep)
 
 
 def make(tables: Tables, name: str, change: Change, progress: Progress) -> Done:
@@ -183,44 +197,49 @@ class _Making:
         self._change = change
         self._progress = progress
         self._request = digest_of_request(change.what, change.request)
-        self._owner = new_id()
+        self._made = Made(new_id(), new_id())
         self._draft: ChangeDraft | None = None
         self._drafts: Drafts[ChangeDraft, ChangeStep] | None = None
-        self._id = new_id()
+        self._is_resumed = False
+        self._is_planned = False
         self._count = -1  # records of the log when it began
         self._base: Opened | None = None  # what the last attempt was planned on
         self._first: int | None = None  # records of the log at the first attempt
-        self._expected: set[str | None] = set()  # versions of the head that attempts wanted to replace
         self._own = Names()  # objects of attempts
         self._rounds = 0
         self._waits = 0
         self._until = time.monotonic() + SECONDS
-        self._content = ""
+        self._rows: Sequence[str] | None = None  # digests of the new rows, if they were asked for
 
     def run(self) -> Done:
         self._find_draft()
         while True:
-            base = self._tables.find(self._name)
-            if (record := self._committed(base)) is not None and base is not None:
-                return self._finished(base, None, record)
-            if self._base is not None and base is not None and not self._may_follow(base):
-                self._give_up(base)
-            self._base = base
-            if self._first is None:
-                self._first = base.head.log.count if base else 0
-            if self._count < 0:
-                self._count = self._first
             try:
-                with ExitStack() as stack:
-                    done = self._attempt(base, stack)
-                if done is not None:
+                if (done := self._round()) is not None:
                     return done
+            except InTheWayError:
+                raise
             except (ConflictError, LostError, UnkeptError) as error:
                 self._again(error)
             except StoreError as error:
                 if error.status not in _BUSY:
                     raise
                 self._again(error)
+
+    def _round(self) -> Done | None:
+        base, before = self._tables.find(self._name), self._base
+        if base is not None and (record := self._committed(base)) is not None:
+            return self._finished(base, None, record)
+        if self._is_planned and base is not None and not self._may_follow(base):
+            self._clean(base)
+            raise self._in_the_way(base)
+        self._base, self._is_planned = base, True
+        if before is None and self._first is None:
+            self._first = base.head.log.count if base else 0
+        if self._count < 0:
+            self._count = self._first or 0
+        with ExitStack() as stack:
+            return self._attempt(base, stack)
 
     def _find_draft(self) -> None:
         """Take over the draft of a stopped call, if there is one."""
@@ -230,22 +249,23 @@ class _Making:
                 continue
             if self._change.are_rows is not None and not self._change.are_rows(draft.put):
                 continue
-            draft = draft.model_copy(update={"owner": self._owner})
+            draft = draft.model_copy(update={"owner": self._made.owner})
             try:
                 drafts.rewrite(draft)
             except ConflictError:
                 continue
-            self._draft, self._drafts, self._id, self._count = draft, drafts, draft.id, draft.count
+            self._draft, self._drafts, self._count, self._is_resumed = draft, drafts, draft.count, True
+            self._made.change = draft.id
             return
 
-    def _committed(self, base: Opened | None) -> Record | None:
+    def _committed(self, base: Opened) -> Record | None:
         """The record of this change, if it is in the log: then it is made."""
-        if base is None or self._count < 0 or (self._draft and self._draft.table_id != base.manifest.table_id):
+        if self._count < 0 or (self._draft and self._draft.table_id != base.manifest.table_id):
             return None
         if base.head.log.count <= self._count or (self._base and base.head_etag == self._base.head_etag):
             return None
         records = records_after(self._tables, base.vault, base.head.log, self._count)
-        return next((each for each in records if each.change == self._id), None)
+        return next((each for each in records if each.change == self._made.change), None)
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -256,63 +276,66 @@ class _Making:
         return before.head.manifest == base.head.manifest or self._change.follows(before.manifest, base.manifest)
 
     def _attempt(self, base: Opened | None, stack: ExitStack) -> Done | None:
-        """Plan on `base`, write what is not written yet, and commit. None: begin again."""
+        """Plan on `base`, write what is not written yet, and commit."""
         change = self._change
-        if base is not None and change.content is not None and self._draft is None:
-            self._content = self._keyed(base, [*change.content()])
-            if record := self._repeated(base):
-                return self._settled(Done(base, None, record))
-        elif base is not None and not self._content:
-            self._content = self._keyed(base, ())
+        if base is not None and change.once and not self._is_resumed and (record := self._repeated(base)):
+            return self._settled(Done(base, None, record))
         try:
             plan = change.plan(base, stack)
         except InputError:
-            if base is not None and (record := self._repeated(base)):  # that is why it cannot be done
-                return self._settled(Done(base, None, record))
             self._clean(base)
             raise
         if plan.idle and base is not None and not change.sweeps:
-            record = self._repeated(base)
-            return self._settled(Done(base, base if record is None else None, record, made=record is not None))
+            return self._settled(Done(base, base, made=False))
         manifest, steps = self._written(base, plan)
         return self._commit(base, plan, manifest, steps)
 
-    def _keyed(self, base: Opened, digests: Sequence[str]) -> str:
-        """What the log says of the request and of the rows. Nobody without the key can compare guesses with it."""
-        key = base.vault.pseudorandom("content of a change", 32)
-        return hmac.digest(key, json.dumps([self._request, *digests]).encode(), "sha256").hex()
-
     def _repeated(self, base: Opened) -> Record | None:
-        """The newest record of an equal change, if it is one of the newest."""
-        records = newest_records(self._tables, base.vault, base.head.log) if self._content else ()
-        return next((each for each in reversed(records) if each.content == self._content), None)
+        """The record of an equal change, if it is one of the newest."""
+        records = newest_records(self._tables, base.vault, base.head.log)
+        alike = [each for each in records if each.what == self._change.what]
+        if not alike:
+            return None
+        if self._rows is None:
+            self._rows = self._change.rows() if self._change.rows is not None else ()
+        content = self._content(base.vault, self._rows)
+        return next((each for each in reversed(alike) if each.content == content), None)
+
+    def _content(self, vault: Vault, rows: Sequence[str]) -> str:
+        """What the log says of request and rows. Nobody without the key can compare guesses with it."""
+        key = vault.pseudorandom("content of a change", 32)
+        return hmac.digest(key, json.dumps([self._request, *rows]).encode(), "sha256").hex()
 
     def _settled(self, done: Done) -> Done:
-        """`done`, which an earlier call has made: finish what that one may have left."""
+        """`done`, after deleting what an earlier change may have left."""
         self._tables.delete_doomed(done.opened, strict=self._change.strict)
         self._clean(done.opened)
-        if done.record is not None and self._change.finish is not None:
-            self._change.finish(done)
         return done
 
     def _written(self, base: Opened | None, plan: Plan) -> tuple[Manifest, list[ChangeStep]]:
         """Write the pieces of `plan` that the draft does not have. Returns the next manifest, and its steps."""
         tables, manifest, basis = self._tables, plan.manifest, self._basis(base)
-        draft = self._draft
+        draft = before = self._draft
         if draft is not None and (draft.basis != basis or not self._is_kept(draft, base, manifest)):
             draft = self._draft = None
         if draft is None:
+            if before is not None:  # of other columns: nothing of it is of use
+                self._draft = before
+                self._forget_draft()
             manifest = self._with_secret(manifest)
             given = {name: getattr(manifest, name) for name in _GIVEN}
             draft = ChangeDraft(
-                id=self._id, asked=self._request, head=None, what=self._change.what, owner=self._owner,
-                count=max(0, self._count), basis=basis, steps=(), **given,
-            )  # fmt: skip
-            if self._drafts is None:
-                self._drafts = _draft_at(tables, self._name, self._id)
-            else:  # of other rows or columns: nothing of it is of use
-                self._drafts = _draft_at(tables, self._name, self._renewed())
-                draft = draft.model_copy(update={"id": self._id})
+                id=self._made.change,
+                asked=self._request,
+                head=None,
+                what=self._change.what,
+                owner=self._made.owner,
+                count=max(0, self._count),
+                basis=basis,
+                steps=(),
+                **given,
+            )
+            self._drafts = _draft_at(tables, self._name, self._made.change)
         manifest = draft.begun(manifest)
         self._draft = draft
         cells = plan.cells.copy() if plan.cells is not None else tables.cells(base).copy() if base else Cells()
@@ -320,7 +343,7 @@ class _Making:
         if writing.lost and writing.used != len(draft.steps):
             self._rounds += 1
             if self._rounds >= MOST_ROUNDS:
-                raise self._conflict(base)
+                raise self._in_the_way(base)
         stage = self._change.stage or self._change.what
         advance = self._progress.stage(stage, sum(each.rows for each in plan.pieces), "rows")
         steps = writing.all_steps(advance, self._add)
@@ -331,13 +354,23 @@ class _Making:
             self._own |= Names(frozenset({manifest.cells.name}))
         return manifest, steps
 
-    def _renewed(self) -> str:
-        self._id = new_id()
-        return self._id
+    def _forget_draft(self) -> None:
+        """Begin anew, with another id. What the draft names is nobody's then."""
+        if self._draft is not None and self._drafts is not None:
+            with cleaning():
+                self._drafts.remove(self._draft)
+        self._draft, self._is_resumed, self._made.change = None, False, new_id()
 
     def _add(self, step: ChangeStep) -> None:
         assert self._draft is not None and self._drafts is not None  # noqa: S101, PT018 - `_written` has set them
-        self._draft = self._drafts.add(self._draft, step)
+        try:
+            self._draft = self._drafts.add(self._draft, step)
+        except ConflictError:
+            raise self._taken() from None
+
+    def _taken(self) -> InTheWayError:
+        location = self._tables.stores.sensitive.location
+        return InTheWayError(f"{location}: another process makes the same change of table {self._name!r}")
 
     def _basis(self, base: Opened | None) -> str:
         """Digest of what new segments depend on, besides the request and the segments that they come from."""
@@ -361,9 +394,7 @@ class _Making:
         self._own |= Names(frozenset({secret.name}))
         return manifest.model_copy(update={"secret": secret})
 
-    def _commit(
-        self, base: Opened | None, plan: Plan, manifest: Manifest, steps: Sequence[ChangeStep]
-    ) -> Done | None:
+    def _commit(self, base: Opened | None, plan: Plan, manifest: Manifest, steps: Sequence[ChangeStep]) -> Done | None:
         tables, change = self._tables, self._change
         old = names_of(base.manifest) if base else Names()
         self._own |= names_of(manifest) - old
@@ -378,33 +409,33 @@ class _Making:
             if plan.idle and not found:
                 return self._settled(Done(base, base, made=False))
             doomed |= found
-            manifest = manifest.model_copy(
-                update={"sweeps": base.manifest.sweeps + bool(found), "swept": now()}
-            )
+            manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps + bool(found), "swept": now()})
         manifest = manifest.model_copy(
             update={"doomed": tuple(sorted(doomed.sensitive)), "doomed_plain": tuple(sorted(doomed.plain))}
         )
-        if plan.facts and self._draft is not None and self._drafts is not None:
+        assert self._draft is not None and self._drafts is not None  # noqa: S101, PT018 - `_written` has set them
+        if plan.facts or not self._draft.steps:  # or it is stored already
             self._draft = self._draft.model_copy(update={"facts": dict(plan.facts)})
-            self._drafts.rewrite(self._draft)
+            try:
+                self._drafts.rewrite(self._draft)
+            except ConflictError:
+                if self._drafts.is_there():
+                    raise self._taken() from None
+                self._forget_draft()
+                raise UnkeptError(not_all_stored(tables.stores).message) from None
         plain = names_of(manifest).plain
         new = [each for each in manifest.parts() if each.name not in old.sensitive | old.plain]
-        if gone := unstored(tables.stores, new, plain):
-            self._draft = None if self._draft and {each.name for each in gone} & self._draft.objects() else self._draft
+        swept = doomed_of(base.manifest) if base else Names()  # by a change that may not have deleted them yet
+        lost = {each.name for each in unstored(tables.stores, new, plain)} | {
+            each.name for each in new if each.name in swept.sensitive | swept.plain
+        }
+        if lost:
+            if lost & self._draft.objects():
+                self._forget_draft()
             raise UnkeptError(not_all_stored(tables.stores).message)
-        self._expected.add(base.head_etag if base else None)
-        if base is None and not self._content:
-            vault = tables.vault(manifest.table_id)
-            digests = [*change.content()] if change.content is not None else []
-            self._content = self._keyed(Opened(manifest, vault, None, ""), digests)  # type: ignore[arg-type]
-        wrote: set[str] = set()
-        try:
-            opened = tables.commit(
-                manifest, base, change.what, rows=plan.rows, log=plan.log, change=self._id, owner=self._owner,
-                content=self._content, wrote=wrote, **plan.details,
-            )  # fmt: skip
-        finally:
-            self._own |= Names(frozenset(wrote))
+        digests = [each.digest for each in steps if each.digest] if change.rows is not None else []
+        self._made.content = self._content(tables.vault(manifest.table_id), digests)
+        opened = tables.commit(manifest, base, change.what, plan.rows, plan.log, made=self._made, details=plan.details)
         return self._finished(opened, base, None, plan.facts)
 
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
@@ -432,40 +463,37 @@ class _Making:
         """Delete what the committed change replaced and what its attempts left; the draft last."""
         if facts is None:
             facts = self._draft.facts if self._draft else {}
-        others = max(0, (record.number if record else opened.head.log.count) - 1 - (self._first or 0))
-        done = Done(opened, base, record, facts, others)
-        if record is not None and record.owner != self._owner and self._drafts is None:
-            self._clean(opened)
+        number = record.number if record else opened.head.log.count
+        done = Done(
+            opened, base, record, facts, max(0, number - 1 - (self._first if self._first is not None else number))
+        )
+        if record is not None and record.owner != self._made.owner and not self._is_resumed:
+            self._clean(opened)  # another process took the draft over, and finishes
             return done
         self._tables.delete_doomed(opened, strict=self._change.strict)
-        used = names_of(opened.manifest) | doomed_of(opened.manifest)
-        if record is None or record.owner == self._owner:
-            if self._draft is not None:
-                plain = frozenset(each.plain.name for each in self._draft.segments if each.plain is not None)
-                self._own |= Names(frozenset(self._draft.objects()) - plain, plain)
-        self._clean(opened, used)
+        self._clean(opened, made=True)
         if self._change.finish is not None:
             self._change.finish(done)
-        if self._drafts is not None and self._draft is not None and self._draft.steps:
+        if self._drafts is not None and self._draft is not None:
             with cleaning():
                 self._drafts.remove(self._draft)
         return done
 
-    def _clean(self, newest: Opened | None, used: Names | None = None) -> None:
-        """Delete what this change's attempts wrote and no version names: none of them can be committed any more."""
-        if newest is not None and used is None:
-            if newest.head_etag in self._expected:  # a head that was sent may still arrive
-                return
-            used = names_of(newest.manifest) | doomed_of(newest.manifest)
-        if used is None:
+    def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
+        """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
+
+        `made`: the change is committed, and its draft is not needed any more.
+        """
+        if newest is None or (not made and newest.head_etag in self._made.expected):
             return
-        kept = self._tables.named(newest) if newest else set()
-        draft = Names(frozenset(self._draft.objects()), frozenset(self._draft.objects())) if self._draft else Names()
-        left = self._own - used - Names(frozenset(kept), frozenset(kept))
-        if newest is None or newest.head_etag in self._expected:
-            left -= draft
+        own = self._own | Names(frozenset(self._made.wrote))
+        draft = _objects_of(self._draft) if self._draft else Names()
+        own = own | draft if made else own - draft
+        kept = frozenset(self._tables.named(newest)) if own else frozenset()
+        left = own - Names(kept, kept) - doomed_of(newest.manifest)
         with cleaning():
             left.delete(self._tables.stores)
+        self._own = Names()
 
     def _again(self, error: ServiceError | CheckFailed) -> None:
         """Wait by chance, and try again. Raises `error` if that is of no use."""
@@ -473,27 +501,22 @@ class _Making:
             raise error
         if isinstance(error, LostError):
             newest = self._tables.find(self._name)
-            if newest is None or self._base is None or newest.head.manifest == self._base.head.manifest:
+            if newest is None or (self._base is not None and newest.head_etag == self._base.head_etag):
                 raise error
         self._waits += 1
         if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
             raise not_all_stored(self._tables.stores)
         time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.02 * 2**self._waits)))  # noqa: S311 - no secret
 
-    def _give_up(self, newest: Opened) -> None:
-        """Another change is in the way of this one. What is stored stays in the draft, for the next call."""
-        self._clean(newest)
-        raise self._conflict(newest)
-
-    def _conflict(self, newest: Opened | None) -> ConflictError:
+    def _in_the_way(self, newest: Opened | None) -> InTheWayError:
+        """The error for a change by others that is in the way. What is stored stays in the draft, for the next call."""
         by = ""
         if newest is not None and self._first is not None:
             with suppress(CheckFailed, StoreError):
                 records = records_after(self._tables, newest.vault, newest.head.log, self._first)
                 named = list(dict.fromkeys(each.what for each in records if each.change))
                 by = f" ({', '.join(named[:3])})" if named else ""
-        location = self._tables.stores.sensitive.location
-        return ConflictError(f"{location}: another process changed the table at the same time{by}")
+        return in_the_way(self._tables, by)
 
 
 class _Writing:
@@ -520,14 +543,11 @@ class _Writing:
         self.own = Names()
         self._done = [self._usable(piece, draft) for piece in pieces]
         self.used = sum(map(len, self._done))
-        self.lost = any(
-            each.replaces and not any(each in of for of in self._done) for each in draft.steps
-        )
+        self.lost = any(each.replaces and not any(each in of for of in self._done) for each in draft.steps)
 
     def _usable(self, piece: Piece, draft: ChangeDraft) -> list[ChangeStep]:
         context = self._context(piece)
-        done = [each for each in draft.steps if each.replaces == piece.replaces and each.context == context]
-        return done if piece.can_resume(done) else []
+        return [each for each in draft.steps if each.replaces == piece.replaces and each.context == context]
 
     def _context(self, piece: Piece) -> str:
         return _digest([self._sources.get(each) for each in piece.replaces]) if piece.replaces else ""
@@ -555,7 +575,7 @@ class _Writing:
                 if piece.replaces and self._done[number]:
                     continue
                 context, written = self._context(piece), piece.write(writer, self._done[number])
-                with closing_generator(written):
+                with closing(written):
                     for step in written:
                         step = step.model_copy(update={"context": context})  # noqa: PLW2901
                         add(step)
@@ -580,17 +600,6 @@ class _Writing:
         written = [segment.index, *(lane for each in segment.totals for lane in each.lanes)]
         self.own |= Names(frozenset(each.name for each in written))
         return step.model_copy(update={"segment": segment, "keys": keys})
-
-
-@dataclass(frozen=True, slots=True)
-class closing_generator:  # noqa: N801 - a context manager
-    generator: Any
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self.generator.close()
 
 
 def basis_of(manifest: Manifest) -> object:
@@ -665,9 +674,3 @@ def committed_after(done: Done) -> str:
     if not done.others:
         return ""
     return f"committed as version {done.opened.manifest.version}, after {counted(done.others, 'change')} by others"
-
-
-__all__ = [
-    "Change", "ChangeDraft", "Done", "Plan", "always", "committed_after", "drafts_of", "make", "marking_of", "never",
-]  # fmt: skip
-_ = (Collection, replace)

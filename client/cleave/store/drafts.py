@@ -113,6 +113,16 @@ class Drafts(Generic[D, S]):
                 steps.append(step)
         return draft.model_copy(update={"steps": tuple(steps)})
 
+    def is_there(self) -> bool:
+        """True if its first record is stored, whoever wrote it."""
+        return self._stores.sensitive.read_versioned(self._place, limits.MAX_MANIFEST_BYTES) is not None
+
+    def find_any(self) -> D | None:
+        """The first record, of whatever request; None if there is none, or it is damaged. Raises as `find`."""
+        stored = self._stores.sensitive.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
+        draft = self._opened(self._draft, self._place, stored[0]) if stored else None
+        return None if draft is None else self.find(draft.request)
+
     def resumable(self, draft: D | None, head: str | None) -> D | None:
         """Return `draft` if a put on top of `head` can continue it; None otherwise, also if an object is missing."""
         if draft is None or draft.head != head or not draft.is_open:
@@ -136,7 +146,7 @@ class Drafts(Generic[D, S]):
         else:
             name, after = self._name(draft.id, len(draft.steps)), _digest(draft.steps[-1])
             step = step.model_copy(update={"after": after})
-            self._stores.sensitive.write(name, self._sealed(name, step))
+            replaced(self._stores.sensitive, name, self._sealed(name, step), None)
             longer = draft.model_copy(update={"steps": (*draft.steps, step)})
         return longer
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, ValidationError
@@ -65,6 +66,29 @@ class Page(StoredModel):
     records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
 
 
+@dataclass(slots=True)
+class Made:
+    """What a record says of the change that it is of; of an event, nothing.
+
+    `wrote`: names of objects that attempts to commit it wrote and that no head names. `expected`: versions of heads
+    that they wanted to replace.
+    """
+
+    change: str = ""
+    owner: str = ""
+    content: str = ""
+    wrote: set[str] = field(default_factory=set)
+    expected: set[str | None] = field(default_factory=set)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {"change": self.change, "owner": self.owner, "content": self.content}
+
+    def is_in(self, records: Iterable[Record]) -> bool:
+        """True if one of `records` is of this change."""
+        return bool(self.change) and any(each.change == self.change for each in records)
+
+
 def extended(
     objects: Objects, folder: str, vault: Vault, log: LogHead | None, fields: dict[str, Any]
 ) -> tuple[LogHead, Page]:
@@ -99,7 +123,7 @@ def records_after(objects: Objects, vault: Vault, log: LogHead, number: int) -> 
             break
     records = [each for page in pages for each in page.records]
     last, before = records[0].number - 1, records[0].before
-    if last and number < last or not last and before:
+    if number < last or (before and not last):
         raise _broken(f"record {records[0].number:,} is not the first, and none is before it")
     for record in records:
         if record.number != last + 1 or record.before != before:
@@ -115,6 +139,11 @@ def records_after(objects: Objects, vault: Vault, log: LogHead, number: int) -> 
 def newest_records(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
     """The newest PAGE records, or all if there are fewer; up to twice as many are read. Raises as `records_of`."""
     return records_after(objects, vault, log, max(0, log.count - PAGE))
+
+
+def pages_of(objects: Objects, vault: Vault, log: LogHead) -> list[Object]:
+    """The objects of all pages of a log. Reads all of them."""
+    return [log.page, *(each.earlier for each in _pages(objects, vault, log) if each.earlier is not None)]
 
 
 def _pages(objects: Objects, vault: Vault, log: LogHead) -> Iterator[Page]:

@@ -256,7 +256,7 @@ class Manifest(StoredModel):
     """`doomed`, `doomed_plain`: names of objects in the sensitive and the plain store that no version from this one on
     names. They are deleted after its commit, by whoever comes first, and leave the list with the next commit.
 
-    `sweeps`: how many commits doomed objects that no version named. `swept`: when that was looked for last, in ISO 8601.
+    `sweeps`: how many commits doomed objects that no version named. `swept`: when these were looked for last.
     """
 
     format: Literal[2] = 2
@@ -282,7 +282,7 @@ class Manifest(StoredModel):
     doomed: tuple[str, ...] = ()
     doomed_plain: tuple[str, ...] = ()
     sweeps: Count = 0
-    swept: str = ""
+    swept: str = ""  # ISO 8601, UTC
 
     @property
     def rows(self) -> int:

@@ -59,10 +59,6 @@ class Piece(ABC):
         """Rows of its largest segment, if it encrypts them for scans."""
         return self.rows
 
-    def can_resume(self, done: Sequence[ChangeStep]) -> bool:  # noqa: ARG002 - other pieces use it
-        """True if `done`, stored by an earlier attempt, belongs to this piece."""
-        return True
-
     def take_out(self, cells: Cells) -> None:  # noqa: B027 - most pieces replace nothing
         """Subtract the rows of the replaced segments from their cells. Raises CheckFailed, StoreError."""
 
@@ -112,9 +108,6 @@ class StreamRows(Piece):
     @property
     def most_rows(self) -> int:
         return self.new.together
-
-    def can_resume(self, done: Sequence[ChangeStep]) -> bool:
-        return self.new.can_resume(done)
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
         writer.advance(sum(each.rows for each in done))

@@ -25,7 +25,6 @@ from cleave_shared.params import PROFILES, Profile
 if TYPE_CHECKING:
     from cleave.store.cells import Cells, Index
 
-_DRAFT = "draft"
 _SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 
 
@@ -33,16 +32,14 @@ _SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 class Opened:
     """A table, as described by one head.
 
-    `head_etag`: the head's version in the store. `deletable`: objects of the table's folder, by store, that existed
-    before the commit here and that its log does not need. `others`: names of columns that a reader
-    has no keys of, if it may know them.
+    `head_etag`: the head's version in the store. `others`: names of columns that a reader has no keys of, if it may
+    know them.
     """
 
     manifest: Manifest
     vault: Vault
     head: TableHead
     head_etag: str
-    deletable: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -157,10 +154,13 @@ class Objects:
         """Write the sealed object of a table's cells."""
         return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
 
-    def draft(self, name: str, version: int) -> tuple[str, Vault]:
-        """The location of a version's draft, and the vault that seals it."""
-        tag = self.tag(name)
-        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
+    def drafts(self, name: str) -> str:
+        """The folder of the drafts of changes of a table."""
+        return f"drafts/{self.tag(name)}"
+
+    def draft_vault(self, name: str) -> Vault:
+        """What seals them."""
+        return Vault(self.key, f"draft {self.tag(name)}")
 
     def read(self, which: Object, *, plain: bool = False, cached: bool = True) -> bytes:
         """An object as written. Raises CheckFailed if it is missing or damaged.

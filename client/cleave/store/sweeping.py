@@ -1,8 +1,8 @@
 """What may be deleted, and whether what was written is stored.
 
-A commit names what it deletes in the manifest, and only that is deleted afterwards. Objects that nobody names are looked
-for by `compact` and `delete`, and else at most once a day. Errors while deleting only cause a warning: whoever changes
-the table next goes on.
+A commit names what it deletes in the manifest, and only that is deleted afterwards. `compact` and `delete` look for
+objects that nobody names; other changes do so at most once a day. Errors while deleting only cause a warning: whoever
+changes the table next goes on.
 """
 
 from __future__ import annotations

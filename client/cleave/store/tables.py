@@ -5,7 +5,7 @@ one head.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import (
     ConflictError,
     ForeignError,
-    NotStoredError,
     StoreError,
     not_stored,
     replaced,
@@ -26,13 +25,13 @@ from cleave.objects.storage import (
 )
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
-from cleave.store.log import Record, digest_of, extended, records_of
+from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
 from cleave.store.newest import HEAD, TRIES, MovedError, Newest, Seen
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.sweeping import cleaning, listed, require_listed, unlisted
+from cleave.store.sweeping import cleaning, doomed_of, listed, not_all_stored, require_listed, unlisted, unstored
 from cleave.store.vault import Vault
 from cleave.text.quantities import counted
 from cleave_shared import limits
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 _NOTE = "rotation."
 _NAMED = 4  # folders that an error names
+_EVENT_TRIES = 8  # to write a head while only events are recorded, or an event while others change the table
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 
 
@@ -78,39 +78,70 @@ class Tables(Newest):
         what: str,
         rows: int | None = None,
         log: LogHead | None = None,
-        **details: JsonValue,
+        *,
+        made: Made,
+        details: Mapping[str, JsonValue],
     ) -> Opened:
         """Make `manifest`, whose objects are all stored, the table's next version, and record it in the log.
 
         `previous` is the version that it replaces; None for a new table. `rows` is the number of rows that came with
         it, by default the difference between both. `log` is the log to continue, by default that of `previous`.
         `details` go into the record. If a noisy release was drawn for this version, the head shows the epsilon that it
-        spends. Raises ConflictError if another version came first.
+        spends. Manifest, views and page of the log of `previous` are deleted. Raises ConflictError if another version
+        came first.
         """
         manifest = manifest.next()
-        tag, vault = self.tag(manifest.table), self.vault(manifest.table_id)
+        tag, vault, folder = self.tag(manifest.table), self.vault(manifest.table_id), self.folder(manifest.table)
         if rows is None:
             rows = manifest.rows - (previous.manifest.rows if previous else 0)
-        written = self.seal(self.folder(manifest.table), vault, "manifest", manifest.model_dump_json().encode())
+        written = self.seal(folder, vault, "manifest", manifest.model_dump_json().encode())
+        made.wrote.add(written.name)
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
         views, viewed = self._write_views(manifest, vault)
-        before = listed(self.stores, self.folders(manifest))
-        old = previous.manifest.objects() if previous else set()
-        new = [each for each in (*manifest.parts(), written, *viewed) if each.name not in old]
-        try:
-            require_listed(self.stores, before, new, old)
-        except StoreError as error:
-            current = self._read_head(tag)
-            if (current[1] if current else None) == (previous.head_etag if previous else None):
-                raise
-            raise self._changed() from error  # the other process has deleted them
+        made.wrote.update(each.name for each in viewed)
+        if unstored(self.stores, [written, *viewed]):
+            raise not_all_stored(self.stores)
         shown = manifest, written, views
-        head, stored, pages = self._show(shown, previous, log, what, rows, details, _drawn_epsilon(manifest))
+        done = self._show(shown, previous, log, what, rows, details, made, _drawn_epsilon(manifest))
+        opened = Opened(manifest, vault, *done)
         self._evict_older(tag, manifest, written.name)
-        needed = {written.name, *pages, *(each.name for each in viewed)}
-        unused = tuple((store, tuple(name for name in sizes if name not in needed)) for store, sizes in before)
-        return Opened(manifest, vault, head, stored, unused)
+        made.wrote.difference_update((written.name, *(each.name for each in viewed)))
+        if previous is not None and previous.head.manifest != written:
+            with cleaning():
+                self.stores.sensitive.delete([previous.head.manifest.name, *self._viewed(previous.head)])
+        return opened
+
+    def _viewed(self, head: TableHead) -> list[str]:
+        """The names of the views of a version, and of the list of them."""
+        if head.views is None:
+            return []
+        from cleave.store.views import views_in  # noqa: PLC0415 - as above
+
+        with contextlib.suppress(LostError):
+            return [head.views.name, *(each.name for each in views_in(self.read(head.views, cached=False)).values())]
+        return [head.views.name]
+
+    def named(self, opened: Opened) -> set[str]:
+        """Return the names of all objects that a table's head leads to, and of the head. Reads the whole log."""
+        head = opened.head
+        pages = pages_of(self, opened.vault, head.log)
+        own = {f"{self.folder(opened.manifest.table)}/{HEAD}", head.manifest.name, *(each.name for each in pages)}
+        notes = [each for each in self.stores.sensitive.names(self.folder(opened.manifest.table)) if _is_note(each)]
+        return own | opened.manifest.objects() | {*self._viewed(head), *notes}
+
+    def delete_doomed(self, opened: Opened, *, strict: bool = False) -> None:
+        """Delete the objects that a version says are to be deleted. `strict`: raise StoreError on an error."""
+        doomed = doomed_of(opened.manifest)
+        if not strict:
+            with cleaning():
+                doomed.delete(self.stores)
+            return
+        try:
+            doomed.delete(self.stores)
+        except StoreError as error:
+            text = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
+            raise StoreError(text, hint=error.hint, status=error.status) from None
 
     def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
         if not manifest.readers:
@@ -131,23 +162,17 @@ class Tables(Newest):
         self._seen.remember_spent(self.tag(name), spent)
 
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
-        """Record an event in the log that changes nothing in the table. Raises ConflictError if the table was
-        changed.
-        """
-        shown = opened.manifest, opened.head.manifest, opened.head.views
-        _, _, pages = self._show(shown, opened, None, what, rows, details)
-        with cleaning():
-            self.stores.sensitive.delete({opened.head.log.page.name} - pages)
-
-    def earlier(self, opened: Opened, name: str) -> Manifest | None:
-        """Return the version of the table whose manifest has this name, or None if it was deleted. Raises
-        CheckFailed.
-        """
-        try:
-            content = self.stores.sensitive.read(name, most=limits.MAX_MANIFEST_BYTES)
-        except NotStoredError:
-            return None
-        return Manifest.model_validate_json(opened.vault.open("manifest", name, content))
+        """Record an event in the log that changes nothing in the table, whatever others change meanwhile."""
+        for left in reversed(range(_EVENT_TRIES)):
+            try:
+                shown = opened.manifest, opened.head.manifest, opened.head.views
+                self._show(shown, opened, None, what, rows, details, Made())
+                return
+            except (ConflictError, LostError):
+                newest = self.open(opened.manifest.table)
+                if not left or newest.manifest.table_id != opened.manifest.table_id:
+                    raise
+                opened = newest
 
     def log(self, opened: Opened) -> tuple[Record, ...]:
         """Return all records of the table's log.
@@ -172,24 +197,27 @@ class Tables(Newest):
         log: LogHead | None,
         what: str,
         rows: int,
-        details: dict[str, JsonValue],
+        details: Mapping[str, JsonValue],
+        made: Made,
         spends: int = 0,
-    ) -> tuple[TableHead, str, set[str]]:
+    ) -> tuple[TableHead, str]:
         """Write a head that shows a manifest, its object and the list of its views, and a log with one more record.
 
-        Returns the head, its version in the store, and the names of all pages of the log. If only the log grew since
-        `previous`, the record is appended to what was added.
+        Returns the head and its version in the store. If only the log grew since `previous`, the record is appended to
+        what was added. The page of the log that this replaces is deleted.
         """
         manifest, written, views = show
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
         head = previous.head if previous else None
         expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
-        record |= {"what": what, "rows": rows, "details": details}
-        for left in reversed(range(TRIES)):
+        record |= {"what": what, "rows": rows, "details": dict(details), **made.fields}
+        tried: set[str] = set()
+        for left in reversed(range(_EVENT_TRIES)):
             try:
-                with self.changing(previous):
-                    grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
+                grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
+                made.wrote.add(grown.page.name)
+                tried.add(grown.page.name)
                 self._require_stored(grown.page)
                 shown = TableHead(
                     table_id=manifest.table_id,
@@ -201,6 +229,7 @@ class Tables(Newest):
                 )
                 content = self._own_heads.dump(tag, shown.model_dump(exclude_defaults=True))
                 follows = partial(self._follows, tag, vault, shown)
+                made.expected.add(expected)
                 stored = replaced(self.stores.sensitive, f"{folder}/{HEAD}", content, expected, follows)
                 break
             except (ConflictError, LostError):
@@ -210,10 +239,17 @@ class Tables(Newest):
                 newer = self._own_heads.shown(current[0])
                 if newer.manifest != head.manifest or newer.log.count <= head.log.count:
                     raise
+                if made.is_in(records_after(self, vault, newer.log, head.log.count)):
+                    raise
                 head, expected = newer, current[1]
         self._seen.remember(tag, manifest.table_id, grown.count)
         self._seen.remember_spent(tag, shown.spent)
-        return shown, stored, {grown.page.name, *(each.name for each in page.pages)}
+        made.wrote -= tried
+        old = tried | ({head.log.page.name} if head and not log else set())
+        old -= {grown.page.name, *([page.earlier.name] if page.earlier is not None else [])}
+        with cleaning():
+            self.stores.sensitive.delete(sorted(old))
+        return shown, stored
 
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
         """Check whether the head `content` was written on top of `mine`: then its log has the record of `mine`."""
@@ -223,7 +259,7 @@ class Tables(Newest):
         head = self._own_heads.shown(fields)
         if head.table_id != mine.table_id or head.log.count <= mine.log.count:
             return False
-        return digest_of(records_of(self, vault, head.log)[mine.log.count - 1]) == mine.log.last
+        return digest_of(records_after(self, vault, head.log, mine.log.count - 1)[0]) == mine.log.last
 
     def _require_stored(self, written: Object) -> None:
         """Raise StoreError unless the store returns what was just written."""
@@ -302,19 +338,6 @@ class Tables(Newest):
         is_own = stored is not None and parsed(stored[0]).get("key_id") == self.key.key_id
         return (seen, stored) if is_own else None
 
-    @contextlib.contextmanager
-    def changing(self, opened: Opened | None) -> Iterator[None]:
-        """Raise ConflictError if the block fails because another writer came first and deleted its objects."""
-        try:
-            yield
-        except LostError:
-            if opened is None or not self.replaced(opened):
-                raise
-            raise self._changed() from None
-
-    def _changed(self) -> ConflictError:
-        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
-
     def versions(self) -> dict[str, tuple[str, int]]:
         """Return the id and log length of every table under this key, by tag, and of dropped tables.
 
@@ -338,7 +361,7 @@ class Tables(Newest):
         opened, dropped = self._openable(tag), self._states(tag)
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", *parties.folders, own]
+        folders = [*self._left(own), f"results/{tag}", self.drafts(name), *parties.folders, own]
         objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self.no_table(name)
@@ -452,7 +475,7 @@ class Tables(Newest):
             raise InputError(f"table {name!r} was not put under another key")
         self._evict(name)
         released = [self.released(table_id)] if (table_id := _table_id(loaded[0])) else []
-        folders = [*self._left(f"tables/{tag}"), *released, f"tables/{tag}"]
+        folders = [*self._left(f"tables/{tag}"), self.drafts(name), *released, f"tables/{tag}"]
         for store in reversed(self.stores.distinct()):
             for folder in folders:
                 store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{HEAD}"])
@@ -486,37 +509,6 @@ class Tables(Newest):
                 head = store.read_versioned(f"{folder_left}/{HEAD}")
                 if head is None or key_moved_to(parsed(head[0])) == self.key.key_id:
                     yield folder_left
-
-    def sweep(self, opened: Opened) -> int:
-        """Delete objects that were stored before `opened` was committed and that it does not name; return how many.
-
-        These are older versions, and what stopped writers left. A writer that still works on the older version read its
-        head earlier, so its commit will fail anyway. Objects stored after the commit stay, because the next version may
-        name them. The commit has checked that its own objects are stored (cleave.store.sweeping). Errors only cause a
-        warning.
-        """
-        tag = self.tag(opened.manifest.table)
-        own = self.draft(opened.manifest.table, opened.manifest.version)[0]  # it goes with the next version
-        keep = opened.manifest.objects() | {f"tables/{tag}/{HEAD}", own}
-        swept = 0
-        with cleaning():
-            for store, names in opened.deletable:
-                left = [name for name in names if name not in keep and not _is_note(name)]
-                store.delete(left)
-                swept += len(left)
-        return swept
-
-    def delete_older(self, before: Manifest, opened: Opened) -> None:
-        """Delete what the version `before` names and `opened` does not. Unlike `sweep`, raise StoreError on an
-        error.
-        """
-        names = before.objects() - opened.manifest.objects()
-        try:
-            for store in self.stores.distinct():
-                store.delete(names)
-        except StoreError as error:
-            message = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
-            raise StoreError(message, hint=error.hint, status=error.status) from None
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
         vault = self.vault(head.table_id)
