@@ -17,8 +17,9 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
-from cleave.maintain.derive import add_scan, derive, drop_scan, plan_products, store
+from cleave.maintain.changes import delete, update
+from cleave.store.compacting import compact
+from cleave.maintain.derive import add_scan, derive, derive_products, drop_scan
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
@@ -28,7 +29,7 @@ from cleave.share.contribute import contribution_drafts
 from cleave.share.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
-from cleave.store.change import ChangeDraft, change_drafts
+from cleave.store.change import drafts_of
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
 from cleave.store.reader import Opened
@@ -169,15 +170,13 @@ class Place(Readers):
             if "was there and is gone" not in failure.message:
                 raise
             opened = None
-        under = [(tables, (opened.manifest.version if opened else 0) + 1)]
+        under = [tables]
         if (self.root / "new.json").exists() and opened is not None:
-            under.append((self.new_tables(stores), opened.manifest.version + 1))
-        for each, version in under:
-            name, vault = each.draft(self.name, version)
-            with suppress(CheckFailed):
-                if (record := stores.sensitive.read_versioned(name)) is not None:
-                    request = ChangeDraft.model_validate_json(vault.open("draft", name, record[0])).request
-                    return change_drafts(each, self.name, version).find(request)
+            under.append(self.new_tables(stores))
+        for each in under:
+            for _, drafts in drafts_of(each, self.name):
+                if (found := drafts.find_any()) is not None:
+                    return found
         if opened is not None and any(each.name == "north" for each in opened.manifest.contributors):
             drafts = contribution_drafts(stores, self.contributed(), self.identity("north"))
             for replace in (False, True):
@@ -202,8 +201,7 @@ class Place(Readers):
             opened.head.log.page.name,
             *viewed(self, opened),
         }
-        drafts = {tables.draft(self.name, opened.manifest.version)[0]}
-        return sorted(name for name in there - needed - drafts)
+        return sorted(there - needed)
 
     def settle(self, *, contributes: bool) -> None:
         """Make one more version, and one more contribution, which is taken in: each deletes what it finds of others."""
@@ -217,7 +215,7 @@ class Place(Readers):
             self.contribute("north", "C,m,33,3.00,77.5,Ned\n")
             self.collect()
             opened = tables.open(self.name)
-        tables.sweep(tables.commit(opened.manifest, opened, "nothing"))
+        tables.commit(opened.manifest, opened, "nothing")
 
 
 Work = Callable[[Place, Stores], object]
@@ -262,21 +260,18 @@ def based(place: Place) -> None:
     place.collect()
 
 
-def swept(change: Callable[[Tables, Place], Opened | None]) -> Work:
-    """The change, and the sweep that follows it in a command."""
+def of_owner(change: Callable[[Tables, Place], object]) -> Work:
+    """The change by the owner."""
 
     def work(place: Place, stores: Stores) -> None:
-        tables = place.tables(stores)[0]
-        done = change(tables, place)
-        if done is not None:
-            tables.sweep(done)
+        change(place.tables(stores)[0], place)
 
     return work
 
 
 def append(rows: str, *, upsert: bool = False) -> Work:
     how = {"upsert": upsert, "yes": upsert, "segment_rows": 2}
-    return swept(lambda tables, place: putting.append(tables, place.loaded(rows), "trial", Silent(), **how))
+    return of_owner(lambda tables, place: putting.append(tables, place.loaded(rows), "trial", Silent(), **how))
 
 
 def merge(place: Place, stores: Stores) -> None:
@@ -319,7 +314,7 @@ def opened_to(*names: str, keys: int = 2) -> Callable[[Place], None]:
 
 def scanned(place: Place) -> None:
     based(place)
-    swept(lambda tables, _: add_scan(tables, "trial", Silent()))(place, place.stores())
+    of_owner(lambda tables, _: add_scan(tables, "trial", Silent()))(place, place.stores())
 
 
 def derived(place: Place) -> None:
@@ -350,7 +345,7 @@ def paired(place: Place) -> None:
 def multiplied(place: Place) -> None:
     based(place)
     tables = place.tables()[0]
-    tables.sweep(store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent()))
+    derive_products(tables, "trial", ["age", "bill", "weight"], Silent())
 
 
 def paired_still(place: Place) -> None:
@@ -396,7 +391,7 @@ UPDATED = BASE.replace(",33,7.25,", ",33,8.25,").replace(",30,5.00,", ",30,6.00,
 CHANGES = [
     Change(
         "put",
-        swept(
+        of_owner(
             lambda tables, place: putting.put(
                 tables, place.loaded(OWN), "trial", ("ward", "sex"), Silent(), segment_rows=2
             )
@@ -407,7 +402,7 @@ CHANGES = [
     ),
     Change(
         "replace",
-        swept(
+        of_owner(
             lambda tables, place: putting.put(
                 tables,
                 place.loaded(SOUTH),
@@ -426,40 +421,42 @@ CHANGES = [
     Change("upsert", append(UPSERT, upsert=True), without(BASE, "Ada") + UPSERT),
     Change(
         "delete",
-        swept(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di', 'Ed')", Silent(), yes=True)[2]),
+        of_owner(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di', 'Ed')", Silent(), yes=True)),
         without(BASE, "Ada", "Di", "Ed"),
     ),
     Change(
         "update",
-        swept(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())[2]),
+        of_owner(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())),
         UPDATED,
     ),
-    Change("alter", swept(lambda tables, _: alter(tables, "trial", Alteration(widen=["age=0..4000"]), Silent())), BASE),
-    Change("by", swept(lambda tables, _: alter(tables, "trial", Alteration(by=["ward"]), Silent())), BASE),
+    Change(
+        "alter", of_owner(lambda tables, _: alter(tables, "trial", Alteration(widen=["age=0..4000"]), Silent())), BASE
+    ),
+    Change("by", of_owner(lambda tables, _: alter(tables, "trial", Alteration(by=["ward"]), Silent())), BASE),
     Change(
         "derive",
-        swept(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
+        of_owner(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
         BASE,
         also=weighted,
     ),
     Change(
         "derive products",
-        swept(lambda tables, _: store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent())),
+        of_owner(lambda tables, _: derive_products(tables, "trial", ["age", "bill", "weight"], Silent())),
         BASE,
         also=paired,
     ),
     Change(
         "drop products",
-        swept(lambda tables, _: alter(tables, "trial", Alteration(drop=DROPPED), Silent())),
+        of_owner(lambda tables, _: alter(tables, "trial", Alteration(drop=DROPPED), Silent())),
         BASE,
         start=multiplied,
         also=paired_still,
     ),
-    Change("scan add", swept(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
+    Change("scan add", of_owner(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
     Change(
-        "scan drop", swept(lambda tables, _: drop_scan(tables, "trial")), BASE, start=scanned, also=rows_for_scans(0)
+        "scan drop", of_owner(lambda tables, _: drop_scan(tables, "trial")), BASE, start=scanned, also=rows_for_scans(0)
     ),
-    Change("compact", swept(lambda tables, _: compact(tables, "trial", Silent())), BASE),
+    Change("compact", of_owner(lambda tables, _: compact(tables, "trial", Silent())), BASE),
     Change(
         "rotate",
         lambda place, stores: rotate(place.tables(stores)[0], place.new_tables(stores), "trial", Silent()),
@@ -481,7 +478,7 @@ CHANGES = [
         finish=Place.collect,
         refused=OWN + MORE,
     ),
-    Change("remove", swept(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
+    Change("remove", of_owner(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
     Change(
         "release",
         lambda place, stores: release(place.tables(stores)[0], "trial", {}),
@@ -500,14 +497,14 @@ CHANGES = [
     ),
     Change(
         "reader add",
-        swept(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
+        of_owner(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
         BASE,
         start=opened_to("dan", keys=1),
         also=lambda place: place.require_reads("dan", "eve"),
     ),
     Change(
         "reader revoke",
-        swept(lambda tables, place: place.revoke_reader("eve", tables)),
+        of_owner(lambda tables, place: place.revoke_reader("eve", tables)),
         BASE,
         start=opened_to("dan", "eve"),
         also=lambda place: place.require_reads("dan"),

@@ -102,7 +102,7 @@ class Readers(Releases):
             return segment.model_copy(update={"columns": tuple(columns)})
 
         older = manifest.model_copy(update={"segments": tuple(map(sealed, manifest.segments))})
-        tables.sweep(tables.commit(older, opened, "nothing"))
+        tables.commit(older, opened, "nothing")
 
 
 def reader_tables(world: Readers, name: str, memory: SeenVersions) -> ReaderTables:

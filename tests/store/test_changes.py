@@ -16,13 +16,13 @@ from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import Assignments, OldVersions, compact, delete, signed_record, update
+from cleave.maintain.changes import Assignments, OldVersions, delete, signed_record, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.cells import Cells
-from cleave.store.compacting import MOST_SMALL, merge_due, merges
+from cleave.store.compacting import MOST_SMALL, compact, merge_due, merges
 from cleave.store.manifest import Manifest
 from cleave.store.schemas import load_stored_schema
 from cleave.sums.stored import Stored
@@ -123,7 +123,6 @@ def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
     ((gone,),) = unsplit.rows(f"DELETE FROM trial WHERE {where}")
     changed, before, done = delete(world.tables, "trial", where, Silent(), yes=True)
     assert done is not None
-    world.tables.sweep(done)
     assert changed.rows == gone == before.rows - done.manifest.rows
     assert world.tables.log(done)[-1].what == "delete"
     assert world.tables.log(done)[-1].rows == -gone
@@ -159,7 +158,6 @@ def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str
     ((touched,),) = unsplit.rows(f"UPDATE trial SET {sets} WHERE {where}")
     changed, before, done = update(world.tables, "trial", values, where, Silent(), yes=True)
     assert done is not None
-    world.tables.sweep(done)
     assert changed.rows == touched
     plain = {each.plain.name for each in before.segments if each.plain}
     kept = before.objects() & done.manifest.objects()
@@ -185,7 +183,7 @@ def test_all_rows_change_where_the_condition_is_true(world: World) -> None:
     unsplit = Unsplit()
     unsplit.connection.execute("UPDATE trial SET bill = bill / 2, ward = ward || '!'")
     values = {"bill": "bill / 2", "ward": "ward || '!'"}
-    assert update(world.tables, "trial", values, "TRUE", Silent(), dry_run=True)[0].rows == 1200
+    assert update(world.tables, "trial", values, "TRUE", Silent(), dry_run=True).rows == 1200
     update(world.tables, "trial", values, "TRUE", Silent(), yes=True)
     agrees(world, unsplit)
 
@@ -325,7 +323,6 @@ def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
     assert opened is not None
     assert (again.rows, again.repeated, found, opened.manifest) == (first.rows, True, before, done.manifest)
     assert signed_record(world.key, found, again, opened.manifest, OldVersions(30))
-    world.tables.sweep(done)
     again, _, opened = delete(world.tables, "trial", where, Silent())
     assert (again.rows, again.repeated, opened) == (0, True, None)
     again, _, opened = delete(world.tables, "trial", "age > 126", Silent())

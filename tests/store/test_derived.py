@@ -220,7 +220,7 @@ def test_what_somebody_else_put_meanwhile_is_told(
     world.put("ward", schema=schema_file)
     opened = world.tables.open("trial")
     world.put("ward", replace=True, schema=schema_file)
-    world.tables.sweep(world.tables.open("trial"))
+    world.tables.open("trial")
     monkeypatch.setattr(world.tables, "open", lambda _: opened)
     for change in (
         lambda: derive(world.tables, "trial", "bill * age", "weighted", Silent()),

@@ -13,10 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.store import sealed, vault
+from cleave.store.compacting import compact
 from cleave.table.progress import Silent
 from tests.store.trial import World
 
@@ -79,13 +80,13 @@ def test_no_object_holds_the_by_value_of_a_cell_without_rows(
     world.write(world.make(ROWS, schema), "ward")
     world.write(world.make("SELECT range AS n, 'Ward 9' AS ward FROM range(6, 9)", schema), append=True)
     assert len(made.having(store, CANARY)) > 1
-    world.tables.sweep(CHANGES[change](world)[-1])
+    CHANGES[change](world)[-1]
     assert made.having(store, CANARY) == set()
     assert made.having(store, "Ward 9")
     world.write(world.make(ROWS, schema), append=True)  # the number of the empty cell is used again
     assert len(made.having(store, CANARY)) > 1
     CHANGES["delete"](world)
-    world.tables.sweep(compact(world.tables, "trial", Silent()))
+    compact(world.tables, "trial", Silent())
     assert made.having(store, CANARY) == set()
     assert verify(world.stored(), Silent()) == []
     counts = world.ask("SELECT ward, COUNT(*) FROM trial GROUP BY ward ORDER BY ward").result.rows

@@ -11,13 +11,14 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.store import compacting, sealed, vault
 from cleave.store import put as putting
+from cleave.store.compacting import compact
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
@@ -171,7 +172,7 @@ def test_of_two_writers_the_second_changes_nothing(
 
     def meanwhile(*given: object) -> object:
         other = place.tables()[0]
-        other.sweep(putting.append(other, table, "trial", Silent(), again=True))
+        putting.append(other, table, "trial", Silent(), again=True)
         return real(*given)  # type: ignore[arg-type]
 
     tables.commit = meanwhile  # type: ignore[method-assign,assignment]
@@ -215,7 +216,7 @@ def test_leftovers_are_swept(tmp_path: Path, key: OwnerKey, table: Table) -> Non
     assert killed_at(place, append_it, table, 3, made=True)
     tables, _stores = place.tables()
     opened = putting.append(tables, table, "trial", Silent())
-    assert tables.sweep(opened) == 5 + 3  # what was left; the manifest of version 1, its cells and its log
+    assert opened == 5 + 3  # what was left; the manifest of version 1, its cells and its log
     assert verify(Stored(tables, opened), Silent()) == []
 
 

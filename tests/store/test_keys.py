@@ -106,7 +106,6 @@ def test_rows_are_replaced_as_in_a_dictionary(world: World, loads: int) -> None:
             record = tables.log(done)[-1]
             assert (record.what, record.rows) == ("append", len(expected) - before)
             assert record.details.get("replaced", 0) == before - len(stays)
-            tables.sweep(done)
     assert sorted(rows_of(world)) == sorted(expected.values())
     tables, _ = world.tables()
     assert sum(tables.cells(tables.open("trial")).rows) == len(expected)
@@ -213,8 +212,8 @@ def test_of_two_writers_the_second_changes_nothing(world: World) -> None:
     real = tables.commit
 
     def meanwhile(*given: object, **more: object) -> object:
-        other, _ = world.tables()
-        other.sweep(upsert(world, "A,f,2,2.00,2,Bob\n"))
+        _other, _ = world.tables()
+        upsert(world, "A,f,2,2.00,2,Bob\n")
         return real(*given, **more)  # type: ignore[arg-type]
 
     tables.commit = meanwhile  # type: ignore[method-assign,assignment]

@@ -39,7 +39,6 @@ def tables(tmp_path: Path, key: OwnerKey) -> Tables:
 def changed(tables: Tables, opened: Opened, times: int = 1) -> Opened:
     for _ in range(times):
         opened = tables.commit(opened.manifest, opened, "append", 7)
-        tables.sweep(opened)
     return opened
 
 

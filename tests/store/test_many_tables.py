@@ -328,8 +328,6 @@ def test_one_version_of_each_table_answers_a_statement(place: Place) -> None:
         assert before == [list(place.oracle.execute(sql).fetchone() or ())]  # the version it was opened at
         with place.file("wards").read(None) as rows:
             wards = putting.put(world.tables, rows, "wards", [], Silent(), replace=True)
-        for each in (opened, wards):
-            world.tables.sweep(each)
         assert session.ask(plan).result.rows == [[2 * int(value) for value in before[0]]]
 
 

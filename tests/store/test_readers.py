@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cleave.ask.owners import tag_of
 from cleave.ckks.owner_key import encoded
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
@@ -32,6 +32,7 @@ from cleave.share.addressed import MOST_HEAD, SUITE, place_of
 from cleave.share.bundle import Bundle, open_bundle, publish_bundle
 from cleave.store import put as putting
 from cleave.store.accepting import accept
+from cleave.store.compacting import compact
 from cleave.store.heads import Heads
 from cleave.store.manifest import ROW, Manifest, Sealed
 from cleave.store.reader import Opened
@@ -800,5 +801,5 @@ def test_sizes_of_views_follow_from_counts(world: Place) -> None:
         assert opened.head.views is not None
         listed = json.loads(world.stores().sensitive.read(opened.head.views.name))
         sizes.add(tuple(each["bytes"] for each in listed.values()))
-        tables.sweep(tables.commit(opened.manifest, opened, "nothing"))
+        tables.commit(opened.manifest, opened, "nothing")
     assert len(sizes) == 1

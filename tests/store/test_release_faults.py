@@ -42,7 +42,7 @@ BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of the
 def append(world: Releases, count: int = 6, start: int = 40) -> None:
     with world.table(rows([("A", "f")] * count, start)) as table:
         tables = world.tables()[0]
-        tables.sweep(putting.append(tables, table, world.name, Silent()))
+        putting.append(tables, table, world.name, Silent())
 
 
 def grown(world: Releases) -> None:

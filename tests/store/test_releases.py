@@ -155,7 +155,7 @@ def test_no_difference_of_derived_totals_is_over_one_row(tmp_path: Path, key_fil
     world, bills = Releases(tmp_path / "w", key_file), range(1, 8)
     world.put("".join(f"A,f,{20 + n if n < 8 else ''},{100 + n if n in bills else ''},50,p{n}\n" for n in range(13)))
     tables, _ = world.tables()
-    tables.sweep(derive(tables, world.name, "age + bill", "cost", Silent()))
+    derive(tables, world.name, "age + bill", "cost", Silent())
     world.release("carol")
     source = world.source("carol")
     totals = source._release(world.name).totals
@@ -252,7 +252,7 @@ def test_sums_of_columns_are_released_and_products_are_not(tmp_path: Path, key_f
     for name, sql in sums.items():
         derive(world.tables()[0], world.name, sql, name, Silent())
     tables = world.tables()[0]
-    store(tables, plan_products(tables, world.name, ["age", "bill"]), Silent())
+    derive_products(tables, world.name, ["age", "bill"], Silent())
     made = world.release("carol")
     products = ("age*bill", "age if bill", "bill if age")
     assert made.left_out == ("square", "mixed", "twice", *products), "the third follows from the age"

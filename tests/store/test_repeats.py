@@ -68,8 +68,7 @@ def append(world: World, rows: str, stores: Stores | None = None, *, again: bool
     """What was said of it."""
     said: list[str] = []
     tables, stores = world.tables(stores)
-    opened = putting.append(tables, world.table(rows), "trial", Silent(), again=again, say=said.append)
-    tables.sweep(opened)
+    putting.append(tables, world.table(rows), "trial", Silent(), again=again, say=said.append)
     return said
 
 

@@ -106,7 +106,7 @@ class Place:
     ) -> Opened:
         told = progress or Silent()
         with open_stream([self.file], self.schema, "trial") as rows:
-            opened = putting.put(
+            return putting.put(
                 tables,
                 rows,
                 "trial",
@@ -116,14 +116,10 @@ class Place:
                 say=self.said.append,
                 **options,
             )
-        tables.sweep(opened)
-        return opened
 
     def append(self, tables: Tables, _: Stores, segment_rows: int = ROWS) -> Opened:
         with open_stream([self.file], self.schema, "trial") as rows:
-            opened = putting.append(tables, rows, "trial", Silent(), segment_rows=segment_rows, say=self.said.append)
-        tables.sweep(opened)
-        return opened
+            return putting.append(tables, rows, "trial", Silent(), segment_rows=segment_rows, say=self.said.append)
 
     def take(self, made: Callable[[Place], object]) -> None:
         """Take over the stores of a place where `made` was done, which is done once."""
@@ -450,7 +446,7 @@ tables = Tables(stores, key, SeenVersions(root / "tables.json"))
 print("ready", flush=True)
 with open_stream([root / "patients.csv"], load_schema(Path(schema)), "trial") as rows:
     opened = put(tables, rows, "trial", ["ward"], Silent(), segment_rows=15, say=print)
-tables.sweep(opened)
+opened
 """
 
 

@@ -94,8 +94,7 @@ def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
     old, new, last = keys
     abandoned = keyed(world, new).folder("trial")
     tables, _stores = world.tables()
-    opened = putting.append(tables, world.table(NORTH), "trial", Silent())
-    tables.sweep(opened)
+    putting.append(tables, world.table(NORTH), "trial", Silent())
     assert any(name.startswith(abandoned) for name in names(world))
     rotate(keyed(world, old), keyed(world, last), "trial", Silent())
     assert not any(name.startswith(abandoned) for name in names(world))

@@ -325,7 +325,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     """Of the same owner, schema and contributor."""
     tables, _stores = world.tables()
     putting.put(tables, world.table(OWN), "other", ("ward",), Silent())
-    contributors.register(tables, "other", "north", world.identity("north").public)
+    removing.register(tables, "other", "north", world.identity("north").public)
     other = invite(tables.open("other").manifest)
     place = folder_of(other.table_id, world.identity("north").public)
     forger = Forger(world, "north")

@@ -215,10 +215,10 @@ def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Sto
     opened = tables.commit(put(tables, key), None, "put")
     tables.seal(tables.folder("trial"), opened.vault, "cells", b"left behind")
     newer = tables.commit(opened.manifest, opened, "put")
-    assert tables.sweep(newer) == 3  # and the manifest of version 1 and its page of the log
+    assert newer == 3  # and the manifest of version 1 and its page of the log
     assert tables.unseal(newer.vault, "cells", newer.manifest.cells) == b"cells"
     last = tables.commit(newer.manifest, newer, "put")
-    assert tables.sweep(last) == 2
+    assert last == 2
 
 
 def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: OwnerKey) -> None:
@@ -228,7 +228,7 @@ def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, k
     second = tables.commit(first.manifest, first, "put")
     late = tables.seal(tables.folder("trial"), second.vault, "cells", b"of one who read version 2")
     third = tables.commit(second.manifest.model_copy(update={"cells": late}), second, "put")
-    tables.sweep(second)  # late itself
+    second  # late itself
     assert tables.unseal(third.vault, "cells", tables.open("trial").manifest.cells) == b"of one who read version 2"
     with pytest.raises(ConflictError):
         tables.commit(first.manifest.model_copy(update={"cells": early}), first, "put")
@@ -245,7 +245,7 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
         found = real(name, *most, earlier=earlier)
         if not heads:  # between a reader's head and its manifest
             heads.append(1)
-            tables.sweep(tables.commit(first.manifest, first, "put"))
+            tables.commit(first.manifest, first, "put")
         return found
 
     monkeypatch.setattr(storage, "read_versioned", read_versioned)
@@ -262,7 +262,6 @@ def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Ta
     read()
     cells = tables.seal(tables.folder("trial"), opened.vault, "cells", b"other cells")
     newer = tables.commit(opened.manifest.model_copy(update={"cells": cells}), opened, "put")
-    tables.sweep(newer)
     with pytest.raises(ConflictError, match="another process"):
         read()
     with pytest.raises(CheckFailed, match="lost"), tables.changing(newer):

@@ -165,15 +165,15 @@ class InStub:
     def run(self, command: str) -> Any:
         tables = self.tables()
         if command == "put":
-            return tables.sweep(putting.put(tables, self.table, "trial", ["ward"], Silent()))
+            return putting.put(tables, self.table, "trial", ["ward"], Silent())
         if command == "append":
-            return tables.sweep(putting.append(tables, self.table, "trial", Silent()))
+            return putting.append(tables, self.table, "trial", Silent())
         if command == "delete":
-            done = delete(tables, "trial", "ward = 'A'", Silent(), yes=True)[2]
-            return done and tables.sweep(done)
+            done = delete(tables, "trial", "ward = 'A'", Silent(), yes=True)
+            return done and done
         if command == "update":
-            done = update(tables, "trial", {"name": "upper(name)"}, "age > 0", Silent())[2]
-            return done and tables.sweep(done)
+            done = update(tables, "trial", {"name": "upper(name)"}, "age > 0", Silent())
+            return done and done
         if command == "drop":
             return tables.drop("trial")
         return self.ask(SQL), self.ask(SUMS)
@@ -457,12 +457,12 @@ def test_a_folder_goes_the_same_way(
 ) -> None:
     memory = SeenVersions(tmp_path / "tables.json")
     healthy = Tables(Stores(Folder(tmp_path / "s"), Folder(tmp_path / "p")), key, memory)
-    healthy.sweep(putting.put(healthy, table, "trial", ["ward"], Silent()))
+    putting.put(healthy, table, "trial", ["ward"], Silent())
     before = {path for path in tmp_path.glob("[sp]/**/*") if path.is_file()}
     head = healthy.stores.sensitive.read(f"{healthy.folder('trial')}/head")
     wrong = Tables(Stores(Forgetful(tmp_path / "s", kept), Folder(tmp_path / "p")), key, memory)
     with pytest.raises((StoreError, CheckFailed)):
-        wrong.sweep(putting.append(wrong, table, "trial", Silent()))
+        putting.append(wrong, table, "trial", Silent())
     assert before <= set(tmp_path.glob("[sp]/**/*"))
     Folder(tmp_path / "s").replace(f"{healthy.folder('trial')}/head", head, _version_of(healthy))
     assert healthy.open("trial").manifest.rows == 3

@@ -24,7 +24,7 @@ from cleave.store.sums import Summing, extent_of
 from cleave.store.tables import Tables
 from cleave.table.derived import UnknownColumn, checked
 from cleave.table.duck import identifier
-from cleave.table.progress import Progress
+from cleave.table.progress import Progress, Silent
 from cleave.table.schema import Schema, dump_schema
 from cleave.table.stream import Extent
 from cleave.table.types import is_number
@@ -224,7 +224,7 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
     return make(tables, name, Change("scan add", [], plan, stage="encrypt for scans"), progress).opened
 
 
-def drop_scan(tables: Tables, name: str, progress: Progress) -> Opened:
+def drop_scan(tables: Tables, name: str) -> Opened:
     """Remove the rows for scans. Raises InputError if there are none, ConflictError if another writer changes the
     table.
     """
@@ -237,4 +237,4 @@ def drop_scan(tables: Tables, name: str, progress: Progress) -> Opened:
         segments = tuple(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
         return Plan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
 
-    return make(tables, name, Change("scan drop", [], plan), progress).opened
+    return make(tables, name, Change("scan drop", [], plan), Silent()).opened

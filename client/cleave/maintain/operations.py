@@ -464,4 +464,4 @@ def drop_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Delete the rows for scans of a stored table; it keeps everything else."""
     from cleave.maintain.derive import drop_scan as forget  # noqa: PLC0415 - as above
 
-    return forget(task.tables, name, task.progress)
+    return forget(task.tables, name)

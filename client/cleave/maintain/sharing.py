@@ -75,7 +75,7 @@ def add_contributor(task: Task, name: str, contributor: str, contributor_key: st
     public = read_contributor_key(file.path)
     tables = task.tables  # a missing key is reported first
     require_compared("contributor", "--contributor-key", [(file, contributor_fingerprint(public))])
-    done = register(tables, name, contributor, public, task.progress)
+    done = register(tables, name, contributor, public)
     return folder_of(done.manifest.table_id, public)
 
 
@@ -84,7 +84,7 @@ def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Plac
     """Remove a contributor and its rows from a table."""
     from cleave.store.removing import remove  # noqa: PLC0415 - as above
 
-    return remove(task.tables, name, contributor, task.progress, task.warn)
+    return remove(task.tables, name, contributor, task.warn)
 
 
 @change(Place, seconds=LONGEST_TIMEOUT, after=CONTINUES)

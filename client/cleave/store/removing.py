@@ -15,13 +15,13 @@ from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.published import ENDS, all_rows, has_ended, leaving
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
-from cleave.table.progress import Progress
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 
 
-def register(tables: Tables, table: str, name: str, key: str, progress: Progress) -> Opened:
+def register(tables: Tables, table: str, name: str, key: str) -> Opened:
     """Register the holder of `key` (64 hex digits) as contributor `name`. Raises InputError, ConflictError."""
     contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
 
@@ -43,10 +43,10 @@ def register(tables: Tables, table: str, name: str, key: str, progress: Progress
         manifest = base.manifest.model_copy(update={"contributors": (*base.manifest.contributors, contributor)})
         return Plan(manifest, details={"contributor": name})
 
-    return make(tables, table, Change("contributor add", [name, key], plan), progress).opened
+    return make(tables, table, Change("contributor add", [name, key], plan), Silent()).opened
 
 
-def remove(tables: Tables, table: str, name: str, progress: Progress, warn: Say = silent) -> Opened:
+def remove(tables: Tables, table: str, name: str, warn: Say = silent) -> Opened:
     """Remove a contributor and its rows. `warn` is told if the table's releases end.
 
     Raises InputError for an unknown name, ConflictError.
@@ -61,7 +61,7 @@ def remove(tables: Tables, table: str, name: str, progress: Progress, warn: Say 
         left = tuple(each for each in manifest.contributors if each != who)
         return Plan(manifest.model_copy(update={"contributors": left}), cells=cells, details={"contributor": who.name})
 
-    done = make(tables, table, Change("contributor remove", [name.lower()], plan), progress)
+    done = make(tables, table, Change("contributor remove", [name.lower()], plan), Silent())
     if done.before is not None and has_ended(done.before.manifest, done.opened.manifest):
         warn(ENDS)
     return done.opened

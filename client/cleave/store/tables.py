@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue, ValidationError
@@ -79,8 +80,8 @@ class Tables(Newest):
         rows: int | None = None,
         log: LogHead | None = None,
         *,
-        made: Made,
-        details: Mapping[str, JsonValue],
+        made: Made | None = None,
+        details: Mapping[str, JsonValue] = MappingProxyType({}),
     ) -> Opened:
         """Make `manifest`, whose objects are all stored, the table's next version, and record it in the log.
 
@@ -90,7 +91,7 @@ class Tables(Newest):
         spends. Manifest, views and page of the log of `previous` are deleted. Raises ConflictError if another version
         came first.
         """
-        manifest = manifest.next()
+        made, manifest = made or Made(), manifest.next()
         tag, vault, folder = self.tag(manifest.table), self.vault(manifest.table_id), self.folder(manifest.table)
         if rows is None:
             rows = manifest.rows - (previous.manifest.rows if previous else 0)
