@@ -18,7 +18,6 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
-from cleave.store.compacting import compact
 from cleave.maintain.derive import add_scan, derive, derive_products, drop_scan
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
@@ -30,6 +29,7 @@ from cleave.share.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.change import drafts_of
+from cleave.store.compacting import compact
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
 from cleave.store.reader import Opened
@@ -195,7 +195,7 @@ class Place(Readers):
         there = {name for name in self.objects() if name.rpartition("/")[2] not in ("head", "draft")}
         if current is None:
             return sorted(there)
-        tables, opened = current
+        _tables, opened = current
         needed = opened.manifest.objects() | {
             opened.head.manifest.name,
             opened.head.log.page.name,

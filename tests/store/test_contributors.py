@@ -15,8 +15,8 @@ from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
 from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of
-from cleave.store import contributors, removing
 from cleave.store import put as putting
+from cleave.store import removing
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
 from cleave.sums.stored import Stored

@@ -15,7 +15,6 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
-from cleave.store.compacting import compact
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.share.collect import collect
@@ -25,6 +24,7 @@ from cleave.share.page import is_signed_from, page_of
 from cleave.share.publishing import head_of, publish
 from cleave.share.release import ReleaseHead, seal_content
 from cleave.store import put as putting
+from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
 from cleave.store.published import ENDS, Digests
 from cleave.store.removing import remove
@@ -50,7 +50,7 @@ class Keyed(Releases):
         text = SCHEMA + (f"[privacy]\n{privacy}\n" if privacy else "")
         table = loaded(self.header + csv, text)
         tables = self.tables()[0]
-        done = putting.put(tables, table, self.name, ("ward", "sex"), Silent(), key=key, replace=change)
+        putting.put(tables, table, self.name, ("ward", "sex"), Silent(), key=key, replace=change)
 
     def append(self, csv: str, *, upsert: bool = False) -> None:
         tables = self.tables()[0]

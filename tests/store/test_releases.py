@@ -10,7 +10,7 @@ import pytest
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.derive import derive, plan_products, store
+from cleave.maintain.derive import derive, derive_products
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions

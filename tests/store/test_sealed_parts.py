@@ -19,8 +19,8 @@ from cleave.ckks.public_key import export_public
 from cleave.share.collect import collect
 from cleave.share.contribute import read_invited
 from cleave.share.invitation import invitation_of, invite
-from cleave.store import contributors, removing
 from cleave.store import put as putting
+from cleave.store import removing
 from cleave.store.contribution import Entry, folder_of
 from cleave.store.manifest import new_id
 from cleave.store.seen_versions import SeenVersions

@@ -252,22 +252,6 @@ def test_a_reader_whose_version_was_swept_reads_the_next(
     assert tables.open("trial").manifest.version == 2
 
 
-def test_a_writer_whose_version_was_swept_is_told_of_the_other_writer(tables: Tables, key: OwnerKey) -> None:
-    opened = tables.commit(put(tables, key), None, "put")
-
-    def read() -> None:
-        with tables.changing(opened):
-            tables.unseal(opened.vault, "cells", opened.manifest.cells)
-
-    read()
-    cells = tables.seal(tables.folder("trial"), opened.vault, "cells", b"other cells")
-    newer = tables.commit(opened.manifest.model_copy(update={"cells": cells}), opened, "put")
-    with pytest.raises(ConflictError, match="another process"):
-        read()
-    with pytest.raises(CheckFailed, match="lost"), tables.changing(newer):
-        tables.unseal(opened.vault, "cells", opened.manifest.cells)
-
-
 class Deaf:
     """`storage` whose answer to a head that it has written is lost; `blind`: and it cannot be asked any more."""
 
