@@ -20,7 +20,8 @@ from cleave.ask.question import Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive, derive_products
+from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_products as derive_all
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
@@ -165,7 +166,7 @@ def world(tmp_path: Path, key: OwnerKey) -> Iterator[World]:
 
 
 def derive_products(world: World, *columns: str) -> Opened:
-    return derive_products(world.tables, world.name, columns, Silent())
+    return derive_all(world.tables, world.name, columns, Silent())
 
 
 def names(world: World) -> list[str]:

@@ -211,29 +211,6 @@ def test_no_name_can_be_read_in_the_store(tables: Tables, key: OwnerKey, storage
         assert b"diagnosis" not in storage.read(name)
 
 
-def test_what_nothing_names_is_swept(tables: Tables, key: OwnerKey, storage: Storage) -> None:
-    opened = tables.commit(put(tables, key), None, "put")
-    tables.seal(tables.folder("trial"), opened.vault, "cells", b"left behind")
-    newer = tables.commit(opened.manifest, opened, "put")
-    assert newer == 3  # and the manifest of version 1 and its page of the log
-    assert tables.unseal(newer.vault, "cells", newer.manifest.cells) == b"cells"
-    last = tables.commit(newer.manifest, newer, "put")
-    assert last == 2
-
-
-def test_what_another_writer_stores_is_not_swept_from_under_it(tables: Tables, key: OwnerKey) -> None:
-    """Whatever was there before a commit is of writers who will be told to try again; what came after it stays."""
-    first = tables.commit(put(tables, key), None, "put")
-    early = tables.seal(tables.folder("trial"), first.vault, "cells", b"of one who read version 1")
-    second = tables.commit(first.manifest, first, "put")
-    late = tables.seal(tables.folder("trial"), second.vault, "cells", b"of one who read version 2")
-    third = tables.commit(second.manifest.model_copy(update={"cells": late}), second, "put")
-    second  # late itself
-    assert tables.unseal(third.vault, "cells", tables.open("trial").manifest.cells) == b"of one who read version 2"
-    with pytest.raises(ConflictError):
-        tables.commit(first.manifest.model_copy(update={"cells": early}), first, "put")
-
-
 def test_a_reader_whose_version_was_swept_reads_the_next(
     tables: Tables, key: OwnerKey, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
