@@ -92,6 +92,27 @@ class Session:
         """
         return self.source.snapshot()
 
+    def on_one_version(self, work: Callable[[float], T]) -> T:
+        """Return `work(spent)`, whose questions are all over one version of each table. It begins again on the newest
+        one if others deleted that; `spent` is the seconds of its questions so far.
+
+        Raises as `snapshot`, and ChangedError if others change the tables each time.
+        """
+        spent = 0.0
+
+        def on_version() -> T:
+            with self.snapshot():
+                return work(spent)
+
+        def begins_again(error: Exception) -> bool:
+            nonlocal spent
+            spent = self.spent
+            return isinstance(error, SnapshotError)
+
+        from cleave.store.changed import SnapshotError, on_newest  # noqa: PLC0415 - only stored tables have versions
+
+        return on_newest(on_version, begins_again)
+
     def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
         """Decide which way answers each output. This reads no rows and sends nothing.
 

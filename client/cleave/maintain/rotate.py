@@ -45,8 +45,9 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
                         f"contributor {each.name!r} has put rows that are not collected yet",
                         hint="first `cleave contributor collect`, or `cleave contributor remove`",
                     )
-            _rotate_version(old, new, opened, progress)
             try:
+                with old.changing(opened):
+                    _rotate_version(old, new, opened, progress)
                 old.close_as_moved(opened, key_id)
             except ConflictError:
                 continue

@@ -24,11 +24,12 @@ from cleave.objects.storage import (
     replaced,
     require_place,
 )
+from cleave.store.changed import is_replaced, on_newest
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Record, digest_of, extended, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
-from cleave.store.newest import HEAD, TRIES, MovedError, Newest, Seen
+from cleave.store.newest import HEAD, MovedError, Newest, Seen
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
+_TRIES = 4  # to write a head while others record events
 _NAMED = 4  # folders that an error names
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
 
@@ -62,6 +64,7 @@ class Tables(Newest):
         this user.
         """
         super().__init__(stores, key, memory, cache)
+        self.has_committed = False
         self._user = user
         self._own_heads = Heads.of_owner(key, stores.sensitive.location)
 
@@ -106,6 +109,8 @@ class Tables(Newest):
                 raise
             raise self._changed() from error  # the other process has deleted them
         shown = manifest, written, views
+        self._tags.add(tag)
+        self.has_committed = True
         head, stored, pages = self._show(shown, previous, log, what, rows, details, _drawn_epsilon(manifest))
         self._evict_older(tag, manifest, written.name)
         needed = {written.name, *pages, *(each.name for each in viewed)}
@@ -155,15 +160,14 @@ class Tables(Newest):
         If its newest page was replaced meanwhile, these include records that are newer than `opened`. Raises
         CheckFailed if the log is damaged.
         """
-        for _ in range(TRIES - 1):
-            try:
-                return records_of(self, opened.vault, opened.head.log)
-            except LostError:  # a later record has replaced the page
-                latest = self.open(opened.manifest.table)
-                if latest.head.log == opened.head.log:
-                    raise
-                opened = latest
-        return records_of(self, opened.vault, opened.head.log)
+        latest = opened
+
+        def begins_again(error: Exception) -> bool:
+            nonlocal latest
+            before, latest = latest, self.open(opened.manifest.table)
+            return isinstance(error, LostError) and latest.head.log != before.head.log
+
+        return on_newest(lambda: records_of(self, latest.vault, latest.head.log), begins_again)
 
     def _show(
         self,
@@ -186,7 +190,7 @@ class Tables(Newest):
         expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
         record |= {"what": what, "rows": rows, "details": details}
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(_TRIES)):
             try:
                 with self.changing(previous):
                     grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
@@ -306,8 +310,8 @@ class Tables(Newest):
         """Raise ConflictError if the block fails because another writer came first and deleted its objects."""
         try:
             yield
-        except LostError:
-            if opened is None or not self.replaced(opened):
+        except LostError as lost:
+            if opened is None or lost.is_damage or not is_replaced(lost):
                 raise
             raise self._changed() from None
 
