@@ -47,7 +47,7 @@ BASE = OWN + MORE + NORTH + SOUTH + LU
 
 
 def started(place: Place) -> None:
-    """Six segments of two rows or less, of two parties, with rows for scans. Rows wait to be released, and collected."""
+    """Six segments of two rows or less, of two parties, with rows for scans; others wait for release or collect."""
     tables = place.tables()[0]
     putting.put(tables, place.loaded(OWN), "trial", ("sex",), Silent(), key=["name"], segment_rows=2, scan=True)
     append(MORE)(place, tables.stores)
@@ -149,26 +149,42 @@ COMMANDS = [
 
 
 class Beside:
-    """Reads of folders, counted; `change` is made ahead of number `at`. `names`: what is read, in order."""
+    """Reads of folders, counted; `change` is made ahead of number `at`. `names`: what is read, in order.
+
+    What `replace` reads is not counted: it holds the table's lock.
+    """
 
     def __init__(self, at: int | None = None, change: Callable[[], object] = lambda: None) -> None:
         self.names: list[str] = []
-        self._at, self._change, self._is_changing = at, change, False
-        self._read = Folder.read
+        self._at, self._change, self._is_quiet = at, change, False
+        self._read, self._replace = Folder.read, Folder.replace
 
     def read(self, folder: Folder, name: str, *how: Any, **named: Any) -> bytes:
-        if not self._is_changing:
+        if not self._is_quiet:
             self.names.append(name)
             if len(self.names) == self._at:
-                self._is_changing = True
-                self._change()
-                self._is_changing = False
+                with self._quiet():
+                    self._change()
         return self._read(folder, name, *how, **named)
+
+    def replace(self, folder: Folder, *how: Any) -> str:
+        with self._quiet():
+            return self._replace(folder, *how)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        before, self._is_quiet = self._is_quiet, True
+        try:
+            yield
+        finally:
+            self._is_quiet = before
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Folder, "read", lambda *given, **named: self.read(*given, **named))
+            # functions, which get the folder: a bound method would not
+            patch.setattr(Folder, "read", lambda *given, **named: self.read(*given, **named))  # noqa: PLW0108
+            patch.setattr(Folder, "replace", lambda *given: self.replace(*given))  # noqa: PLW0108
             yield
 
 
@@ -334,5 +350,3 @@ def test_a_table_that_changes_each_time_ends_the_command() -> None:
     with pytest.raises(LostError):
         on_newest(lambda: on_newest(partial(work, named=True)), lambda _: True)
     assert len(calls) == 1, "what is found to be damage stays so"
-
-

@@ -120,6 +120,10 @@ class Source(Protocol):
         """Run `work` over one version of every table, and wait no longer than `deadline`."""
         return work()
 
+    def on_newest(self, work: Callable[[], T]) -> T:
+        """Return `work()`, which plans a question and asks it; again if the plan no longer fits its tables."""
+        return work()
+
     def load(self, plan: Plan, question: Question) -> AbstractContextManager[Loaded]: ...
 
     def sums(self, plan: Plan, question: Question) -> AbstractContextManager[GroupSums]: ...

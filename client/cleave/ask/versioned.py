@@ -15,7 +15,7 @@ from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
-from cleave.store.changed import ReplacedError
+from cleave.store.changed import ReplacedError, on_newest
 from cleave.table.schema import Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, UsageError
@@ -102,6 +102,9 @@ class VersionedSource(Source, Generic[Version]):
             return work()
         finally:
             self._stores.limit(None)
+
+    def on_newest(self, work: Callable[[], T]) -> T:
+        return on_newest(work)
 
     def close(self) -> None:
         held, self._held = self._held, {}
