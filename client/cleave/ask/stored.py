@@ -142,6 +142,10 @@ class StoredSource(VersionedSource[Stored]):
             return None
         return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
 
+    def require_assumed(self, plan: Plan, table: AskedBy) -> None:
+        if table.assumed not in plan.assumed:
+            raise ReplacedError
+
     def min_group(self, plan: Plan) -> int:
         """Return the largest minimum of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)

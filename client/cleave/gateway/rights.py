@@ -15,7 +15,6 @@ from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
 from cleave.share.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
-from cleave.store.changed import ReplacedError
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, QueryRefused
 
@@ -99,8 +98,7 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
         ) from None
     if not is_bare(plan.cut):
         raise refused(G1)
-    if table.assumed not in plan.assumed:
-        raise ReplacedError
+    session.source.require_assumed(plan, table)
     number = max(rights.min_group, privacy.min_group, session.source.min_group(plan))
     note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
     return plan, Least(number, note)
