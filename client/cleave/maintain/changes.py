@@ -122,9 +122,9 @@ def delete(
 ) -> Changed:
     """Delete the rows where `where` is true; rows where it is NULL stay, as in SQL.
 
-    Others may change the table meanwhile: their rows are deleted too where `where` is true. Copies that writers are just
-    making, and what nobody names, are deleted with them. A call that repeats one that was stopped after its commit
-    returns what that one did. `finish` gets what was deleted, once that is gone.
+    Others may change the table meanwhile: their rows are deleted too where `where` is true. So are copies that writers
+    are just making, and what nobody names. A call that repeats one that was stopped after its commit returns what that
+    one did. `finish` gets what was deleted, once that is gone.
 
     Raises InputError for an invalid condition, or without `yes` where it is needed; ConflictError if others changed the
     rows that it reads again and again.

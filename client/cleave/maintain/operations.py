@@ -54,7 +54,7 @@ _MOST_DAYS = 36_500
 _SECONDS = 600.0  # to list or show tables
 
 
-@operation(Putting, after=CONTINUES)
+@operation(Putting, after=CONTINUES, again=False)
 def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
@@ -97,7 +97,7 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
     return stored_table(done.manifest)
 
 
-@change(Appending, after=CONTINUES)
+@change(Appending, after=CONTINUES, again=False)
 def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> Opened:
     """Add rows to a stored table. Otherwise as `put`.
 
@@ -206,6 +206,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     """
     from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415 - as above
     from cleave.objects.storage import ConflictError, StoreError  # noqa: PLC0415
+    from cleave.store.changed import ReplacedError  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
     if output is not None:
@@ -223,7 +224,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     try:
         tables.record(table, "pull", stored.manifest.rows, **({"contributor": contributor} if contributor else {}))
     except ConflictError:
-        raise
+        raise ReplacedError from None
     except StoreError as error:  # a caller who may not write to the store may still read it
         warnings.warn(
             f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
@@ -388,7 +389,7 @@ def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
     from cleave.maintain.pull import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
-    return check(Stored(task.tables, task.tables.open(name)), task.progress)
+    return check(Stored(task.tables, task.tables.open(name)), task.progress, task.checked)
 
 
 @operation(Dropping, seconds=LONGEST_TIMEOUT)
@@ -417,7 +418,7 @@ def accept(task: Task, name: str, version: int, **_: Unpack[Place]) -> Accepted:
     return go_on(task.tables, name, version)
 
 
-@operation(Rotating, after=CONTINUES)
+@operation(Rotating, after=CONTINUES, again=False)
 def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
     """Move a stored table to another key: all of it is sealed again.
 

@@ -14,7 +14,7 @@ from cleave.objects.storage import ConflictError
 from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
-from cleave.store.change import Change, Plan, make
+from cleave.store.change import Change, Plan, in_the_way, make
 from cleave.store.log import copied
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.pieces import SegmentRows
@@ -45,8 +45,8 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
                         f"contributor {each.name!r} has put rows that are not collected yet",
                         hint="first `cleave contributor collect`, or `cleave contributor remove`",
                     )
-            _rotate_version(old, new, opened, progress)
             try:
+                _rotate_version(old, new, opened, progress)
                 old.close_as_moved(opened, key_id)
             except ConflictError:
                 continue
@@ -66,6 +66,8 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
 
     def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if old.replaced(opened):  # what is read of it may be deleted by now
+            raise in_the_way(old)
         if base is not None and base.manifest.table_id != table_id:
             raise InputError(f"there is another table {table!r} under the new key")
         present = {_content(each): each for each in (base.manifest.segments if base else ())}

@@ -33,7 +33,7 @@ _READER = "a reader makes a key with `cleave reader new FILE` and sends FILE.pub
 _MOST_PAGE = 64 << 20  # bytes
 
 
-@operation(Contributing, after=CONTINUES)
+@operation(Contributing, after=CONTINUES, again=False)
 def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
     """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
 

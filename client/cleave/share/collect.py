@@ -24,6 +24,7 @@ from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS
 from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.contribution import (
     ContributionHead,
     Entry,
@@ -142,6 +143,8 @@ def collect(
             opened = _take(tables, opened, pending, progress)
             done.append(pending)
         except LostError as failure:  # not refused: the store may find it again
+            if _is_replaced(tables, opened.manifest, pending, failure):
+                raise ReplacedError from None
             failures.append(_naming(who, failure))
             continue
         except (CheckFailed, InputError) as failure:
@@ -222,6 +225,24 @@ class _PartRows(Piece):
             partial = writer.begin(table, contributor=self.who.name)
             segment = writer.finish(partial)
         yield self.step(segment, keys=partial.keys)
+
+
+def _is_replaced(tables: Tables, manifest: Manifest, pending: News, lost: LostError) -> bool:
+    """True if a lost object of the owner is of an older version, or one of a contributor of a part that is handled."""
+    who = pending.contributor
+    if not lost.name.startswith(f"{folder_of(manifest.table_id, who.key)}/"):
+        return is_replaced(lost)
+    return _is_handled(tables, manifest, who, pending.added)
+
+
+def _is_handled(tables: Tables, manifest: Manifest, who: Contributor, parts: Sequence[Entry]) -> bool:
+    """True if some of a contributor's `parts` do not wait in the newest version: another process has handled them, the
+    contributor has replaced them, or it was removed.
+    """
+    newest = tables.open(manifest.table).manifest
+    now = next((each for each in newest.contributors if each.key == who.key), None)
+    waiting = () if now is None else news(tables, newest, now).added
+    return not {each.id for each in parts} <= {each.id for each in waiting}
 
 
 def _refuse(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
@@ -335,6 +356,8 @@ def _open_part(
     try:
         content = tables.read(entry.manifest)
     except LostError:
+        if _is_handled(tables, manifest, who, [entry]):
+            raise ReplacedError from None
         raise CheckFailed(
             "stored",
             "a part is lost, or was collected before the contributor was removed",

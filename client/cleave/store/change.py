@@ -20,6 +20,7 @@ from pydantic import BaseModel, JsonValue
 
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.cells import Cells
+from cleave.store.changed import is_replaced
 from cleave.store.drafts import Draft, Drafts
 from cleave.store.log import Made, Record, newest_records, records_after
 from cleave.store.manifest import (
@@ -499,10 +500,8 @@ class _Making:
         """Wait by chance, and try again. Raises `error` if that is of no use."""
         if time.monotonic() > self._until:
             raise error
-        if isinstance(error, LostError):
-            newest = self._tables.find(self._name)
-            if newest is None or (self._base is not None and newest.head_etag == self._base.head_etag):
-                raise error
+        if isinstance(error, LostError) and (error.is_damage or not is_replaced(error)):
+            raise error
         self._waits += 1
         if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
             raise not_all_stored(self._tables.stores)

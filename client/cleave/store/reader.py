@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cleave.ckks.owner_key import OwnerKey
@@ -78,7 +79,17 @@ _LOST = f"{DAMAGED}; a copy or a replica whose objects are still to come is whol
 
 
 class LostError(CheckFailed):
-    """An object in the manifest is missing: it is damaged, or a later version replaced it."""
+    """An object that a version names is missing. It is damage only if the newest version names it too
+    (cleave.store.changed).
+
+    `name`: of the object. `is_named()`: whether the newest version names it. `is_damage`: True once that was found.
+    """
+
+    def __init__(self, message: str, name: str, is_named: Callable[[], bool], hint: str = _LOST) -> None:
+        super().__init__("stored", message, hint=hint)
+        self.name = name
+        self.is_named = is_named
+        self.is_damage = False
 
 
 class Objects:
@@ -221,11 +232,16 @@ class Objects:
         try:
             content = store.read(which.name, start, stop, which.bytes)
         except NotStoredError:
-            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=_LOST) from None
+            message = f"{store.location}: an object of the table is lost"
+            raise LostError(message, which.name, partial(self.is_named, which.name)) from None
         with self._counting:
             self.objects_read += 1
             self.bytes_read += len(content)
         return content
+
+    def is_named(self, name: str) -> bool:  # noqa: ARG002 - whatever it is
+        """True if the newest version of its table names an object. Here no newer version is known."""
+        return True
 
     def _place(self, *, plain: bool) -> Storage:
         return self.stores.plain if plain else self.stores.sensitive

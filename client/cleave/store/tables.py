@@ -24,11 +24,12 @@ from cleave.objects.storage import (
     replaced,
     require_place,
 )
+from cleave.store.changed import on_newest
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
 from cleave.store.manifest import LogHead, Manifest, Object, TableHead
-from cleave.store.newest import HEAD, TRIES, MovedError, Newest, Seen
+from cleave.store.newest import HEAD, MovedError, Newest, Seen
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
@@ -63,6 +64,7 @@ class Tables(Newest):
         this user.
         """
         super().__init__(stores, key, memory, cache)
+        self.has_committed = False
         self._user = user
         self._own_heads = Heads.of_owner(key, stores.sensitive.location)
 
@@ -104,6 +106,8 @@ class Tables(Newest):
         if unstored(self.stores, [written, *viewed]):
             raise not_all_stored(self.stores)
         shown = manifest, written, views
+        self._tags.add(tag)
+        self.has_committed = True
         done = self._show(shown, previous, log, what, rows, details, made, _drawn_epsilon(manifest))
         opened = Opened(manifest, vault, *done)
         self._evict_older(tag, manifest, written.name)
@@ -181,15 +185,14 @@ class Tables(Newest):
         If its newest page was replaced meanwhile, these include records that are newer than `opened`. Raises
         CheckFailed if the log is damaged.
         """
-        for _ in range(TRIES - 1):
-            try:
-                return records_of(self, opened.vault, opened.head.log)
-            except LostError:  # a later record has replaced the page
-                latest = self.open(opened.manifest.table)
-                if latest.head.log == opened.head.log:
-                    raise
-                opened = latest
-        return records_of(self, opened.vault, opened.head.log)
+        latest = opened
+
+        def begins_again(error: Exception) -> bool:
+            nonlocal latest
+            before, latest = latest, self.open(opened.manifest.table)
+            return isinstance(error, LostError) and latest.head.log != before.head.log
+
+        return on_newest(lambda: records_of(self, latest.vault, latest.head.log), begins_again)
 
     def _show(
         self,
