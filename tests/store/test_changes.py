@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import Assignments, OldVersions, compact, delete, signed_record, update
+from cleave.maintain.changes import OldVersions, compact, delete, signed_record, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
@@ -24,7 +24,6 @@ from cleave.store import put as putting
 from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, merge_due, merges
 from cleave.store.manifest import Manifest
-from cleave.store.schemas import load_stored_schema
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind
@@ -261,13 +260,6 @@ def test_the_same_update_is_made_once(world: World) -> None:
     assert done is not None
     _, _, done = update(world.tables, "trial", values, "bill < 999", Silent())
     assert done is not None
-
-
-def test_an_update_is_known_by_how_it_was_typed(untouched: World) -> None:
-    """By 1.0 too: its drafts have digests of this spelling."""
-    schema = load_stored_schema(untouched.tables.open("trial").manifest)
-    typed = Assignments(schema, {"weight": " -0.0", "bill": "bill*2 -- x\n"}).typed
-    assert typed == {"weight": "CAST(('-0.0') AS DOUBLE)", "bill": "CAST((bill*2 -- x\n) AS DECIMAL(18,2))"}
 
 
 @pytest.mark.parametrize("by", [("insured", "ward"), ("ward",), ()])

@@ -57,7 +57,6 @@ class Assignments:
 
     def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
-        self.typed: dict[str, str] = {}  # spelled as in 1.0: identifies a repeated update
         self.columns: list[Column] = []
         self.read: set[str] = set()  # columns that the new values depend on
         for name, sql in values.items():
@@ -68,7 +67,6 @@ class Assignments:
             self.read.update(value.columns)
             self.columns.append(column)
             self.values[column.name] = _cast(value.sql, column)
-            self.typed[column.name] = _cast(sql, column)
 
     @property
     def plain(self) -> list[str]:
@@ -180,7 +178,7 @@ def update(
             "the condition names no column: it holds for all rows or for none",
             hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
         )
-    request = [where, sorted(new.typed.items())]
+    request = [where, sorted(new.values.items())]
     if not again and not dry_run and last_change(tables, opened.manifest, "update", request):
         return _changed(opened, {}, "", repeated=True), opened.manifest, None
     counts = _matching(tables, opened, condition, new, progress)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+
+from pydantic import JsonValue
 
 from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import PublicKey
@@ -12,7 +14,7 @@ from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
 from cleave.store.change import apply, last_change
 from cleave.store.contributors import min_group_of
-from cleave.store.manifest import Manifest, Reader, Sealed, new_id, now
+from cleave.store.manifest import Manifest, Reader, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -85,7 +87,8 @@ def add(
     )
     request = [public.fingerprint, spelled, names]
     changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
-    done = _resealed(tables, opened, changed, reader, "reader add", request, progress, lambda each: each.keys == 1)
+    details = _details(reader)
+    done = apply(tables, opened, changed, (), "reader add", request, progress, details=details)
     publish_bundle(tables, done, done.manifest.readers[-1])
     return done
 
@@ -115,7 +118,14 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
     )
     others = tuple(each for each in manifest.readers if each != reader)
     changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
-    done = _resealed(tables, opened, changed, reader, "reader revoke", [named], progress, lambda _: True, stays=True)
+    with closing(Rows(tables, opened)) as rows:
+        pieces = [Resealed(each, rows, tables, places) for each in manifest.segments]
+        done = apply(
+            *(tables, opened, changed, pieces, "reader revoke", [named], progress),
+            stage="seal again",
+            stays=True,
+            details=_details(reader),
+        )
     return done, reader, manifest
 
 
@@ -129,30 +139,9 @@ def described(reader: Reader) -> str:
     return f"{', '.join(reader.columns)}{', and the names of all columns' if reader.names else ''}"
 
 
-def _resealed(
-    tables: Tables,
-    opened: Opened,
-    changed: Manifest,
-    reader: Reader,
-    what: str,
-    request: Sequence[object],
-    progress: Progress,
-    is_due: Callable[[Sealed], bool],
-    *,
-    stays: bool = False,
-) -> Opened:
-    """Commit `changed`, after sealing again those columns of `reader` for which `is_due` is true."""
-    places = places_of(opened.manifest, reader)
-    with closing(Rows(tables, opened)) as rows:
-        due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
-        pieces = [Resealed(each, rows, tables, due[each.id]) for each in opened.manifest.segments if due[each.id]]
-        details = {"reader": reader.name, "columns": ", ".join(reader.columns)}
-        return apply(
-            *(tables, opened, changed, pieces, what, request, progress),
-            stage="seal again",
-            stays=stays,
-            details=details,
-        )
+def _details(reader: Reader) -> dict[str, JsonValue]:
+    """Facts about a reader for the log."""
+    return {"reader": reader.name, "columns": ", ".join(reader.columns)}
 
 
 def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:

@@ -33,18 +33,22 @@ CONTINUES = "run it again to continue from there"
 class Task:
     """A running operation: its tables, opened at first use, and its progress.
 
-    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped.
+    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped. `writes`: it changes
+    tables, so it refuses those that this release may only read.
     """
 
-    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN) -> None:
+    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN, *, writes: bool = False) -> None:
         self._place = place
         self._seconds = seconds
         self._after = after
+        self._writes = writes
         self._opened = ExitStack()
 
     @cached_property
     def tables(self) -> Tables:
-        return self._opened.enter_context(opened(self._place, self._seconds))
+        tables = self._opened.enter_context(opened(self._place, self._seconds))
+        tables.writes = self._writes
+        return tables
 
     @cached_property
     def progress(self) -> _Noted:
@@ -94,9 +98,12 @@ class _Noted:
 
 
 def operation(
-    options: type, *, seconds: float | None = None, after: str = AGAIN
+    options: type, *, seconds: float | None = None, after: str = AGAIN, writes: bool = False
 ) -> Callable[[Callable[Concatenate[Task, P], R]], Callable[P, R]]:
-    """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults."""
+    """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults.
+
+    `writes`: see `Task`.
+    """
 
     def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
         _, *own = signature(function).parameters.values()
@@ -106,7 +113,7 @@ def operation(
         def call(*args: Any, **given: Any) -> R:
             named = {name: given.pop(name) for name in names & given.keys()}
             settings = complete(options, given)
-            with Task(cast("Place", settings), seconds, after) as task:
+            with Task(cast("Place", settings), seconds, after, writes=writes) as task:
                 return function(task, *args, **named, **settings)
 
         call.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
@@ -131,6 +138,6 @@ def change(
 
         shown = signature(function).replace(return_annotation="StoredTable")
         changed.__signature__ = shown  # type: ignore[attr-defined]
-        return operation(options, seconds=seconds, after=after)(changed)
+        return operation(options, seconds=seconds, after=after, writes=True)(changed)
 
     return decorate

@@ -22,7 +22,6 @@ from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 
 PAGE = 64  # records per page
-_MOST = 128  # Cleave 1.0's limit
 
 
 class Record(StoredModel):
@@ -57,7 +56,7 @@ class Page(StoredModel):
     """`pages`: the full pages before this one."""
 
     pages: tuple[Object, ...] = ()
-    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=_MOST)]
+    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
 
 
 def extended(

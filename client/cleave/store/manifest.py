@@ -31,7 +31,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FORMAT = 2
+from cleave import formats
+from cleave_shared.version import VERSION as RELEASE
+
 WINDOW = 64  # segments whose totals may be added up, position by position
 
 # Columns that DuckDB's tables have here besides the stored table's. No schema may use these names: a row number, for
@@ -47,6 +49,23 @@ Count = Annotated[int, Field(ge=0)]
 
 class StoredModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Compatibility(StoredModel):
+    """A head's members that say which releases may read and write it (cleave.formats)."""
+
+    written_by: str = RELEASE
+    lowest_reader: str = formats.LOWEST_READER
+    lowest_writer: str = formats.LOWEST_WRITER
+
+    def require_writable(self, what: str) -> None:
+        """Raise AnotherRelease if this release may not change the object `what`."""
+        formats.require_writable(self.written_by, self.lowest_writer, what)
+
+    @property
+    def extra(self) -> Literal["ignore", "forbid"]:
+        """How to read members that this release does not know, of this head and of what its writer sealed with it."""
+        return "ignore" if formats.is_later(self.written_by) else "forbid"
 
 
 class Object(StoredModel):
@@ -102,15 +121,10 @@ class SealedColumn(StoredModel):
 
 
 class Sealed(StoredModel):
-    """The object of a sealed column in one segment. `lengths`: of its blocks, for values of variable length.
-
-    `keys` 2: its key is derived from the column's. 1: from the key of all rows (Cleave 1.0), or of the part
-    (contributions).
-    """
+    """The object of a sealed column in one segment. `lengths`: of its blocks, for values of variable length."""
 
     object: Object
     lengths: tuple[Count, ...] = ()
-    keys: Annotated[Literal[1, 2], Field(exclude_if=lambda keys: keys == 1)] = 1
 
 
 class ScanObjects(StoredModel):
@@ -191,7 +205,7 @@ class Release(StoredModel):
     `number`: counts releases. `least`: minimum people of a cell, or rows without an entity. `ledger`, sealed: the key
     of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
     until their heads name the new ones. `revoked`: analysts who get no more. `lineage`: id of a series of releases in
-    which no row appears twice; None: made by Cleave 1.0. `digests`, sealed: of published rows that left. `ended` 1: a
+    which no row appears twice; None: it is noisy. `digests`, sealed: of published rows that left. `ended` 1: a
     published row left without a digest, so the lineage gets no more releases; or this one is noisy, and an exact one
     was before it. `accepted`: number of restored copies in the log when it began.
 
@@ -252,7 +266,7 @@ class Batch(StoredModel):
 
 
 class Manifest(StoredModel):
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     table: str
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
@@ -315,7 +329,7 @@ class LogHead(StoredModel):
     page: Object
 
 
-class TableHead(StoredModel):
+class TableHead(Compatibility):
     """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
     `spent`: epsilon of its noisy releases, in millionths.
     """

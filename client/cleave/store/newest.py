@@ -49,6 +49,7 @@ class Newest(Objects):
         super().__init__(stores, key, cache)
         self._seen = SeenTables(memory, key, self.seen)
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
+        self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
     @abstractmethod
     def _heads(self, tag: str) -> Heads:
@@ -114,7 +115,10 @@ class Newest(Objects):
         def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
             if stored is None:
                 return None
-            fields = self._heads(tag).load(tag, stored[0])
+            heads = self._heads(tag)
+            fields = heads.load(tag, stored[0])
+            if self.writes:
+                heads.require_writable(fields)
             self._heads_read[tag] = stored
             return fields, stored[1]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from cleave.formats import FORMAT
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
@@ -26,7 +27,7 @@ from cleave.store.consent import require_no_reader, require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Reader, Release, SealedColumn, new_id
+from cleave.store.manifest import ROW, Batch, Manifest, Measure, Reader, Release, SealedColumn, new_id
 from cleave.store.pieces import SegmentRows, StreamRows, whole
 from cleave.store.products import measures_of_products, products_of
 from cleave.store.published import ENDS, all_rows, leaving, would_end

@@ -147,7 +147,7 @@ class Tables(Newest):
             content = self.stores.sensitive.read(name, most=limits.MAX_MANIFEST_BYTES)
         except NotStoredError:
             return None
-        return Manifest.model_validate_json(opened.vault.open("manifest", name, content))
+        return Manifest.model_validate_json(opened.vault.open("manifest", name, content), extra=opened.head.extra)
 
     def log(self, opened: Opened) -> tuple[Record, ...]:
         """Return all records of the table's log.
@@ -183,6 +183,8 @@ class Tables(Newest):
         manifest, written, views = show
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
         head = previous.head if previous else None
+        if head is not None:
+            head.require_writable(f"{self.stores.sensitive.location}: table {manifest.table!r}")
         expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
         record |= {"what": what, "rows": rows, "details": details}
@@ -334,7 +336,8 @@ class Tables(Newest):
         """
         tag = self.tag(name)
         own, head = f"tables/{tag}", f"tables/{tag}/{HEAD}"
-        opened, dropped = self._openable(tag), self._states(tag)
+        dropped = self._states(tag)  # first: it refuses tables of other releases
+        opened = self._openable(tag)
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own), f"results/{tag}", *parties.folders, own]
@@ -433,6 +436,7 @@ class Tables(Newest):
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """Close the table under this key, so that only the key `key_id` opens it. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
+        opened.head.require_writable(f"{self.stores.sensitive.location}: table {opened.manifest.table!r}")
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._own_heads.dump(tag, head)
@@ -521,12 +525,9 @@ class Tables(Newest):
         vault = self.vault(head.table_id)
         content = self.unseal(vault, "manifest", head.manifest)
         try:
-            manifest = Manifest.model_validate_json(content)
+            manifest = Manifest.model_validate_json(content, extra=head.extra)
         except ValidationError:
-            raise InputError(
-                f"{self.stores.sensitive.location}: a table's manifest is not of this release",
-                hint="use the release that wrote it, or a later one",
-            ) from None
+            raise CheckFailed("stored", "a table's manifest is not of its head's format", hint=DAMAGED) from None
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, head, stored)
