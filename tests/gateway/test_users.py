@@ -338,11 +338,11 @@ def test_the_file_of_users(tmp_path, monkeypatch) -> None:
     with pytest.raises(InputError, match="others on this machine"):
         read_users(path)
     path.chmod(0o600)
-    for content in ("[users", "[users.x]\nroot = true", "users = 1", "[users.x]\npassword = 'secret'"):
+    for content in ("[users", "[users.x]\nroot = true", "users = 1", "[users.x]\npassword = 'canary'"):
         path.write_text(content)
         with pytest.raises(InputError) as caught:
             read_users(path)
-        assert "secret" not in str(caught.value)
+        assert "canary" not in str(caught.value)
     os.truncate(path, 1 << 21)
     with pytest.raises(InputError, match="at most"):
         read_users(path)

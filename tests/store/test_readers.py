@@ -608,7 +608,7 @@ def test_secrets_of_a_bundle_are_bound_to_their_place(world: Place) -> None:
     """Stored bundles are bound by this text: one that changes opens none of them."""
     one = signed(world, "trial", "")
     place = [SUITE, world.reader_public("mallory").fingerprint, "0" * 32, "0" * 32, 1]
-    assert json.loads(one.bound("x")) == ["cleave reader 1", *place, "x"]
+    assert json.loads(one.bound("x")) == ["cleave reader 3", *place, "x"]
 
 
 def signed(world: Place, table: str, key: str, suite: str = SUITE) -> Bundle:
@@ -686,7 +686,7 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
         assert dict(shown) == {
             **{each: getattr(manifest, each) for each in own},
             **dict.fromkeys(("by", "measures", "contributors", "batches", "local", "readers"), ()),
-            **{"format": 2, "key": key, "scanned": 0, "release": None},
+            **{"format": 3, "key": key, "scanned": 0, "release": None},
             **{each: getattr(shown, each) for each in ("schema_toml", "sealed", "segments")},
         }
         places = [manifest.sealed.index(each) for each in shown.sealed]

@@ -97,5 +97,5 @@ def test_a_block_opens_nowhere_else(store: Path) -> None:
 
 def test_the_second_reader_is_short_and_stands_alone() -> None:
     text = READER.read_text("utf-8")
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 64
     assert "cleave." not in "".join(line for line in text.splitlines() if "import" in line)
