@@ -25,7 +25,7 @@ class AnotherRelease(InputError):  # noqa: N818 - named for what happened
 
 
 def header(kind: str) -> dict[str, Any]:
-    """The members of an object that this release writes. `kind`: name of its format number, such as `cleave_table`."""
+    """The members of an object that this release writes. `kind`: name of its format number, such as cleave_table."""
     return {kind: FORMAT, "written_by": RELEASE, "lowest_reader": LOWEST_READER, "lowest_writer": LOWEST_WRITER}
 
 
