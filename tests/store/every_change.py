@@ -299,15 +299,13 @@ def released(place: Place) -> None:
     append(SOUTH)(place, place.stores())
 
 
-def opened_to(*names: str, keys: int = 2) -> Callable[[Place], None]:
-    """Columns are open to readers. `keys` 1: the rows are as Cleave 1.0 sealed them when the others are to come."""
+def opened_to(*names: str) -> Callable[[Place], None]:
+    """Columns are open to readers."""
 
     def start(place: Place) -> None:
         based(place)
         for name in names:
             place.add_reader(name, yes=True)
-        if keys == 1:
-            place.seal_as_1_0()
 
     return start
 
@@ -499,7 +497,7 @@ CHANGES = [
         "reader add",
         of_owner(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
         BASE,
-        start=opened_to("dan", keys=1),
+        start=opened_to("dan"),
         also=lambda place: place.require_reads("dan", "eve"),
     ),
     Change(

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import Assignments, Deleted, OldVersions, delete, signed_record, update
+from cleave.maintain.changes import Deleted, OldVersions, delete, signed_record, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
@@ -24,7 +24,6 @@ from cleave.store import put as putting
 from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, compact, merge_due, merges
 from cleave.store.manifest import Manifest
-from cleave.store.schemas import load_stored_schema
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind
@@ -260,13 +259,6 @@ def test_the_same_update_is_made_once(world: World) -> None:
     agrees(world, unsplit, in_order=False)
     assert update(world.tables, "trial", values, where, Silent(), again=True).version == version + 1
     assert update(world.tables, "trial", values, "bill < 999", Silent()).version == version + 2
-
-
-def test_an_update_is_known_by_how_it_was_typed(untouched: World) -> None:
-    """Its draft and its record in the log have digests of this spelling."""
-    schema = load_stored_schema(untouched.tables.open("trial").manifest)
-    typed = Assignments(schema, {"weight": " -0.0", "bill": "bill*2 -- x\n"}).typed
-    assert typed == {"weight": "CAST(('-0.0') AS DOUBLE)", "bill": "CAST((bill*2 -- x\n) AS DECIMAL(18,2))"}
 
 
 @pytest.mark.parametrize("by", [("insured", "ward"), ("ward",), ()])

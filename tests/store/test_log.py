@@ -103,7 +103,7 @@ def test_every_change_and_export_is_recorded(tmp_path: Path, key_file: Path) -> 
     assert "Grace" in printed
     heads = [json.loads(each.read_text()) for each in (tmp_path / "s" / "tables").glob("*/head")]
     (page,) = (each["log"]["page"]["name"] for each in heads if "log" in each)  # the old key's says that it moved
-    (tmp_path / "s" / page).write_bytes(b"CLS2")
+    (tmp_path / "s" / page).write_bytes(b"CLS3")
     assert "damaged" in cli.fails(7, "log", "t", *place)
     result = cli.run("verify", "t", *place)
     assert (result.exit_code, result.stdout.startswith("the log: ")) == (7, True), result.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -19,10 +18,7 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.share.collect import collect
 from cleave.share.drafting import drafted
-from cleave.share.ledger import key_of
 from cleave.share.page import is_signed_from, page_of
-from cleave.share.publishing import head_of, publish
-from cleave.share.release import ReleaseHead, seal_content
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
@@ -33,7 +29,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import InputError
 from tests.store.contributing import SCHEMA, kept_as
 from tests.store.made import loaded
 from tests.store.releasing import Releases, rows
@@ -365,60 +361,6 @@ def test_widened_columns_add_up_with_what_was_released(world: Keyed) -> None:
     alter(tables, world.name, Alteration(drop=["age"]), Silent())
     world.release()
     assert "age" not in {each.name for each in world.totals("carol").measures}
-
-
-# releases of Cleave 1.0
-
-
-def as_before(world: Keyed) -> None:
-    """Make the newest release as Cleave 1.0 stored it: totals of cells, in the table's folder, and no marks."""
-    tables = world.tables()[0]
-    opened, totals = tables.open(world.name), world.totals("carol")
-    release = opened.manifest.release
-    assert release is not None
-    fields = json.loads(totals.model_dump_json())
-    fields["shown"] = [[bool(each) for each in of] for of in fields["shown"]]
-    del fields["people"]
-    fields |= {"format": 1, "hides": True}
-    key = key_of(tables.unseal(opened.vault, "release", release.ledger))
-    head: ReleaseHead = head_of(tables, opened.manifest.table_id, release.id, release.number, release.least, None)
-    folder = tables.folder(world.name)
-    written = tables.write(folder, seal_content(key, head, json.dumps(fields).encode()))
-    old = {"key": key.hex(), "cells": "", "by": ["ward", "sex"], "measures": [], "times": {}, "keys": [], "values": []}
-    ledger = tables.seal(folder, opened.vault, "release", json.dumps({**old, "sums": []}).encode())
-    update = {"totals": written, "ledger": ledger, "lineage": None, "lowest": 0, "before": None}
-    segments = tuple(each.model_copy(update={"marks": None, "unpublished": None}) for each in opened.manifest.segments)
-    manifest = opened.manifest.model_copy(update={"release": release.model_copy(update=update), "segments": segments})
-    done = tables.commit(manifest, opened, "release")
-    for each in release.analysts:
-        world.sensitive().delete([f"{each.place}/head"])
-    publish(tables, done)
-
-
-def test_a_release_of_an_earlier_version_is_read_until_the_next(world: Keyed) -> None:
-    as_before(world)
-    assert world.shown("carol") == {A: 6}
-    sums = world.ask("carol", "SELECT COUNT(*), SUM(age), VAR_POP(age) FROM trial").result
-    assert not sums.warnings
-    made = world.revoke("carol")
-    assert made is not None
-    assert not made.publishes
-    made = world.release("dave")
-    assert (made.begins, made.publishes, made.parts, made.number) == (True, True, 1, 3)
-    assert world.shown("dave") == {A: 6}
-    with pytest.raises(CheckFailed):
-        world.source("carol")
-
-
-def test_a_revocation_seals_what_an_earlier_version_released(world: Keyed) -> None:
-    world.release("dave")
-    as_before(world)
-    made = world.revoke("dave")
-    assert made is not None
-    assert world.shown("carol") == {A: 6}
-    assert world.totals("carol").shown[0] == (2,)
-    made = world.release()
-    assert (made.begins, made.parts) == (True, 1)
 
 
 TYPES = """

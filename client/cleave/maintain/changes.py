@@ -53,7 +53,6 @@ class Assignments:
 
     def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
-        self.typed: dict[str, str] = {}  # spelled as in 1.0: identifies a repeated update
         self.columns: list[Column] = []
         self.read: set[str] = set()  # columns that the new values depend on
         for name, sql in values.items():
@@ -64,7 +63,6 @@ class Assignments:
             self.read.update(value.columns)
             self.columns.append(column)
             self.values[column.name] = _cast(value.sql, column)
-            self.typed[column.name] = _cast(sql, column)
 
     @property
     def plain(self) -> list[str]:
@@ -239,7 +237,7 @@ def update(
         pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
         return Plan(manifest, pieces, facts={"changed": planned.facts()})
 
-    request = [where, sorted(new.typed.items())]
+    request = [where, sorted(new.values.items())]
     done = make(tables, name, Change("update", request, plan, always, once=not again), progress)
     if done.record is not None:
         facts: dict[str, Any] = dict(done.facts)

@@ -54,7 +54,7 @@ _MOST_DAYS = 36_500
 _SECONDS = 600.0  # to list or show tables
 
 
-@operation(Putting, after=CONTINUES, again=False)
+@operation(Putting, after=CONTINUES, again=False, writes=True)
 def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
@@ -204,6 +204,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     1  Maternity   28
     >>> cleave.pull("pulled", "back.parquet", store="tables")
     """
+    from cleave.formats import AnotherRelease  # noqa: PLC0415 - as above
     from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415 - as above
     from cleave.objects.storage import ConflictError, StoreError  # noqa: PLC0415
     from cleave.store.changed import ReplacedError  # noqa: PLC0415
@@ -225,7 +226,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
         tables.record(table, "pull", stored.manifest.rows, **({"contributor": contributor} if contributor else {}))
     except ConflictError:
         raise ReplacedError from None
-    except StoreError as error:  # a caller who may not write to the store may still read it
+    except (StoreError, AnotherRelease) as error:  # a caller who may not write to the table may still read it
         warnings.warn(
             f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
         )
@@ -235,7 +236,7 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     return None
 
 
-@operation(Deriving, after=CONTINUES)
+@operation(Deriving, after=CONTINUES, writes=True)
 def derive(
     task: Task, name: str, expression: str | None = None, alias: str | None = None, **options: Unpack[Deriving]
 ) -> StoredTable:
@@ -274,7 +275,7 @@ def derive(
     return stored_table(done.manifest)
 
 
-@operation(Deleting, after=CONTINUES)
+@operation(Deleting, after=CONTINUES, writes=True)
 def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
 
@@ -315,7 +316,7 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     return changed
 
 
-@operation(Updating, after=CONTINUES)
+@operation(Updating, after=CONTINUES, writes=True)
 def update(task: Task, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
     """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
 
@@ -392,7 +393,7 @@ def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
     return check(Stored(task.tables, task.tables.open(name)), task.progress, task.checked)
 
 
-@operation(Dropping, seconds=LONGEST_TIMEOUT)
+@operation(Dropping, seconds=LONGEST_TIMEOUT, writes=True)
 def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
@@ -418,15 +419,17 @@ def accept(task: Task, name: str, version: int, **_: Unpack[Place]) -> Accepted:
     return go_on(task.tables, name, version)
 
 
-@operation(Rotating, after=CONTINUES, again=False)
+@operation(Rotating, after=CONTINUES, again=False, writes=True)
 def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
     """Move a stored table to another key: all of it is sealed again.
 
-    Until that is done queries use the old key. The same call continues a rotation that was stopped.
+    Until that is done the table is under the old key alone. The same call continues a rotation that was stopped;
+    `undo`: it ends it instead, and the table stays under the old key.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
     from cleave.ckks.public_key import public_side  # noqa: PLC0415
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
+    from cleave.maintain.rotate import undo as leave  # noqa: PLC0415
     from cleave.store.seen_versions import SeenVersions  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
@@ -435,6 +438,8 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     tables = task.tables
     other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
+    if options["undo"]:
+        return stored_table(leave(tables, new, name).manifest)
     done = put_under(tables, new, name, task.progress).manifest
     task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")
     if done.contributors:

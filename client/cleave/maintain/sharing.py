@@ -60,7 +60,7 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count, added)
 
 
-@operation(Place)
+@operation(Place, writes=True)
 def add_contributor(task: Task, name: str, contributor: str, contributor_key: str | Path, **_: Unpack[Place]) -> str:
     """Register a contributor by the public half of its identity. Returns the folder that it writes to.
 
@@ -103,7 +103,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     return done
 
 
-@operation(Place, seconds=LONGEST_TIMEOUT)
+@operation(Place, seconds=LONGEST_TIMEOUT, writes=True)
 def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
     """Delete the parts that `collect` names as not collected. Returns how many."""
     from cleave.share.lost import clear  # noqa: PLC0415 - as above
@@ -111,7 +111,7 @@ def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
     return sum(each.parts for each in clear(task.tables, name))
 
 
-@operation(Releasing)
+@operation(Releasing, writes=True)
 def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | NoisyReleaseFacts | str:
     """Release totals of a stored table to its analysts, as `cleave release new` does.
 
@@ -184,7 +184,7 @@ def _read_page(path: Path) -> str:
         raise InputError(f"{path}: cannot be read", hint="--dry-run --page FILE writes it") from None
 
 
-@operation(Place)
+@operation(Place, writes=True)
 def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | NoisyReleaseFacts | None:
     """Seal what was released again, under a new key, for all analysts of a table except one.
 
@@ -212,7 +212,7 @@ class ReaderFacts:
     fingerprint: str
 
 
-@operation(Opening, after=CONTINUES)
+@operation(Opening, after=CONTINUES, writes=True)
 def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts:
     """Let a reader query `columns` of the table `name`, as `cleave reader add` does.
 
@@ -236,7 +236,7 @@ def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts
     return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
 
 
-@operation(Place, after=CONTINUES)
+@operation(Place, after=CONTINUES, writes=True)
 def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
     """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
     from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above

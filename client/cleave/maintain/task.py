@@ -33,20 +33,24 @@ CONTINUES = "run it again to continue from there"
 class Task:
     """A running operation: its tables, opened at first use, and its progress.
 
-    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped. `checked`: names of
-    objects that it found whole. They never change, so work that begins again need not read them.
+    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped. `writes`: it changes
+    tables, so it refuses those that this release may only read. `checked`: names of objects that it found whole. They
+    never change, so work that begins again need not read them.
     """
 
-    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN) -> None:
+    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN, *, writes: bool = False) -> None:
         self._place = place
         self._seconds = seconds
         self._after = after
+        self._writes = writes
         self._opened = ExitStack()
         self.checked: set[str] = set()
 
     @cached_property
     def tables(self) -> Tables:
-        return self._opened.enter_context(opened(self._place, self._seconds))
+        tables = self._opened.enter_context(opened(self._place, self._seconds))
+        tables.writes = self._writes
+        return tables
 
     @cached_property
     def progress(self) -> _Noted:
@@ -112,12 +116,12 @@ class _Noted:
 
 
 def operation(
-    options: type, *, seconds: float | None = None, after: str = AGAIN, again: bool = True
+    options: type, *, seconds: float | None = None, after: str = AGAIN, again: bool = True, writes: bool = False
 ) -> Callable[[Callable[Concatenate[Task, P], R]], Callable[P, R]]:
     """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults.
 
     `again`: the function can begin again beside others' changes (`Task.on_newest`). False where its input is read once,
-    or a passphrase is asked for.
+    or a passphrase is asked for. `writes`: see `Task`.
     """
 
     def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
@@ -128,7 +132,7 @@ def operation(
         def call(*args: Any, **given: Any) -> R:
             named = {name: given.pop(name) for name in names & given.keys()}
             settings = complete(options, given)
-            with Task(cast("Place", settings), seconds, after) as task:
+            with Task(cast("Place", settings), seconds, after, writes=writes) as task:
                 return task.on_newest(lambda: function(task, *args, **named, **settings), again=again)
 
         call.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
@@ -149,6 +153,6 @@ def change(
 
         shown = signature(function).replace(return_annotation="StoredTable")
         changed.__signature__ = shown  # type: ignore[attr-defined]
-        return operation(options, seconds=seconds, after=after, again=again)(changed)
+        return operation(options, seconds=seconds, after=after, again=again, writes=True)(changed)
 
     return decorate

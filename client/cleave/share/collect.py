@@ -17,6 +17,7 @@ from itertools import chain
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
+from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError, read_twice
 from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
@@ -81,7 +82,7 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
             raise CheckFailed(
                 "stored", f"the store shows another state than version {who.version}, which was seen", hint=_RESTORE
             )
-    except CheckFailed as failure:
+    except (CheckFailed, AnotherRelease) as failure:
         raise _naming(who, failure) from None
     if head.version == who.version:
         return News(who, None, (), ())
@@ -98,7 +99,7 @@ def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
     """The version of each contributor's head in the store, by its key. Refused heads are omitted."""
     versions: dict[str, int] = {}
     for who in manifest.contributors:
-        with contextlib.suppress(CheckFailed):  # a refused head must not block the others' invitation
+        with contextlib.suppress(CheckFailed, AnotherRelease):  # a refused head must not block the others' invitation
             head = news(tables, manifest, who).head
             versions[who.key] = head.version if head else who.version
     return versions
@@ -133,7 +134,7 @@ def collect(
     for who in chosen:
         try:
             pending = news(tables, opened.manifest, who)
-        except CheckFailed as failure:
+        except (CheckFailed, AnotherRelease) as failure:
             failures.append(failure)
             continue
         if pending.head is None:
@@ -382,4 +383,4 @@ def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed 
     message = prefix + failure.message.removeprefix(prefix)
     if isinstance(failure, CheckFailed):
         return CheckFailed(failure.check, message, hint=failure.hint)
-    return InputError(message, hint=failure.hint)
+    return type(failure)(message, hint=failure.hint)

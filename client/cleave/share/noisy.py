@@ -40,6 +40,7 @@ class NoisyTotals(StoredModel):
     """
 
     format: Literal[3] = 3
+    kind: Literal["noisy"] = "noisy"
     table: str
     schema_toml: str
     by: tuple[str, ...]

@@ -52,8 +52,7 @@ def head_of(
 
 
 def _head_of(tables: Tables, opened: Opened, release: Release) -> ReleaseHead:
-    least = release.lowest or release.least
-    return head_of(tables, opened.manifest.table_id, release.id, release.number, least, release.totals)
+    return head_of(tables, opened.manifest.table_id, release.id, release.number, release.lowest, release.totals)
 
 
 def write_totals(tables: Tables, key: bytes, head: ReleaseHead, content: bytes) -> Object:

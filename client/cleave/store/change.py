@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import random
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -47,6 +48,8 @@ from cleave.text.quantities import counted
 from cleave_shared.errors import CheckFailed, InputError, ServiceError
 from cleave_shared.params import PROFILES
 
+FREE = ("delete", "reader revoke", "reader reseal")  # changes of a table that is held
+HELD_SECONDS = 60.0  # for which a change waits for another that takes several versions
 SECONDS = 900.0  # for which a change tries again beside others
 MOST_ROUNDS = 4  # in which others changed what was read
 _LONGEST_WAIT = 2.0
@@ -159,6 +162,27 @@ class InTheWayError(ConflictError):
     """Others changed what this change is about, or continue it: to try again at once is of no use."""
 
 
+class HeldError(InTheWayError):
+    """A change that takes several versions is under way: until it is finished, only deletions are made."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def held(opened: Opened) -> tuple[str, str] | None:
+    """Why a table takes no change but deletions, and what to do; None if it takes any."""
+    table, head = opened.manifest.table, opened.head
+    if opened.manifest.revoking:
+        names = ", ".join(each.name for each in opened.manifest.revoking)
+        hint = f"run: cleave reader revoke {shlex.quote(table)} {shlex.quote(opened.manifest.revoking[0].name)}"
+        return f"a revocation of {names} of table {table!r} is not finished", hint
+    if head.moving_to:
+        hint = "run the same `cleave key rotate` again; with --undo it stays under this key"
+        return f"table {table!r} is being moved to key {head.moving_to}", hint
+    return None
+
+
 def in_the_way(tables: Tables, more: str = "") -> InTheWayError:
     """The error for a change by others. `more`: which."""
     location = tables.stores.sensitive.location
@@ -189,6 +213,11 @@ def make(tables: Tables, name: str, change: Change, progress: Progress) -> Done:
     return _Making(tables, name, change, progress).run()
 
 
+def finished(tables: Tables, name: str, change: Change, progress: Progress) -> Done | None:
+    """Finish `change`, if a call made it that was stopped after its commit; None if none did."""
+    return _Making(tables, name, change, progress).finish()
+
+
 class _Making:
     """One run of a change. `_draft`: what is written so far, in the store if it has steps."""
 
@@ -209,7 +238,7 @@ class _Making:
         self._own = Names()  # objects of attempts
         self._rounds = 0
         self._waits = 0
-        self._until = time.monotonic() + SECONDS
+        self._begun = time.monotonic()
         self._rows: Sequence[str] | None = None  # digests of the new rows, if they were asked for
 
     def run(self) -> Done:
@@ -218,6 +247,10 @@ class _Making:
             try:
                 if (done := self._round()) is not None:
                     return done
+            except HeldError:
+                if self._change.follows is never or time.monotonic() > self._begun + HELD_SECONDS:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
             except InTheWayError:
                 raise
             except (ConflictError, LostError, UnkeptError) as error:
@@ -226,6 +259,13 @@ class _Making:
                 if error.status not in _BUSY:
                     raise
                 self._again(error)
+
+    def finish(self) -> Done | None:
+        """See `finished`."""
+        self._find_draft()
+        base = self._tables.find(self._name) if self._is_resumed else None
+        record = None if base is None else self._committed(base)
+        return None if base is None or record is None else self._finished(base, None, record)
 
     def _round(self) -> Done | None:
         base, before = self._tables.find(self._name), self._base
@@ -279,6 +319,9 @@ class _Making:
     def _attempt(self, base: Opened | None, stack: ExitStack) -> Done | None:
         """Plan on `base`, write what is not written yet, and commit."""
         change = self._change
+        if base is not None and (why := held(base)) and change.what not in FREE:
+            self._clean(base)
+            raise HeldError(why[0], hint=why[1])
         if base is not None and change.once and not self._is_resumed and (record := self._repeated(base)):
             return self._settled(Done(base, None, record))
         try:
@@ -377,7 +420,7 @@ class _Making:
         """Digest of what new segments depend on, besides the request and the segments that they come from."""
         of = self._change.basis
         manifest = base.manifest if base else None
-        return _digest(of(manifest) if of is not None else None if manifest is None else basis_of(manifest))
+        return digest_of(of(manifest) if of is not None else None if manifest is None else basis_of(manifest))
 
     def _is_kept(self, draft: ChangeDraft, base: Opened | None, manifest: Manifest) -> bool:
         """True if a draft from an earlier call is of this table, and has its objects."""
@@ -403,6 +446,8 @@ class _Making:
             tables.delete_doomed(base, strict=True)  # or the list would grow
         doomed = (old - names_of(manifest)) if base else Names()
         manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps if base else 0})
+        if change.what != "rotate":
+            manifest = manifest.model_copy(update={"copied": ()})
         if base is None:
             manifest = manifest.model_copy(update={"swept": now()})
         elif change.sweeps or change.erases or is_due(base.manifest):
@@ -498,7 +543,7 @@ class _Making:
 
     def _again(self, error: ServiceError | CheckFailed) -> None:
         """Wait by chance, and try again. Raises `error` if that is of no use."""
-        if time.monotonic() > self._until:
+        if time.monotonic() > self._begun + SECONDS:
             raise error
         if isinstance(error, LostError) and (error.is_damage or not is_replaced(error)):
             raise error
@@ -549,7 +594,7 @@ class _Writing:
         return [each for each in draft.steps if each.replaces == piece.replaces and each.context == context]
 
     def _context(self, piece: Piece) -> str:
-        return _digest([self._sources.get(each) for each in piece.replaces]) if piece.replaces else ""
+        return digest_of([self._sources.get(each) for each in piece.replaces]) if piece.replaces else ""
 
     def all_steps(self, advance: Callable[[int], None], add: Callable[[ChangeStep], None]) -> list[ChangeStep]:
         """All steps of the pieces, in order; new ones are recorded by `add`."""
@@ -614,6 +659,7 @@ def basis_of(manifest: Manifest) -> object:
         manifest.profile,
         manifest.secret,
         manifest.scanned,
+        manifest.revoking,
         marking_of(manifest),
         release is None,
     ]
@@ -658,7 +704,8 @@ def digest_of_request(what: str, request: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps([what, *request]).encode()).hexdigest()
 
 
-def _digest(content: object) -> str:
+def digest_of(content: object) -> str:
+    """SHA-256 of JSON with models in it, in hex."""
     return hashlib.sha256(json.dumps(content, default=_dumped, sort_keys=True).encode()).hexdigest()
 
 

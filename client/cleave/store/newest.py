@@ -18,7 +18,7 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
 from cleave.store.changed import on_newest
 from cleave.store.heads import Heads, key_moved_to
-from cleave.store.manifest import Manifest, TableHead
+from cleave.store.manifest import Manifest, MovedFrom, TableHead
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
@@ -51,6 +51,8 @@ class Newest(Objects):
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
         self._tags: set[str] = set()  # of tables that were opened or committed here
         self._names: dict[str, tuple[Opened, frozenset[str]]] = {}  # by tag: a version, and what it leads to
+        self._receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
+        self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
     @abstractmethod
     def _heads(self, tag: str) -> Heads:
@@ -165,7 +167,10 @@ class Newest(Objects):
         def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
             if stored is None:
                 return None
-            fields = self._heads(tag).load(tag, stored[0])
+            heads = self._heads(tag)
+            fields = heads.load(tag, stored[0])
+            if self.writes:
+                heads.require_writable(fields)
             self._heads_read[tag] = stored
             return fields, stored[1]
 
@@ -215,13 +220,33 @@ class Newest(Objects):
         return opened
 
     def _head_of(self, tag: str, fields: dict[str, Any]) -> TableHead:
-        """Return what a head says of its table. Raises MovedError if that is under another key."""
+        """Return what a head says of its table. Raises MovedError if that is under another key, or not here yet."""
         if (key_id := key_moved_to(fields)) is not None:
             raise MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint=self.MOVED,
             )
-        return self._heads(tag).shown(fields)
+        if "discarded" in fields:
+            raise MovedError(
+                f"{self.stores.sensitive.location}: a copy of the table is being deleted",
+                hint="run the same `cleave key rotate --undo` again",
+            )
+        head = self._heads(tag).shown(fields)
+        if head.moving_from is not None and tag not in self._receiving and not self._has_come(head, fields["key_id"]):
+            raise MovedError(
+                f"{self.stores.sensitive.location}: the table is being moved to this key, and is not here yet",
+                hint="run the same `cleave key rotate` again",
+            )
+        return head
+
+    def _has_come(self, head: TableHead, key_id: str) -> bool:
+        """True if the head under the key that a table leaves says that it moved to the key `key_id`."""
+        source = head.moving_from
+        stored = self.stores.sensitive.read_versioned(f"{source.place}/{HEAD}") if source else None
+        if source is None or stored is None:
+            return source is None
+        heads = Heads(bytes.fromhex(source.public), self.stores.sensitive.location)
+        return key_moved_to(heads.load(source.place.removeprefix("tables/"), stored[0])) == key_id
 
     def shown(self, name: str) -> Opened:
         """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,

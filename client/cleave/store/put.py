@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from cleave.formats import FORMAT
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
@@ -23,7 +24,6 @@ from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
 from cleave.store.manifest import (
-    FORMAT,
     ROW,
     Batch,
     Manifest,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,17 +74,13 @@ class PartialSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTarget:
-    """Folder for the columns of `segment`, and the key of each object, from its column and name.
-
-    `keys`: how the key is derived (see `Sealed`).
-    """
+    """Folder for the columns of `segment`, and the key of each object, from its column and name."""
 
     store: Storage
     folder: str
     table_id: str
     segment: str
     key_of: Callable[[SealedColumn, str], bytes]
-    keys: Literal[1, 2]
 
     def write(self, pool: Executor, table: Table, columns: Sequence[SealedColumn]) -> list[Future[list[Sealed]]]:
         """Start to seal and write `columns` of the rows of `table` in threads (AES-GCM and DuckDB release the GIL).
@@ -114,13 +109,13 @@ class ColumnTarget:
         content = b"".join(blocks)
         self.store.write(name, content)
         lengths = () if column.width else tuple(map(len, blocks))
-        return Sealed(object=described(name, content), lengths=lengths, keys=self.keys)
+        return Sealed(object=described(name, content), lengths=lengths)
 
 
 def target_of(tables: Tables, manifest: Manifest, segment: str) -> ColumnTarget:
     """Where the columns of a segment of an owner's table are written."""
     vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
-    return ColumnTarget(tables.stores.sensitive, folder, manifest.table_id, segment, vault.key_in_column, keys=2)
+    return ColumnTarget(tables.stores.sensitive, folder, manifest.table_id, segment, vault.key_in_column)
 
 
 class SegmentWriter:

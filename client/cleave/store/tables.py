@@ -28,7 +28,7 @@ from cleave.store.changed import on_newest
 from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
-from cleave.store.manifest import LogHead, Manifest, Object, TableHead
+from cleave.store.manifest import LogHead, Manifest, MovedFrom, Object, TableHead
 from cleave.store.newest import HEAD, MovedError, Newest, Seen
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
+_DISCARDED = "discarded"  # member of the head of a copy that a rotation does not go on with
 _NAMED = 4  # folders that an error names
 _EVENT_TRIES = 8  # to write a head while only events are recorded, or an event while others change the table
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
@@ -204,15 +205,18 @@ class Tables(Newest):
         details: Mapping[str, JsonValue],
         made: Made,
         spends: int = 0,
+        moving_to: str | None = None,
     ) -> tuple[TableHead, str]:
         """Write a head that shows a manifest, its object and the list of its views, and a log with one more record.
 
         Returns the head and its version in the store. If only the log grew since `previous`, the record is appended to
-        what was added. The page of the log that this replaces is deleted.
+        what was added. The page of the log that this replaces is deleted. `moving_to`: for the head; None: as before.
         """
         manifest, written, views = show
         tag, folder, vault = self.tag(manifest.table), self.folder(manifest.table), self.vault(manifest.table_id)
         head = previous.head if previous else None
+        if head is not None:
+            head.require_writable(f"{self.stores.sensitive.location}: table {manifest.table!r}")
         expected = previous.head_etag if previous else None
         record = {"table": manifest.table, "version": manifest.version, "user": self._user}
         record |= {"what": what, "rows": rows, "details": dict(details), **made.fields}
@@ -230,6 +234,8 @@ class Tables(Newest):
                     log=grown,
                     views=views,
                     spent=self._seen.spent(tag, head.spent if head else 0) + spends,
+                    moving_from=self._receiving.get(tag),
+                    moving_to=(head.moving_to if head else "") if moving_to is None else moving_to,
                 )
                 content = self._own_heads.dump(tag, shown.model_dump(exclude_defaults=True))
                 follows = partial(self._follows, tag, vault, shown)
@@ -362,10 +368,12 @@ class Tables(Newest):
         """
         tag = self.tag(name)
         own, head = f"tables/{tag}", f"tables/{tag}/{HEAD}"
-        opened, dropped = self._openable(tag), self._states(tag)
+        dropped = self._states(tag)  # first: it refuses tables of other releases
+        is_moved = self._require_no_rotation(tag)
+        opened = self._openable(tag)
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
-        folders = [*self._left(own), f"results/{tag}", self.drafts(name), *parties.folders, own]
+        folders = [*self._left(own, copies=not is_moved), f"results/{tag}", self.drafts(name), *parties.folders, own]
         objects = listed(self.stores, folders)  # not of a put that follows
         if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
             raise self.no_table(name)
@@ -409,6 +417,33 @@ class Tables(Newest):
                 f"objects of its contributors, analysts or readers may be left below {where}{more}",
                 hint="empty these folders by other means if they are no other table's",
             )
+
+    def _require_no_rotation(self, tag: str) -> bool:
+        """Raise InputError if a table that is being moved must not be dropped under this key. True if it moved away."""
+        with contextlib.suppress(CheckFailed):  # of a damaged head nothing is known
+            loaded = self._read_head(tag)
+            if loaded is None:
+                return False
+            fields, own = loaded[0], f"tables/{tag}"
+            if key_moved_to(fields) is not None:
+                for place in filter(_is_note, self.stores.sensitive.names(own)):
+                    folder = self._notes(own).open("draft", place, self.stores.sensitive.read(place)).decode()
+                    head = self.stores.sensitive.read_versioned(f"{folder}/{HEAD}")
+                    if head is not None and _place_before(parsed(head[0])) == own:
+                        raise InputError(
+                            f"{self.stores.sensitive.location}: the table has just moved to another key, which needs "
+                            "this note",
+                            hint="run the same `cleave key rotate` again first",
+                        )
+                return True
+            place_before = _place_before(fields)
+            head = self.stores.sensitive.read_versioned(f"{place_before}/{HEAD}") if place_before else None
+            if head is not None and not self._has_come(self._own_heads.shown(fields), self.key.key_id):
+                raise InputError(
+                    f"{self.stores.sensitive.location}: the table is still under the key that it is being moved from",
+                    hint="drop it with that key, or run the same `cleave key rotate` again",
+                )
+        return False
 
     def _parties(self, opened: Opened | None, table_ids: Collection[str]) -> Parties:
         """Return the folders of a table's contributors, analysts and readers. `table_ids`: if it cannot be opened."""
@@ -461,11 +496,67 @@ class Tables(Newest):
     def close_as_moved(self, opened: Opened, key_id: str) -> None:
         """Close the table under this key, so that only the key `key_id` opens it. Raises ConflictError on a change."""
         tag = self.tag(opened.manifest.table)
+        opened.head.require_writable(f"{self.stores.sensitive.location}: table {opened.manifest.table!r}")
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
         head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
         content = self._own_heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, opened.head_etag)
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
+
+    def hold(self, opened: Opened, key_id: str) -> None:
+        """Refuse changes of a table but deletions while it is moved to the key `key_id`; "": take them again.
+
+        Raises ConflictError on a change.
+        """
+        shown, made = (opened.manifest, opened.head.manifest, opened.head.views), Made()
+        what = "rotate holds" if key_id else "rotate undone"
+        self._show(shown, opened, None, what, 0, {"key": key_id} if key_id else {}, made, moving_to=key_id)
+
+    @contextlib.contextmanager
+    def receiving(self, name: str, source: Tables) -> Iterator[None]:
+        """In the block, versions of a table are copies of one under the key of `source`, and no table yet."""
+        tag = self.tag(name)
+        public = source.key.signing_key().public_key().public_bytes_raw().hex()
+        self._receiving[tag] = MovedFrom(place=source.folder(name), public=public)
+        try:
+            yield
+        finally:
+            del self._receiving[tag]
+
+    def discard(self, name: str, source: Tables) -> Callable[[], None]:
+        """Replace the head of a copy that a rotation makes here by one that takes no more of it.
+
+        Returns what puts the head back. Raises InputError if it is no copy of the table under the key of `source`.
+        """
+        tag, place = self.tag(name), f"{self.folder(name)}/{HEAD}"
+        loaded = self._read_head(tag)
+        if loaded is None or _DISCARDED in loaded[0]:
+            return lambda: None
+        if _place_before(loaded[0]) != source.folder(name):
+            raise InputError(f"{self.stores.sensitive.location}: table {name!r} under the new key is no copy")
+        stored = self.stores.sensitive.read_versioned(place)
+        if stored is None or stored[1] != loaded[1]:
+            raise ConflictError(f"{self.stores.sensitive.location}: another process is moving the table")
+        fields = {_DISCARDED: loaded[0]["table_id"]}
+        version = replaced(self.stores.sensitive, place, self._own_heads.dump(tag, fields), stored[1])
+        return partial(self._put_back, place, stored[0], version)
+
+    def _put_back(self, place: str, content: bytes, version: str) -> None:
+        replaced(self.stores.sensitive, place, content, version)
+
+    def clear_discarded(self, name: str) -> None:
+        """Delete what `discard` took; the head last."""
+        tag = self.tag(name)
+        loaded = self._read_head(tag)
+        if loaded is None or _DISCARDED not in loaded[0]:
+            return
+        folders = [self.drafts(name), self.released(str(loaded[0][_DISCARDED])), self.folder(name)]
+        head = f"{self.folder(name)}/{HEAD}"
+        for store in reversed(self.stores.distinct()):
+            for folder in folders:
+                store.delete([each for each in store.names(folder) if each != head])
+        self.stores.sensitive.delete([head])
+        self._seen.forget(tag)
 
     def was_dropped(self, table_id: str) -> bool:
         """Check whether this machine dropped a table, or another machine whose memory is in the key file."""
@@ -504,26 +595,28 @@ class Tables(Newest):
     def _notes(self, folder: str) -> Vault:
         return self.vault(f"rotation {folder}")
 
-    def _left(self, folder: str) -> Iterator[str]:
-        """Yield folders under other keys that have objects of a table but no table: none is there, or it moved here."""
+    def _left(self, folder: str, *, copies: bool = False) -> Iterator[str]:
+        """Yield folders under other keys that have objects of a table but no table: none is there, or it moved here.
+
+        `copies`: this one is a table that did not move, so copies of it are none.
+        """
         store = self.stores.sensitive
         for place in filter(_is_note, store.names(folder)):
             with contextlib.suppress(CheckFailed):  # then it names nothing that may be deleted
                 folder_left = self._notes(folder).open("draft", place, store.read(place)).decode()
                 head = store.read_versioned(f"{folder_left}/{HEAD}")
-                if head is None or key_moved_to(parsed(head[0])) == self.key.key_id:
+                fields = parsed(head[0]) if head is not None else {}
+                is_copy = copies and _place_before(fields) == folder
+                if head is None or is_copy or key_moved_to(fields) == self.key.key_id:
                     yield folder_left
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
         vault = self.vault(head.table_id)
         content = self.unseal(vault, "manifest", head.manifest)
         try:
-            manifest = Manifest.model_validate_json(content)
+            manifest = Manifest.model_validate_json(content, extra=head.extra)
         except ValidationError:
-            raise InputError(
-                f"{self.stores.sensitive.location}: a table's manifest is not of this release",
-                hint="use the release that wrote it, or a later one",
-            ) from None
+            raise CheckFailed("stored", "a table's manifest is not of its head's format", hint=DAMAGED) from None
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
         return Opened(manifest, vault, head, stored)
@@ -547,6 +640,13 @@ def _named(opened: Opened | None) -> set[str]:
 def _table_id(head: dict[str, Any]) -> str | None:
     table_id = head.get("table_id")
     return table_id if isinstance(table_id, str) else None
+
+
+def _place_before(head: dict[str, Any]) -> str | None:
+    """The folder of a table before it moves where this head is; None if no rotation is under way."""
+    moving_from = head.get("moving_from")
+    place = moving_from.get("place") if isinstance(moving_from, dict) else None
+    return place if isinstance(place, str) else None
 
 
 def _is_note(name: str) -> bool:
