@@ -685,6 +685,7 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
         assert dict(shown) == {
             **{each: getattr(manifest, each) for each in own},
             **dict.fromkeys(("by", "measures", "contributors", "batches", "local", "readers"), ()),
+            **{"doomed": (), "doomed_plain": (), "copied": (), "revoking": (), "sweeps": 0, "swept": ""},
             **{"format": 3, "key": key, "scanned": 0, "release": None},
             **{each: getattr(shown, each) for each in ("schema_toml", "sealed", "segments")},
         }

@@ -347,7 +347,7 @@ class LogHead(StoredModel):
 
 
 class MovedFrom(StoredModel):
-    """The head of a table under the key that it leaves. `public`: that key's Ed25519 half in hex: it verifies the head."""
+    """The head of a table under the key that it leaves. `public`: of that key (Ed25519, hex); it verifies the head."""
 
     place: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}$")]
     public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
