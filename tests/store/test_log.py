@@ -93,11 +93,12 @@ def test_every_change_and_export_is_recorded(tmp_path: Path, key_file: Path) -> 
         ("contributor remove", -2, {"contributor": "west"}),
         ("put", 2, {}),
         ("rotate", 0, {}),
+        ("rotate ends", 0, {}),
         ("pull", 2, {}),
     ]
     assert {each["user"] for each in found} == {"Grace"}
     assert len({each["key_id"] for each in found}) == 2
-    assert [each["number"] for each in found] == list(range(1, 14))
+    assert [each["number"] for each in found] == list(range(1, 15))
     printed = run("log", "t")
     assert "contributor remove" in printed
     assert "Grace" in printed

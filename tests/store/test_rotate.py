@@ -89,7 +89,8 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
     after = stored.manifest
     assert after.version == before.version + 1
     assert isinstance(stored.tables, Tables)
-    *earlier, last = stored.tables.log(stored.opened)
+    *earlier, last, end = stored.tables.log(stored.opened)
+    assert end.what == "rotate ends"
     assert tuple(earlier) == log, "sealed again as they were"
     assert (last.what, last.key_id, last.rows) == ("rotate", new_key.key_id, 0)
     assert [each.name for each in after.contributors] == ["north"]

@@ -438,7 +438,7 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     tables = task.tables
     other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
-    if options["undo"]:
+    if options["undo"]:  # the new key tells which copy
         return stored_table(leave(tables, new, name).manifest)
     done = put_under(tables, new, name, task.progress).manifest
     task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, JsonValue
 
-from cleave.objects.storage import ConflictError, StoreError
+from cleave.objects.storage import ConflictError, ForeignError, StoreError
 from cleave.store.cells import Cells
 from cleave.store.changed import is_replaced
 from cleave.store.drafts import Draft, Drafts
@@ -187,6 +187,10 @@ def in_the_way(tables: Tables, more: str = "") -> InTheWayError:
     """The error for a change by others. `more`: which."""
     location = tables.stores.sensitive.location
     return InTheWayError(f"{location}: another process changed the table at the same time{more}")
+
+
+class DamagedStepError(CheckFailed):
+    """An object of a draft's step is damaged."""
 
 
 class UnkeptError(StoreError):
@@ -390,7 +394,11 @@ class _Making:
                 raise self._in_the_way(base)
         stage = self._change.stage or self._change.what
         advance = self._progress.stage(stage, sum(each.rows for each in plan.pieces), "rows")
-        steps = writing.all_steps(advance, self._add)
+        try:
+            steps = writing.all_steps(advance, self._add)
+        except DamagedStepError as error:
+            self._forget_draft()
+            raise UnkeptError(error.message, hint=error.hint) from None
         self._own |= writing.own
         manifest = next_manifest(manifest, plan.pieces, steps)
         if plan.cells is not None or base is None or not all(each.same_cells for each in plan.pieces):
@@ -632,7 +640,12 @@ class _Writing:
         """
         segment = step.segment
         assert segment is not None  # noqa: S101 - the caller looked
-        index = self._tables.index(self._tables.vault(self._manifest.table_id), segment)
+        try:
+            index = self._tables.index(self._tables.vault(self._manifest.table_id), segment)
+        except (LostError, ForeignError):
+            raise
+        except CheckFailed as failure:
+            raise DamagedStepError(failure.check, failure.message, hint=failure.hint) from None
         if not self._cells.claim(self._manifest.by, step.keys):
             return False
         self._cells.count(index)
