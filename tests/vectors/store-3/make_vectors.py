@@ -126,7 +126,7 @@ def main() -> None:
         cleave("put", "more.csv", "--table", "trial", "--append", *common)
         cleave("put", "blocks.csv", "--table", "blocks", *common)
         shutil.rmtree(FOLDER / "store", ignore_errors=True)
-        shutil.copytree(folder / "store", FOLDER / "store", ignore=shutil.ignore_patterns(".lock", "draft.*"))
+        shutil.copytree(folder / "store", FOLDER / "store", ignore=shutil.ignore_patterns(".lock"))
         shutil.copyfile(folder / "owner.json", FOLDER / "owner.json")
 
 
