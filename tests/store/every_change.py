@@ -245,6 +245,11 @@ class Change:
     refused: str | None = None
 
     @property
+    def writes_segments(self) -> bool:
+        """Whether its draft has segments."""
+        return self.name not in ("remove", "scan drop", "release", "revoke", "reader add", "drop")
+
+    @property
     def contributes(self) -> bool:
         return self.name.startswith(("contribute", "collect"))
 

@@ -54,7 +54,7 @@ def stops(change: Change, place: Place, at: int, **how: bool) -> bool:
     except InputError:  # it was done before it stopped: there is a table, a column, none to drop
         assert rows == change.after
     resumed = draft is not None and bool(draft.segments) and not done
-    if draft is not None and resumed:
+    if draft is not None and resumed and change.name != "merge":  # which merges these segments at once
         assert draft.objects() <= place.objects().keys()
     change.finish(place)
     assert place.check(change.after) == change.after
@@ -85,4 +85,4 @@ def test_a_change_that_stops_and_is_repeated_is_done_once(
                 error.add_note(f"{change.name} stopped at {at}, {kinds[at]}, {how}")
                 raise
             shutil.rmtree(place.root)
-    assert resumed == ("draft" in kinds)
+    assert resumed == ("draft" in kinds and change.writes_segments)

@@ -111,7 +111,7 @@ class Change:
     equal change, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
     `finish`: work after the commit, which a repeated call does again. `stage`: name for `progress`, default `what`.
 
-    `sweeps`: looks for objects that nobody names. `erases`: deletes all drafts and objects that nobody names, whatever
+    `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names. `erases`: deletes all drafts and objects that nobody names, whatever
     their age. `strict`: raises StoreError if what the version does not name any more cannot be deleted.
     """
 
@@ -125,6 +125,7 @@ class Change:
     basis: Callable[[Manifest | None], object] | None = None
     finish: Callable[[Done], None] | None = None
     stage: str = ""
+    rounds: int = MOST_ROUNDS
     sweeps: bool = False
     erases: bool = False
     strict: bool = False
@@ -275,7 +276,8 @@ class _Making:
         base, before = self._tables.find(self._name), self._base
         if base is not None and (record := self._committed(base)) is not None:
             return self._finished(base, None, record)
-        if self._is_planned and base is not None and not self._may_follow(base):
+        is_dropped = self._is_planned and base is None and before is not None
+        if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
         self._base, self._is_planned = base, True
@@ -390,7 +392,7 @@ class _Making:
         writing = _Writing(tables, base, manifest, plan.pieces, cells, draft)
         if writing.lost and writing.used != len(draft.steps):
             self._rounds += 1
-            if self._rounds >= MOST_ROUNDS:
+            if self._rounds >= self._change.rounds:
                 raise self._in_the_way(base)
         stage = self._change.stage or self._change.what
         advance = self._progress.stage(stage, sum(each.rows for each in plan.pieces), "rows")
@@ -432,7 +434,7 @@ class _Making:
 
     def _is_kept(self, draft: ChangeDraft, base: Opened | None, manifest: Manifest) -> bool:
         """True if a draft from an earlier call is of this table, and has its objects."""
-        if draft.table_id != manifest.table_id and base is not None:
+        if self._tables.was_dropped(draft.table_id) or (base is not None and draft.table_id != manifest.table_id):
             return False
         if self._waits or not draft.steps:  # written by this call, and asked for at each commit
             return True

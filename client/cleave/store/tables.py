@@ -29,7 +29,7 @@ from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
 from cleave.store.manifest import LogHead, Manifest, MovedFrom, Object, TableHead
-from cleave.store.newest import HEAD, MovedError, Newest, Seen
+from cleave.store.newest import DISCARDED, HEAD, MovedError, Newest, Seen, discarded_by
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
-_DISCARDED = "discarded"  # member of the head of a copy that a rotation does not go on with
 _NAMED = 4  # folders that an error names
 _EVENT_TRIES = 8  # to write a head while only events are recorded, or an event while others change the table
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
@@ -374,18 +373,23 @@ class Tables(Newest):
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own, copies=not is_moved), f"results/{tag}", self.drafts(name), *parties.folders, own]
-        objects = listed(self.stores, folders)  # not of a put that follows
-        if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
+        before = self._version(head)
+        if (
+            before is None
+            and self._seen.newest(tag) is None
+            and not any(sizes for _, sizes in listed(self.stores, folders))
+        ):
             raise self.no_table(name)
         if confirm is not None:
             confirm()
-        missing = unlisted(self.stores, objects, _named(opened))
-        before = self._version(head)
         if opened is not None:
             self._seen.remember_spent(tag, opened.head.spent)
-        self.stores.sensitive.delete([head])
-        if before is not None and self._version(head) == before:
-            raise self._undeleted(1)
+            if opened.head_etag != before:
+                raise ConflictError(f"{self.stores.sensitive.location}: another process changed the table")
+        # whatever is under way fails to commit from here on
+        discarded = self._discard(tag, before, "drop", next(iter(dropped), ""))
+        objects = listed(self.stores, folders)
+        missing = unlisted(self.stores, objects, _named(opened))
         for table_id, count in dropped.items():
             self._seen.remember_dropped(table_id, count)
         total = sum(len(sizes) for _, sizes in objects)
@@ -393,10 +397,14 @@ class Tables(Newest):
         for store, sizes in reversed(objects):
             # a party's head after the rest of its folder: a drop that was killed is repeated and finds it by this
             names = sorted([*sizes, *missing], key=lambda each: (each.startswith(f"{own}/"), each.endswith(f"/{HEAD}")))
+            names = [each for each in names if each != head]
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
                 advance(len(batch))
+        self.stores.sensitive.delete([head])
+        if self._version(head) == discarded:
+            raise self._undeleted(1)
         deleted = {name for _, sizes in objects for name in sizes}
         if left := {name for _, sizes in listed(self.stores, folders) for name in sizes} & deleted:
             raise self._undeleted(len(left))
@@ -524,22 +532,29 @@ class Tables(Newest):
             del self._receiving[tag]
 
     def discard(self, name: str, source: Tables) -> Callable[[], None]:
-        """Replace the head of a copy that a rotation makes here by one that takes no more of it.
+        """Replace the head of a copy that a rotation makes here, if there is one, by one that takes no more of it.
 
         Returns what puts the head back. Raises InputError if it is no copy of the table under the key of `source`.
         """
         tag, place = self.tag(name), f"{self.folder(name)}/{HEAD}"
         loaded = self._read_head(tag)
-        if loaded is None or _DISCARDED in loaded[0]:
+        if loaded is not None and discarded_by(loaded[0]) is not None:
             return lambda: None
+        if loaded is None:
+            self._discard(tag, None, "undo", "")
+            return lambda: self.stores.sensitive.delete([place])
         if _place_before(loaded[0]) != source.folder(name):
             raise InputError(f"{self.stores.sensitive.location}: table {name!r} under the new key is no copy")
         stored = self.stores.sensitive.read_versioned(place)
         if stored is None or stored[1] != loaded[1]:
             raise ConflictError(f"{self.stores.sensitive.location}: another process is moving the table")
-        fields = {_DISCARDED: loaded[0]["table_id"]}
-        version = replaced(self.stores.sensitive, place, self._own_heads.dump(tag, fields), stored[1])
+        version = self._discard(tag, stored[1], "undo", loaded[0]["table_id"])
         return partial(self._put_back, place, stored[0], version)
+
+    def _discard(self, tag: str, expected: str | None, by: str, table_id: str) -> str:
+        """Write a head that takes no more, and return its version. Raises ConflictError if the head is not `expected`."""
+        content = self._own_heads.dump(tag, {DISCARDED: by, "table_id": table_id})
+        return replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, expected)
 
     def _put_back(self, place: str, content: bytes, version: str) -> None:
         replaced(self.stores.sensitive, place, content, version)
@@ -548,9 +563,9 @@ class Tables(Newest):
         """Delete what `discard` took; the head last."""
         tag = self.tag(name)
         loaded = self._read_head(tag)
-        if loaded is None or _DISCARDED not in loaded[0]:
+        if loaded is None or discarded_by(loaded[0]) is None:
             return
-        folders = [self.drafts(name), self.released(str(loaded[0][_DISCARDED])), self.folder(name)]
+        folders = [self.drafts(name), self.released(_table_id(loaded[0]) or ""), self.folder(name)]
         head = f"{self.folder(name)}/{HEAD}"
         for store in reversed(self.stores.distinct()):
             for folder in folders:
@@ -596,7 +611,8 @@ class Tables(Newest):
         return self.vault(f"rotation {folder}")
 
     def _left(self, folder: str, *, copies: bool = False) -> Iterator[str]:
-        """Yield folders under other keys that have objects of a table but no table: none is there, or it moved here.
+        """Yield folders under other keys that have objects of a table but no table, and those of its drafts: no table
+        is there, or it moved here.
 
         `copies`: this one is a table that did not move, so copies of it are none.
         """
@@ -608,6 +624,7 @@ class Tables(Newest):
                 fields = parsed(head[0]) if head is not None else {}
                 is_copy = copies and _place_before(fields) == folder
                 if head is None or is_copy or key_moved_to(fields) == self.key.key_id:
+                    yield folder_left.replace("tables/", "drafts/", 1)
                     yield folder_left
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
