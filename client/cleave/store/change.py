@@ -111,8 +111,9 @@ class Change:
     equal change, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
     `finish`: work after the commit, which a repeated call does again. `stage`: name for `progress`, default `what`.
 
-    `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names. `erases`: deletes all drafts and objects that nobody names, whatever
-    their age. `strict`: raises StoreError if what the version does not name any more cannot be deleted.
+    `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names.
+    `erases`: deletes all drafts and objects that nobody names, whatever their age. `strict`: raises StoreError if what
+    the version does not name any more cannot be deleted.
     """
 
     what: str

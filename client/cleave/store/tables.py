@@ -373,18 +373,15 @@ class Tables(Newest):
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own, copies=not is_moved), f"results/{tag}", self.drafts(name), *parties.folders, own]
-        before = self._version(head)
-        if (
-            before is None
-            and self._seen.newest(tag) is None
-            and not any(sizes for _, sizes in listed(self.stores, folders))
-        ):
+        is_known = self._seen.newest(tag) is not None or self._version(head) is not None
+        if not is_known and not any(sizes for _, sizes in listed(self.stores, folders)):
             raise self.no_table(name)
         if confirm is not None:
             confirm()
+        before = self._version(head)
         if opened is not None:
             self._seen.remember_spent(tag, opened.head.spent)
-            if opened.head_etag != before:
+            if self.replaced(opened):
                 raise ConflictError(f"{self.stores.sensitive.location}: another process changed the table")
         # whatever is under way fails to commit from here on
         discarded = self._discard(tag, before, "drop", next(iter(dropped), ""))
@@ -552,7 +549,7 @@ class Tables(Newest):
         return partial(self._put_back, place, stored[0], version)
 
     def _discard(self, tag: str, expected: str | None, by: str, table_id: str) -> str:
-        """Write a head that takes no more, and return its version. Raises ConflictError if the head is not `expected`."""
+        """Write a head that takes no more; return its version. Raises ConflictError if the head is not `expected`."""
         content = self._own_heads.dump(tag, {DISCARDED: by, "table_id": table_id})
         return replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, expected)
 
