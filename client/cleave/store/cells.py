@@ -76,7 +76,8 @@ def load_index(content: bytes, segment: Segment) -> Index:
 @dataclass(slots=True)
 class Cells:
     """`keys[c]`: DuckDB's text of the by columns' values of cell c. Numbers are random. A number is reused after its
-    cell has lost all rows, because no segment has a total for it then.
+    cell has lost all rows, because no segment has a total for it then. Until then a stored list has () for its key: the
+    values of deleted rows are not stored (without by columns, the key of the only cell is () anyway).
     """
 
     keys: list[Texts] = field(default_factory=list)
@@ -143,12 +144,13 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+        keys = [key if rows else () for key, rows in zip(self.keys, self.rows, strict=True)]
+        return json.dumps({"keys": keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def longest_texts(keys: Collection[Texts], columns: int) -> list[int]:
     """Bytes of the longest text of each by column, as in a record."""
-    return [max((text_bytes(each) for each in {key[at] for key in keys}), default=0) for at in range(columns)]
+    return [max((text_bytes(each) for each in {key[at] for key in keys if key}), default=0) for at in range(columns)]
 
 
 def longest_in(by: Sequence[str]) -> str:
