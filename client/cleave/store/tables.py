@@ -226,6 +226,7 @@ class Tables(Newest):
                 made.wrote.add(grown.page.name)
                 tried.add(grown.page.name)
                 self._require_stored(grown.page)
+                self.stores.flush(self.folders(manifest))
                 shown = TableHead(
                     table_id=manifest.table_id,
                     version=manifest.version,
@@ -597,6 +598,7 @@ class Tables(Newest):
         if self.stores.sensitive.read_versioned(place) is None:
             content = self._notes(self.folder(name)).seal("draft", place, other.folder(name).encode())
             self.stores.sensitive.write(place, content)
+            self.stores.sensitive.flush([self.folder(name)])
 
     def drop_note(self, name: str, other: Tables) -> None:
         self.stores.sensitive.delete([self._note(name, other)])
