@@ -244,10 +244,13 @@ class Tables(Newest):
                 break
             except (ConflictError, LostError):
                 current = self._read_head(tag)
-                if log or head is None or current is None or key_moved_to(current[0]) is not None or not left:
+                if log or head is None or current is None or not left:
                     raise
-                newer = self._own_heads.shown(current[0])
-                if newer.manifest != head.manifest or newer.log.count <= head.log.count:
+                newer = self._head_of(tag, current[0])
+                if newer.manifest != head.manifest:
+                    where = self.stores.sensitive.location
+                    raise ConflictError(f"{where}: another process changed the table at the same time") from None
+                if newer.log.count <= head.log.count:
                     raise
                 if made.is_in(records_after(self, vault, newer.log, head.log.count)):
                     raise
@@ -264,7 +267,7 @@ class Tables(Newest):
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
         """Check whether the head `content` was written on top of `mine`: then its log has the record of `mine`."""
         fields = self._own_heads.load(tag, content)
-        if key_moved_to(fields) is not None:
+        if key_moved_to(fields) is not None or discarded_by(fields) is not None:
             return fields.get("table_id") == mine.table_id
         head = self._own_heads.shown(fields)
         if head.table_id != mine.table_id or head.log.count <= mine.log.count:
