@@ -312,8 +312,7 @@ class _Making:
             return None
         if base.head.log.count <= self._count or (self._base and base.head_etag == self._base.head_etag):
             return None
-        records = records_after(self._tables, base.vault, base.head.log, self._count)
-        return next((each for each in records if each.change == self._made.change), None)
+        return self._made.found_in(records_after(self._tables, base.vault, base.head.log, self._count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -334,7 +333,7 @@ class _Making:
         try:
             plan = change.plan(base, stack)
         except InputError:
-            self._clean(base)
+            self._settled(Done(base)) if base is not None else self._drop_draft()
             raise
         if plan.idle and base is not None and not change.sweeps:
             return self._settled(Done(base, base, made=False))
@@ -358,10 +357,17 @@ class _Making:
         return hmac.digest(key, json.dumps([self._request, *rows]).encode(), "sha256").hex()
 
     def _settled(self, done: Done) -> Done:
-        """`done`, after deleting what an earlier change may have left."""
-        self._tables.delete_doomed(done.opened, strict=self._change.strict)
-        self._clean(done.opened)
+        """`done`: there is nothing to do, or nothing that may be done. Deletes what attempts have left."""
+        newest = done.opened
+        if newest.head_etag not in self._made.expected:  # else a head that was sent may still arrive
+            self._clean(newest, made=not self._is_resumed)
+            self._drop_draft()
         return done
+
+    def _drop_draft(self) -> None:
+        if self._drafts is not None and self._draft is not None and (self._draft.steps or self._is_resumed):
+            with cleaning():
+                self._drafts.remove(self._draft)
 
     def _written(self, base: Opened | None, plan: Plan) -> tuple[Manifest, list[ChangeStep]]:
         """Write the pieces of `plan` that the draft does not have. Returns the next manifest, and its steps."""
@@ -453,9 +459,9 @@ class _Making:
         tables, change = self._tables, self._change
         old = names_of(base.manifest) if base else Names()
         self._own |= names_of(manifest) - old
-        if base is not None:
-            tables.delete_doomed(base, strict=True)  # or the list would grow
         doomed = (old - names_of(manifest)) if base else Names()
+        if base is not None and not tables.delete_doomed(base):
+            doomed |= doomed_of(base.manifest)
         manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps if base else 0})
         if change.what != "rotate":
             manifest = manifest.model_copy(update={"copied": ()})
@@ -498,8 +504,8 @@ class _Making:
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
         """Objects that no head and no draft of the last day names."""
         tables = self._tables
-        probe = f"{tables.folder(manifest.table)}/{new_id()}"
-        for store in tables.stores.distinct():
+        probes = [(store, f"{tables.folder(manifest.table)}/{new_id()}") for store in tables.stores.distinct()]
+        for store, probe in probes:
             store.write(probe, b"")
         own = {*self._drafts.names(self._draft)} if self._drafts and self._draft else set()
         keep = tables.named(base) | own | self._own.sensitive | self._own.plain
@@ -509,8 +515,9 @@ class _Making:
             if draft is not None:
                 keep |= draft.objects()
         folders = [*tables.folders(manifest), tables.drafts(manifest.table)]
-        found = unnamed(tables.stores, folders, keep | {probe}, probe, everything=self._change.erases)
-        for store in tables.stores.distinct():
+        names = {probe for _, probe in probes}
+        found = unnamed(tables.stores, folders, keep | names, names, everything=self._change.erases)
+        for store, probe in probes:
             store.delete([probe])
         return found
 
@@ -520,10 +527,7 @@ class _Making:
         """Delete what the committed change replaced and what its attempts left; the draft last."""
         if facts is None:
             facts = self._draft.facts if self._draft else {}
-        number = record.number if record else opened.head.log.count
-        done = Done(
-            opened, base, record, facts, max(0, number - 1 - (self._first if self._first is not None else number))
-        )
+        done = Done(opened, base, record, facts, self._others(opened))
         if record is not None and record.owner != self._made.owner and not self._is_resumed:
             self._clean(opened)  # another process took the draft over, and finishes
             return done
@@ -536,6 +540,13 @@ class _Making:
                 self._drafts.remove(self._draft)
         return done
 
+    def _others(self, opened: Opened) -> int:
+        """Number of changes by others since the first attempt."""
+        if self._first is None or opened.head.log.count <= self._first + 1:
+            return 0
+        records = records_after(self._tables, opened.vault, opened.head.log, self._first)
+        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
+
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
 
@@ -546,8 +557,8 @@ class _Making:
         own = self._own | Names(frozenset(self._made.wrote))
         draft = _objects_of(self._draft) if self._draft else Names()
         own = own | draft if made else own - draft
-        kept = frozenset(self._tables.named(newest)) if own else frozenset()
-        left = own - Names(kept, kept) - doomed_of(newest.manifest)
+        kept = frozenset({newest.head.manifest.name, newest.head.log.page.name})
+        left = own - names_of(newest.manifest) - Names(kept) - doomed_of(newest.manifest)
         with cleaning():
             left.delete(self._tables.stores)
         self._own = Names()

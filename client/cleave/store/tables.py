@@ -135,18 +135,22 @@ class Tables(Newest):
         notes = [each for each in self.stores.sensitive.names(self.folder(opened.manifest.table)) if _is_note(each)]
         return own | opened.manifest.objects() | {*self._viewed(head), *notes}
 
-    def delete_doomed(self, opened: Opened, *, strict: bool = False) -> None:
-        """Delete the objects that a version says are to be deleted. `strict`: raise StoreError on an error."""
+    def delete_doomed(self, opened: Opened, *, strict: bool = False) -> bool:
+        """Delete the objects that a version says are to be deleted. True if the stores have confirmed it.
+
+        `strict`: raise StoreError on an error; else it causes a warning.
+        """
         doomed = doomed_of(opened.manifest)
-        if not strict:
-            with cleaning():
-                doomed.delete(self.stores)
-            return
         try:
             doomed.delete(self.stores)
         except StoreError as error:
-            text = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
-            raise StoreError(text, hint=error.hint, status=error.status) from None
+            if strict:
+                text = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
+                raise StoreError(text, hint=error.hint, status=error.status) from None
+            with cleaning():
+                raise
+            return False
+        return True
 
     def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
         if not manifest.readers:
@@ -240,6 +244,8 @@ class Tables(Newest):
                 content = self._own_heads.dump(tag, shown.model_dump(exclude_defaults=True))
                 follows = partial(self._follows, tag, vault, shown)
                 made.expected.add(expected)
+                if made.change:
+                    made.ids.add(made.change)
                 stored = replaced(self.stores.sensitive, f"{folder}/{HEAD}", content, expected, follows)
                 break
             except (ConflictError, LostError):
@@ -252,7 +258,7 @@ class Tables(Newest):
                     raise ConflictError(f"{where}: another process changed the table at the same time") from None
                 if newer.log.count <= head.log.count:
                     raise
-                if made.is_in(records_after(self, vault, newer.log, head.log.count)):
+                if made.found_in(records_after(self, vault, newer.log, head.log.count)) is not None:
                     raise
                 head, expected = newer, current[1]
         self._seen.remember(tag, manifest.table_id, grown.count)
