@@ -229,7 +229,7 @@ class Tables(Newest):
                 grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
                 made.wrote.add(grown.page.name)
                 tried.add(grown.page.name)
-                self._require_stored(grown.page)
+                self._require_stored(grown.page, tag, expected)
                 self.stores.flush(self.folders(manifest))
                 shown = TableHead(
                     table_id=manifest.table_id,
@@ -280,13 +280,19 @@ class Tables(Newest):
             return False
         return digest_of(records_after(self, vault, head.log, mine.log.count - 1)[0]) == mine.log.last
 
-    def _require_stored(self, written: Object) -> None:
-        """Raise StoreError unless the store returns what was just written."""
+    def _require_stored(self, written: Object, tag: str, expected: str | None) -> None:
+        """Raise StoreError unless the store returns what was just written; ConflictError if another writer came first.
+
+        `expected`: the version of the head that is replaced.
+        """
         try:
             self.read(written, cached=False)
         except ForeignError:
             raise
         except CheckFailed:
+            current = self._read_head(tag)
+            if (current[1] if current else None) != expected:
+                raise self._changed() from None  # the other process has deleted it
             raise not_stored(self.stores.sensitive.location) from None
 
     def forget(self, name: str) -> None:
