@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from itertools import groupby
 
-from cleave.objects.storage import StoreError
+from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.change import Change, Plan, always, make
 from cleave.store.filling import rows_together
 from cleave.store.manifest import Manifest, Segment
@@ -39,7 +39,10 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
 
 
 def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
-    """Merge the newest segments of a table after an append, if there are too many. An error only causes a warning."""
+    """Merge the newest segments of a table after an append, if there are too many.
+
+    An error only causes a warning. It gives way to others who merge the same segments, without one.
+    """
     if not merge_due(opened.manifest):
         return opened
 
@@ -49,6 +52,8 @@ def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
     change = Change("merge", [], partial(_plan, tables, opened.manifest.table, due), always)
     try:
         return make(tables, opened.manifest.table, change, progress).opened
+    except ConflictError:
+        return opened
     except StoreError as error:
         warnings.warn(f"small segments are not merged: {error.message}", CleaveWarning, stacklevel=2)
         return opened
