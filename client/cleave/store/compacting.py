@@ -39,7 +39,10 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
 
 
 def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
-    """Merge the newest segments of a table after an append, if there are too many. An error only causes a warning."""
+    """Merge the newest segments of a table after an append, if there are too many.
+
+    An error only causes a warning. It gives way to others who merge the same segments, without one.
+    """
     if not merge_due(opened.manifest):
         return opened
 

@@ -254,8 +254,7 @@ class Tables(Newest):
                     raise
                 newer = self._head_of(tag, current[0])
                 if newer.manifest != head.manifest:
-                    where = self.stores.sensitive.location
-                    raise ConflictError(f"{where}: another process changed the table at the same time") from None
+                    raise self._changed() from None
                 if newer.log.count <= head.log.count:
                     raise
                 if made.found_in(records_after(self, vault, newer.log, head.log.count)) is not None:
@@ -294,6 +293,9 @@ class Tables(Newest):
             if (current[1] if current else None) != expected:
                 raise self._changed() from None  # the other process has deleted it
             raise not_stored(self.stores.sensitive.location) from None
+
+    def _changed(self) -> ConflictError:
+        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def forget(self, name: str) -> None:
         """Accept the table as the store has it, whatever this machine or the key file remembers about it.
