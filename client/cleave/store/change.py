@@ -567,12 +567,17 @@ class _Making:
         """Wait by chance, and try again. Raises `error` if that is of no use."""
         if time.monotonic() > self._begun + SECONDS:
             raise error
-        if isinstance(error, LostError) and (error.is_damage or not is_replaced(error)):
+        if isinstance(error, LostError) and (not self._has_moved() or error.is_damage or not is_replaced(error)):
             raise error
         self._waits += 1
         if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
             raise not_all_stored(self._tables.stores)
         time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.02 * 2**self._waits)))  # noqa: S311 - no secret
+
+    def _has_moved(self) -> bool:
+        """True if the head is another one than that of the last attempt."""
+        newest = self._tables.find(self._name)
+        return (newest and newest.head_etag) != (self._base and self._base.head_etag)
 
     def _in_the_way(self, newest: Opened | None) -> InTheWayError:
         """The error for a change by others that is in the way. What is stored stays in the draft, for the next call."""
