@@ -37,6 +37,7 @@ from cleave.store.manifest import (
     new_id,
     now,
 )
+from cleave.store.newest import MovedError
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import LostError, Opened
 from cleave.store.segment import SegmentWriter
@@ -259,6 +260,10 @@ class _Making:
                 time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
             except InTheWayError:
                 raise
+            except MovedError:
+                if self._base is None or self._made.ids.isdisjoint(self._tables.moved_with(self._name)):
+                    raise
+                return Done(self._base)  # it was committed, and is under the other key now
             except (ConflictError, LostError, UnkeptError) as error:
                 self._again(error)
             except StoreError as error:

@@ -17,6 +17,7 @@ from cleave.store.change import Change, Plan, always, make
 from cleave.store.filling import rows_together
 from cleave.store.manifest import Manifest, Segment, new_id
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.newest import MovedError
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -53,7 +54,7 @@ def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
     change = Change("merge", [new_id()], partial(_plan, tables, opened.manifest.table, due), always, rounds=1)
     try:
         return make(tables, opened.manifest.table, change, progress).opened
-    except ConflictError:  # others have changed these segments: they merge what is left
+    except (ConflictError, MovedError):  # others have changed these segments: they merge what is left
         return opened
     except StoreError as error:
         warnings.warn(f"small segments are not merged: {error.message}", CleaveWarning, stacklevel=2)

@@ -5,6 +5,7 @@ one head.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
+_CHANGES = "changes"  # member of the head of a table that moved: the sealed object with ids of its newest changes
+_IDS_KEPT = 1000
 _NAMED = 4  # folders that an error names
 _EVENT_TRIES = 8  # to write a head while only events are recorded, or an event while others change the table
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
@@ -521,7 +524,13 @@ class Tables(Newest):
         tag = self.tag(opened.manifest.table)
         opened.head.require_writable(f"{self.stores.sensitive.location}: table {opened.manifest.table!r}")
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
-        head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
+        try:
+            newest = records_after(self, opened.vault, opened.head.log, max(0, opened.head.log.count - _IDS_KEPT))
+        except LostError:
+            raise self._changed() from None
+        ids = json.dumps([each.change for each in newest if each.change]).encode()
+        changes = self.seal(f"tables/{tag}", opened.vault, "log", ids)
+        head = {"moved_to": key_id, "table_id": opened.manifest.table_id, _CHANGES: changes.name}
         content = self._own_heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, opened.head_etag)
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
@@ -588,6 +597,16 @@ class Tables(Newest):
         self.stores.sensitive.delete([head])
         self._seen.forget(tag)
 
+    def moved_with(self, name: str) -> frozenset[str]:
+        """The ids of the newest changes that a table had which moved to another key."""
+        loaded = self._read_head(self.tag(name))
+        fields = loaded[0] if loaded is not None and key_moved_to(loaded[0]) is not None else {}
+        place, table_id = fields.get(_CHANGES), _table_id(fields)
+        if not isinstance(place, str) or table_id is None:
+            return frozenset()
+        content = self.stores.sensitive.read(place, most=limits.MAX_HEAD_BYTES)
+        return frozenset(json.loads(self.vault(table_id).open("log", place, content)))
+
     def was_dropped(self, table_id: str) -> bool:
         """Check whether this machine dropped a table, or another machine whose memory is in the key file."""
         return self._seen.is_dropped(table_id)
@@ -603,7 +622,8 @@ class Tables(Newest):
         folders = [*self._left(f"tables/{tag}"), self.drafts(name), *released, f"tables/{tag}"]
         for store in reversed(self.stores.distinct()):
             for folder in folders:
-                store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{HEAD}"])
+                kept = (f"tables/{tag}/{HEAD}", loaded[0].get(_CHANGES))
+                store.delete([each for each in store.names(folder) if each not in kept])
 
     def note(self, name: str, other: Tables) -> None:
         """Note where the table is stored under the key of `other`, in case a rotation is stopped.
