@@ -491,7 +491,7 @@ def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:
     assert "the plain place learns: which rows are deleted" in said("delete", *where, "--yes", "--record", record)
     assert json.loads(record.read_text())["rows_deleted"] > 0
     assert "already exists" in said("delete", *where, "--yes", "--record", record, code=3)
-    assert "made this change; nothing is changed now\n" in said("delete", *where, "--yes")
+    assert "no row meets the condition; nothing is changed\n" in said("delete", *where, "--yes")
     assert "no row meets the condition; nothing is changed" in said("delete", "trial", "--where", "age > 61")
     corrected = ("update", "trial", "--set", "bill = 1", "--where", "age = 50")
     assert "the plain place learns: which segments have changed rows" in said(*corrected)

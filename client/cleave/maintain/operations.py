@@ -37,6 +37,7 @@ from cleave.maintain.facts import (
     TableFacts,
     adding_to,
     facts_of,
+    listed_table,
     planned_table,
     stored_table,
 )
@@ -180,7 +181,7 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 @operation(Place, seconds=_SECONDS)
 def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
     """List the tables that the key has in a store, by name. Raises CheckFailed if the head of one is gone."""
-    return [stored_table(each.manifest) for each in task.tables.all(lost=True)]
+    return [listed_table(each) for each in task.tables.all(lost=True)]
 
 
 @operation(Place, seconds=_SECONDS)

@@ -118,5 +118,5 @@ def total_lanes(measures: Sequence[Measure], profile: Profile) -> Lanes:
 
 
 def total_label(label: str) -> bytes:
-    """What the sentinels of totals follow from; `label`: of the totals (`TotalsObjects`)."""
+    """What the sentinels of totals follow from. `label`: that of the totals in the manifest."""
     return f"totals/{label}".encode()
