@@ -132,9 +132,7 @@ class Place(Readers):
                 tables = self.new_tables(stores)
             return tables, tables.open(self.name)
         except (InputError, CheckFailed) as failure:
-            if any(
-                each in failure.message for each in ("there is no table", "was there and is gone", "no such folder")
-            ):
+            if any(each in failure.message for each in ("there is no table", "is being deleted", "no such folder")):
                 return None
             raise
 
@@ -169,8 +167,8 @@ class Place(Readers):
         tables, stores = self.tables()
         try:
             opened = tables.find(self.name) if tables.moved_to(self.name) is None else None
-        except CheckFailed as failure:  # as after a drop that stopped behind the head
-            if "was there and is gone" not in failure.message:
+        except InputError as failure:  # as after a drop that stopped behind the head
+            if "is being deleted" not in failure.message:
                 raise
             opened = None
         under = [tables]
@@ -243,6 +241,11 @@ class Change:
     finish: Callable[[Place], object] = lambda _: None
     also: Callable[[Place], object] = lambda _: None
     refused: str | None = None
+
+    @property
+    def writes_segments(self) -> bool:
+        """Whether its draft has segments."""
+        return self.name not in ("remove", "scan drop", "release", "revoke", "reader add", "drop")
 
     @property
     def contributes(self) -> bool:

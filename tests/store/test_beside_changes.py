@@ -28,6 +28,7 @@ from cleave.share.releases import release
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, on_newest
 from cleave.store.compacting import compact
+from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
 from cleave.table.progress import Silent
 from cleave_shared import limits
@@ -139,7 +140,7 @@ COMMANDS = [
     Command("reader", read_as, OPENED),
     Command("analyst", released_to),
     Command("plan", described),
-    Command("fit", fitted),
+    Command("fit", fitted, writes=True),
     Command("verify", lambda place: cleave.verify("trial", **given(place))),
     Command("pull", pulled, writes=True),
     Command("show", shown),
@@ -253,6 +254,8 @@ def tried(command: Command, change: str, at: int, key_file: Path, tmp_path: Path
     told = f"{command.name} beside {change} at read {at}: {found!r}"
     if any(same(found, quiet(command.name, each, key_file, folder)[0]) for each in ("", change)):
         return
+    if change == "rotate" and isinstance(found, MovedError):
+        return
     assert isinstance(found, ServiceError), told
     assert found.exit_code == 6, told
     conflicts = command.name in ("release new", "collect") and isinstance(found, ConflictError)
@@ -269,17 +272,18 @@ COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each i
 
 @COMMAND
 def test_a_command_beside_a_change(command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path) -> None:
-    """Compact at three reads, and some other change at one."""
+    """Compact at two reads, for every other command some other change at one."""
     before, names = quiet(command.name, "", key_file, quiet_folder)
     assert not isinstance(before, CleaveError), before
     if command.sql:
         rows = [list(row) for row in before]  # type: ignore[attr-defined]
         assert rows == expected(start(key_file).copy(tmp_path / "oracle"), BASE, command.sql)
-    for at in sorted({2 + len(names) // 4, 1 + len(names) // 2, len(names)}):
+    for at in sorted({1 + len(names) // 2, len(names)}):
         tried(command, "compact", at, key_file, tmp_path, quiet_folder)
     place = COMMANDS.index(command)
-    other = [each for each in CHANGES if each != "compact"][place % (len(CHANGES) - 1)]
-    tried(command, other, 1 + len(names) * 2 // 3, key_file, tmp_path, quiet_folder)
+    if place % 2:
+        other = [each for each in CHANGES if each != "compact"][place % (len(CHANGES) - 1)]
+        tried(command, other, 1 + len(names) * 2 // 3, key_file, tmp_path, quiet_folder)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.files import read_at_most
+from cleave.formats import AnotherRelease
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
 from cleave.store.manifest import Manifest, new_id
@@ -97,7 +98,7 @@ def test_every_byte_of_the_head_counts(tables: Tables, key: OwnerKey, storage: S
         damaged = bytearray(content)
         damaged[at] ^= 1
         known = storage.replace(place, bytes(damaged), known)
-        with pytest.raises(CheckFailed):
+        with pytest.raises((CheckFailed, AnotherRelease)):
             tables.open("trial")
     for damaged_head in (b"", b"{}", b"[1]", b"null", content[:-1], content + b" " * 5000 + b"{", b"[" * 4000):
         known = storage.replace(place, damaged_head, known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -231,9 +232,10 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
         warnings.warn(
             f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
         )
-    if output is None:
-        return Pulled(pull_arrow(stored, task.progress))
-    pull_into(stored, Path(output), task.progress, force=options["force"])
+    with closing(stored):
+        if output is None:
+            return Pulled(pull_arrow(stored, task.progress))
+        pull_into(stored, Path(output), task.progress, force=options["force"])
     return None
 
 
@@ -391,7 +393,8 @@ def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
     from cleave.maintain.pull import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
-    return check(Stored(task.tables, task.tables.open(name)), task.progress, task.checked)
+    with closing(Stored(task.tables, task.tables.open(name))) as stored:
+        return check(stored, task.progress, task.checked)
 
 
 @operation(Dropping, seconds=LONGEST_TIMEOUT, writes=True)

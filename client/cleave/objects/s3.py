@@ -124,6 +124,9 @@ class Bucket:
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
 
+    def flush(self, folders: Iterable[str]) -> None:
+        """What S3 has confirmed is durable."""
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})
 

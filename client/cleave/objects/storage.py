@@ -2,6 +2,7 @@
 
   read      a whole object of known size, or a range
   write     a new object; an existing one is never overwritten
+  flush     make written objects survive a power failure
   replace   an object that changes (a table's head), only if it is unchanged since it was read
   exists    whether the location exists
   sizes     bytes by name of the objects under a prefix; `names` without sizes; `dates`: when each was written
@@ -98,12 +99,16 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Raises ConflictError if an object of that name exists."""
+        """A power failure may lose the object until `flush`. Raises ConflictError if an object of that name exists."""
+        ...
+
+    def flush(self, folders: Iterable[str]) -> None:
+        """Let no power failure lose an object that is in one of `folders` now. Call it before a head names them."""
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        """Replace the version `expected` (None: no object may exist) and return the new version. Raises
-        ConflictError.
+        """Replace the version `expected` (None: no object may exist) and return the new version, which no power failure
+        loses. Raises ConflictError.
         """
         ...
 

@@ -301,6 +301,7 @@ class Contributions:
         parts = [which for each in draft.segments for which in each.parts()]
         require_listed(self._stores, before, [*parts, entry.manifest, entry.names])
         content = dump_head(head, self._identity.sign(head.signed()))
+        self._stores.flush([self.folder])
         replaced(self._stores.sensitive, f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before

@@ -37,6 +37,7 @@ from cleave.store.manifest import (
     new_id,
     now,
 )
+from cleave.store.newest import MovedError
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import LostError, Opened
 from cleave.store.segment import SegmentWriter
@@ -111,8 +112,9 @@ class Change:
     equal change, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
     `finish`: work after the commit, which a repeated call does again. `stage`: name for `progress`, default `what`.
 
-    `sweeps`: looks for objects that nobody names. `erases`: deletes all drafts and objects that nobody names, whatever
-    their age. `strict`: raises StoreError if what the version does not name any more cannot be deleted.
+    `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names.
+    `erases`: deletes all drafts and objects that nobody names, whatever their age. `strict`: raises StoreError if what
+    the version does not name any more cannot be deleted.
     """
 
     what: str
@@ -125,6 +127,7 @@ class Change:
     basis: Callable[[Manifest | None], object] | None = None
     finish: Callable[[Done], None] | None = None
     stage: str = ""
+    rounds: int = MOST_ROUNDS
     sweeps: bool = False
     erases: bool = False
     strict: bool = False
@@ -257,6 +260,10 @@ class _Making:
                 time.sleep(random.uniform(0, _LONGEST_WAIT))  # noqa: S311 - no secret
             except InTheWayError:
                 raise
+            except MovedError:
+                if self._base is None or self._made.ids.isdisjoint(self._tables.moved_with(self._name)):
+                    raise
+                return Done(self._base)  # it was committed, and is under the other key now
             except (ConflictError, LostError, UnkeptError) as error:
                 self._again(error)
             except StoreError as error:
@@ -275,7 +282,8 @@ class _Making:
         base, before = self._tables.find(self._name), self._base
         if base is not None and (record := self._committed(base)) is not None:
             return self._finished(base, None, record)
-        if self._is_planned and base is not None and not self._may_follow(base):
+        is_dropped = self._is_planned and base is None and before is not None
+        if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
         self._base, self._is_planned = base, True
@@ -309,8 +317,7 @@ class _Making:
             return None
         if base.head.log.count <= self._count or (self._base and base.head_etag == self._base.head_etag):
             return None
-        records = records_after(self._tables, base.vault, base.head.log, self._count)
-        return next((each for each in records if each.change == self._made.change), None)
+        return self._made.found_in(records_after(self._tables, base.vault, base.head.log, self._count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -331,7 +338,7 @@ class _Making:
         try:
             plan = change.plan(base, stack)
         except InputError:
-            self._clean(base)
+            self._settled(Done(base)) if base is not None else self._drop_draft()
             raise
         if plan.idle and base is not None and not change.sweeps:
             return self._settled(Done(base, base, made=False))
@@ -355,10 +362,17 @@ class _Making:
         return hmac.digest(key, json.dumps([self._request, *rows]).encode(), "sha256").hex()
 
     def _settled(self, done: Done) -> Done:
-        """`done`, after deleting what an earlier change may have left."""
-        self._tables.delete_doomed(done.opened, strict=self._change.strict)
-        self._clean(done.opened)
+        """`done`: there is nothing to do, or nothing that may be done. Deletes what attempts have left."""
+        newest = done.opened
+        if newest.head_etag not in self._made.expected:  # else a head that was sent may still arrive
+            self._clean(newest, made=not self._is_resumed)
+            self._drop_draft()
         return done
+
+    def _drop_draft(self) -> None:
+        if self._drafts is not None and self._draft is not None and (self._draft.steps or self._is_resumed):
+            with cleaning():
+                self._drafts.remove(self._draft)
 
     def _written(self, base: Opened | None, plan: Plan) -> tuple[Manifest, list[ChangeStep]]:
         """Write the pieces of `plan` that the draft does not have. Returns the next manifest, and its steps."""
@@ -390,7 +404,7 @@ class _Making:
         writing = _Writing(tables, base, manifest, plan.pieces, cells, draft)
         if writing.lost and writing.used != len(draft.steps):
             self._rounds += 1
-            if self._rounds >= MOST_ROUNDS:
+            if self._rounds >= self._change.rounds:
                 raise self._in_the_way(base)
         stage = self._change.stage or self._change.what
         advance = self._progress.stage(stage, sum(each.rows for each in plan.pieces), "rows")
@@ -432,7 +446,7 @@ class _Making:
 
     def _is_kept(self, draft: ChangeDraft, base: Opened | None, manifest: Manifest) -> bool:
         """True if a draft from an earlier call is of this table, and has its objects."""
-        if draft.table_id != manifest.table_id and base is not None:
+        if self._tables.was_dropped(draft.table_id) or (base is not None and draft.table_id != manifest.table_id):
             return False
         if self._waits or not draft.steps:  # written by this call, and asked for at each commit
             return True
@@ -450,9 +464,9 @@ class _Making:
         tables, change = self._tables, self._change
         old = names_of(base.manifest) if base else Names()
         self._own |= names_of(manifest) - old
-        if base is not None:
-            tables.delete_doomed(base, strict=True)  # or the list would grow
         doomed = (old - names_of(manifest)) if base else Names()
+        if base is not None and not tables.delete_doomed(base):
+            doomed |= doomed_of(base.manifest)
         manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps if base else 0})
         if change.what != "rotate":
             manifest = manifest.model_copy(update={"copied": ()})
@@ -495,8 +509,8 @@ class _Making:
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
         """Objects that no head and no draft of the last day names."""
         tables = self._tables
-        probe = f"{tables.folder(manifest.table)}/{new_id()}"
-        for store in tables.stores.distinct():
+        probes = [(store, f"{tables.folder(manifest.table)}/{new_id()}") for store in tables.stores.distinct()]
+        for store, probe in probes:
             store.write(probe, b"")
         own = {*self._drafts.names(self._draft)} if self._drafts and self._draft else set()
         keep = tables.named(base) | own | self._own.sensitive | self._own.plain
@@ -506,8 +520,9 @@ class _Making:
             if draft is not None:
                 keep |= draft.objects()
         folders = [*tables.folders(manifest), tables.drafts(manifest.table)]
-        found = unnamed(tables.stores, folders, keep | {probe}, probe, everything=self._change.erases)
-        for store in tables.stores.distinct():
+        names = {probe for _, probe in probes}
+        found = unnamed(tables.stores, folders, keep | names, names, everything=self._change.erases)
+        for store, probe in probes:
             store.delete([probe])
         return found
 
@@ -517,10 +532,7 @@ class _Making:
         """Delete what the committed change replaced and what its attempts left; the draft last."""
         if facts is None:
             facts = self._draft.facts if self._draft else {}
-        number = record.number if record else opened.head.log.count
-        done = Done(
-            opened, base, record, facts, max(0, number - 1 - (self._first if self._first is not None else number))
-        )
+        done = Done(opened, base, record, facts, self._others(opened))
         if record is not None and record.owner != self._made.owner and not self._is_resumed:
             self._clean(opened)  # another process took the draft over, and finishes
             return done
@@ -533,6 +545,13 @@ class _Making:
                 self._drafts.remove(self._draft)
         return done
 
+    def _others(self, opened: Opened) -> int:
+        """Number of changes by others since the first attempt."""
+        if self._first is None or opened.head.log.count <= self._first + 1:
+            return 0
+        records = records_after(self._tables, opened.vault, opened.head.log, self._first)
+        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
+
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
 
@@ -543,8 +562,8 @@ class _Making:
         own = self._own | Names(frozenset(self._made.wrote))
         draft = _objects_of(self._draft) if self._draft else Names()
         own = own | draft if made else own - draft
-        kept = frozenset(self._tables.named(newest)) if own else frozenset()
-        left = own - Names(kept, kept) - doomed_of(newest.manifest)
+        kept = frozenset({newest.head.manifest.name, newest.head.log.page.name})
+        left = own - names_of(newest.manifest) - Names(kept) - doomed_of(newest.manifest)
         with cleaning():
             left.delete(self._tables.stores)
         self._own = Names()
@@ -553,12 +572,17 @@ class _Making:
         """Wait by chance, and try again. Raises `error` if that is of no use."""
         if time.monotonic() > self._begun + SECONDS:
             raise error
-        if isinstance(error, LostError) and (error.is_damage or not is_replaced(error)):
+        if isinstance(error, LostError) and (not self._has_moved() or error.is_damage or not is_replaced(error)):
             raise error
         self._waits += 1
         if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
             raise not_all_stored(self._tables.stores)
         time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.02 * 2**self._waits)))  # noqa: S311 - no secret
+
+    def _has_moved(self) -> bool:
+        """True if the head is another one than that of the last attempt."""
+        newest = self._tables.find(self._name)
+        return (newest and newest.head_etag) != (self._base and self._base.head_etag)
 
     def _in_the_way(self, newest: Opened | None) -> InTheWayError:
         """The error for a change by others that is in the way. What is stored stays in the draft, for the next call."""

@@ -12,11 +12,12 @@ from contextlib import ExitStack, closing
 from functools import partial
 from itertools import groupby
 
-from cleave.objects.storage import StoreError
+from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.change import Change, Plan, always, make
 from cleave.store.filling import rows_together
-from cleave.store.manifest import Manifest, Segment
+from cleave.store.manifest import Manifest, Segment, new_id
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.newest import MovedError
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -39,16 +40,22 @@ def compact(tables: Tables, name: str, progress: Progress) -> Opened:
 
 
 def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
-    """Merge the newest segments of a table after an append, if there are too many. An error only causes a warning."""
+    """Merge the newest segments of a table after an append, if there are too many.
+
+    An error only causes a warning. It gives way to others who merge the same segments, without one.
+    """
     if not merge_due(opened.manifest):
         return opened
 
     def due(manifest: Manifest) -> list[tuple[Segment, ...]]:
         return [each for each in [merge_due(manifest)] if each]
 
-    change = Change("merge", [], partial(_plan, tables, opened.manifest.table, due), always)
+    # an id of its own: many writers may merge at once, and none takes over what another one is just writing
+    change = Change("merge", [new_id()], partial(_plan, tables, opened.manifest.table, due), always, rounds=1)
     try:
         return make(tables, opened.manifest.table, change, progress).opened
+    except (ConflictError, MovedError):  # others have changed these segments: they merge what is left
+        return opened
     except StoreError as error:
         warnings.warn(f"small segments are not merged: {error.message}", CleaveWarning, stacklevel=2)
         return opened

@@ -71,7 +71,7 @@ class Made:
     """What a record says of the change that it is of; of an event, nothing.
 
     `wrote`: names of objects that attempts to commit it wrote and that no head names. `expected`: versions of heads
-    that they wanted to replace.
+    that they wanted to replace. `ids`: that they had, if it began anew.
     """
 
     change: str = ""
@@ -79,14 +79,16 @@ class Made:
     content: str = ""
     wrote: set[str] = field(default_factory=set)
     expected: set[str | None] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
 
     @property
     def fields(self) -> dict[str, str]:
         return {"change": self.change, "owner": self.owner, "content": self.content}
 
-    def is_in(self, records: Iterable[Record]) -> bool:
-        """True if one of `records` is of this change."""
-        return bool(self.change) and any(each.change == self.change for each in records)
+    def found_in(self, records: Iterable[Record]) -> Record | None:
+        """The one of `records` that is of this change; None if none is."""
+        ids = self.ids | {self.change} if self.change else self.ids
+        return next((each for each in records if each.change in ids), None)
 
 
 def extended(

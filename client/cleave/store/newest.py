@@ -38,6 +38,23 @@ class MovedError(InputError):
     """A head names another key."""
 
 
+DISCARDED = "discarded"  # member of a head that takes no more: it names what deletes its objects
+DISCARDS = {
+    "drop": "run `cleave drop` again: it was stopped, or is under way",
+    "undo": "run the same `cleave key rotate --undo` again: it was stopped, or is under way",
+}
+
+
+def discarded_by(head: dict[str, Any]) -> str | None:
+    """What deletes the objects of a head's table; None for a table."""
+    by = head.get(DISCARDED)
+    return by if by in DISCARDS else None
+
+
+class DiscardedError(MovedError):
+    """A table is being deleted."""
+
+
 class Newest(Objects):
     """The newest versions of the tables in `stores`. `key` names what this machine remembers of them."""
 
@@ -226,11 +243,8 @@ class Newest(Objects):
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint=self.MOVED,
             )
-        if "discarded" in fields:
-            raise MovedError(
-                f"{self.stores.sensitive.location}: a copy of the table is being deleted",
-                hint="run the same `cleave key rotate --undo` again",
-            )
+        if (by := discarded_by(fields)) is not None:
+            raise DiscardedError(f"{self.stores.sensitive.location}: the table is being deleted", hint=DISCARDS[by])
         head = self._heads(tag).shown(fields)
         if head.moving_from is not None and tag not in self._receiving and not self._has_come(head, fields["key_id"]):
             raise MovedError(

@@ -266,7 +266,8 @@ def append(
     with the same key; without it such rows are refused. `yes`: the plain place may learn which ones.
 
     Rows that one of the newest changes appended are not added again: that is a stopped append whose work was done.
-    `again` adds them anyway. Others may change the table meanwhile: the rows are added to what they made of it.
+    `again` adds them anyway, and continues no stopped call. Others may change the table meanwhile: the rows are added
+    to what they made of it.
     """
     opened = tables.open(name)
     if upsert and not opened.manifest.key:
@@ -280,6 +281,7 @@ def append(
             *_request(opened.manifest, *([adding.digest] if adding.digest else [])),
             new.rows,
             batch and batch.id,
+            *([new_id()] if again else []),  # it is no stopped call, nor another process's, that adds the same rows
         ]
         change = Change(
             "append",

@@ -122,9 +122,9 @@ def _is_there(stores: Stores, name: str) -> bool:
 
 
 def unnamed(
-    stores: Stores, folders: Sequence[str], named: Collection[str], just_written: str, *, everything: bool
+    stores: Stores, folders: Sequence[str], named: Collection[str], just_written: Collection[str], *, everything: bool
 ) -> Names:
-    """Objects in `folders` that nobody names. `named`: names that stay. `just_written`: an object in each store.
+    """Objects in `folders` that nobody names. `named`: names that stay. `just_written`: an object of each store.
 
     Only those that are a day older than it count, by each store's own clock: others may still be written. `everything`:
     all that are listed count.
@@ -132,7 +132,7 @@ def unnamed(
     found = []
     for store in (stores.sensitive, stores.plain):
         dates = {name: date for folder in folders for name, date in store.dates(folder).items()}
-        latest = dates.get(just_written)
+        latest = max((dates[each] for each in just_written if each in dates), default=None)
         old = {
             name
             for name, date in dates.items()

@@ -5,6 +5,7 @@ one head.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from cleave.store.contribution import folder_of
 from cleave.store.heads import Heads, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
 from cleave.store.manifest import LogHead, Manifest, MovedFrom, Object, TableHead
-from cleave.store.newest import HEAD, MovedError, Newest, Seen
+from cleave.store.newest import DISCARDED, HEAD, MovedError, Newest, Seen, discarded_by
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
-_DISCARDED = "discarded"  # member of the head of a copy that a rotation does not go on with
+_CHANGES = "changes"  # member of the head of a table that moved: the sealed object with ids of its newest changes
+_IDS_KEPT = 1000
 _NAMED = 4  # folders that an error names
 _EVENT_TRIES = 8  # to write a head while only events are recorded, or an event while others change the table
 _TOGETHER = 1000  # objects that are deleted at once: as many as S3 takes
@@ -136,18 +138,22 @@ class Tables(Newest):
         notes = [each for each in self.stores.sensitive.names(self.folder(opened.manifest.table)) if _is_note(each)]
         return own | opened.manifest.objects() | {*self._viewed(head), *notes}
 
-    def delete_doomed(self, opened: Opened, *, strict: bool = False) -> None:
-        """Delete the objects that a version says are to be deleted. `strict`: raise StoreError on an error."""
+    def delete_doomed(self, opened: Opened, *, strict: bool = False) -> bool:
+        """Delete the objects that a version says are to be deleted. True if the stores have confirmed it.
+
+        `strict`: raise StoreError on an error; else it causes a warning.
+        """
         doomed = doomed_of(opened.manifest)
-        if not strict:
-            with cleaning():
-                doomed.delete(self.stores)
-            return
         try:
             doomed.delete(self.stores)
         except StoreError as error:
-            text = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
-            raise StoreError(text, hint=error.hint, status=error.status) from None
+            if strict:
+                text = f"version {opened.manifest.version} is made, but older objects are still there: {error.message}"
+                raise StoreError(text, hint=error.hint, status=error.status) from None
+            with cleaning():
+                raise
+            return False
+        return True
 
     def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
         if not manifest.readers:
@@ -226,7 +232,8 @@ class Tables(Newest):
                 grown, page = extended(self, folder, vault, log or (head.log if head else None), record)
                 made.wrote.add(grown.page.name)
                 tried.add(grown.page.name)
-                self._require_stored(grown.page)
+                self._require_stored(grown.page, tag, expected)
+                self.stores.flush(self.folders(manifest))
                 shown = TableHead(
                     table_id=manifest.table_id,
                     version=manifest.version,
@@ -240,16 +247,20 @@ class Tables(Newest):
                 content = self._own_heads.dump(tag, shown.model_dump(exclude_defaults=True))
                 follows = partial(self._follows, tag, vault, shown)
                 made.expected.add(expected)
+                if made.change:
+                    made.ids.add(made.change)
                 stored = replaced(self.stores.sensitive, f"{folder}/{HEAD}", content, expected, follows)
                 break
             except (ConflictError, LostError):
                 current = self._read_head(tag)
-                if log or head is None or current is None or key_moved_to(current[0]) is not None or not left:
+                if log or head is None or current is None or not left:
                     raise
-                newer = self._own_heads.shown(current[0])
-                if newer.manifest != head.manifest or newer.log.count <= head.log.count:
+                newer = self._head_of(tag, current[0])
+                if newer.manifest != head.manifest:
+                    raise self._changed() from None
+                if newer.log.count <= head.log.count:
                     raise
-                if made.is_in(records_after(self, vault, newer.log, head.log.count)):
+                if made.found_in(records_after(self, vault, newer.log, head.log.count)) is not None:
                     raise
                 head, expected = newer, current[1]
         self._seen.remember(tag, manifest.table_id, grown.count)
@@ -264,21 +275,30 @@ class Tables(Newest):
     def _follows(self, tag: str, vault: Vault, mine: TableHead, content: bytes) -> bool:
         """Check whether the head `content` was written on top of `mine`: then its log has the record of `mine`."""
         fields = self._own_heads.load(tag, content)
-        if key_moved_to(fields) is not None:
+        if key_moved_to(fields) is not None or discarded_by(fields) is not None:
             return fields.get("table_id") == mine.table_id
         head = self._own_heads.shown(fields)
         if head.table_id != mine.table_id or head.log.count <= mine.log.count:
             return False
         return digest_of(records_after(self, vault, head.log, mine.log.count - 1)[0]) == mine.log.last
 
-    def _require_stored(self, written: Object) -> None:
-        """Raise StoreError unless the store returns what was just written."""
+    def _require_stored(self, written: Object, tag: str, expected: str | None) -> None:
+        """Raise StoreError unless the store returns what was just written; ConflictError if another writer came first.
+
+        `expected`: the version of the head that is replaced.
+        """
         try:
             self.read(written, cached=False)
         except ForeignError:
             raise
         except CheckFailed:
+            current = self._read_head(tag)
+            if (current[1] if current else None) != expected:
+                raise self._changed() from None  # the other process has deleted it
             raise not_stored(self.stores.sensitive.location) from None
+
+    def _changed(self) -> ConflictError:
+        return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
 
     def forget(self, name: str) -> None:
         """Accept the table as the store has it, whatever this machine or the key file remembers about it.
@@ -374,18 +394,20 @@ class Tables(Newest):
         parties = self._parties(opened, dropped)
         # its own last: the notes in there find the others when a drop that was killed is repeated
         folders = [*self._left(own, copies=not is_moved), f"results/{tag}", self.drafts(name), *parties.folders, own]
-        objects = listed(self.stores, folders)  # not of a put that follows
-        if not any(sizes for _, sizes in objects) and self._seen.newest(tag) is None:
+        is_known = self._seen.newest(tag) is not None or self._version(head) is not None
+        if not is_known and not any(sizes for _, sizes in listed(self.stores, folders)):
             raise self.no_table(name)
         if confirm is not None:
             confirm()
-        missing = unlisted(self.stores, objects, _named(opened))
         before = self._version(head)
         if opened is not None:
             self._seen.remember_spent(tag, opened.head.spent)
-        self.stores.sensitive.delete([head])
-        if before is not None and self._version(head) == before:
-            raise self._undeleted(1)
+            if self.replaced(opened):
+                raise ConflictError(f"{self.stores.sensitive.location}: another process changed the table")
+        # whatever is under way fails to commit from here on
+        discarded = self._discard(tag, before, "drop", next(iter(dropped), ""))
+        objects = listed(self.stores, folders)
+        missing = unlisted(self.stores, objects, _named(opened))
         for table_id, count in dropped.items():
             self._seen.remember_dropped(table_id, count)
         total = sum(len(sizes) for _, sizes in objects)
@@ -393,10 +415,14 @@ class Tables(Newest):
         for store, sizes in reversed(objects):
             # a party's head after the rest of its folder: a drop that was killed is repeated and finds it by this
             names = sorted([*sizes, *missing], key=lambda each: (each.startswith(f"{own}/"), each.endswith(f"/{HEAD}")))
+            names = [each for each in names if each != head]
             for start in range(0, len(names), _TOGETHER):
                 batch = names[start : start + _TOGETHER]
                 store.delete(batch)
                 advance(len(batch))
+        self.stores.sensitive.delete([head])
+        if self._version(head) == discarded:
+            raise self._undeleted(1)
         deleted = {name for _, sizes in objects for name in sizes}
         if left := {name for _, sizes in listed(self.stores, folders) for name in sizes} & deleted:
             raise self._undeleted(len(left))
@@ -498,7 +524,13 @@ class Tables(Newest):
         tag = self.tag(opened.manifest.table)
         opened.head.require_writable(f"{self.stores.sensitive.location}: table {opened.manifest.table!r}")
         require_listed(self.stores, listed(self.stores, self.folders(opened.manifest)), (), _named(opened))
-        head = {"moved_to": key_id, "table_id": opened.manifest.table_id}
+        try:
+            newest = records_after(self, opened.vault, opened.head.log, max(0, opened.head.log.count - _IDS_KEPT))
+        except LostError:
+            raise self._changed() from None
+        ids = json.dumps([each.change for each in newest if each.change]).encode()
+        changes = self.seal(f"tables/{tag}", opened.vault, "log", ids)
+        head = {"moved_to": key_id, "table_id": opened.manifest.table_id, _CHANGES: changes.name}
         content = self._own_heads.dump(tag, head)
         replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, opened.head_etag)
         self._seen.remember_dropped(opened.manifest.table_id, opened.head.log.count)
@@ -524,22 +556,29 @@ class Tables(Newest):
             del self._receiving[tag]
 
     def discard(self, name: str, source: Tables) -> Callable[[], None]:
-        """Replace the head of a copy that a rotation makes here by one that takes no more of it.
+        """Replace the head of a copy that a rotation makes here, if there is one, by one that takes no more of it.
 
         Returns what puts the head back. Raises InputError if it is no copy of the table under the key of `source`.
         """
         tag, place = self.tag(name), f"{self.folder(name)}/{HEAD}"
         loaded = self._read_head(tag)
-        if loaded is None or _DISCARDED in loaded[0]:
+        if loaded is not None and discarded_by(loaded[0]) is not None:
             return lambda: None
+        if loaded is None:
+            self._discard(tag, None, "undo", "")
+            return lambda: self.stores.sensitive.delete([place])
         if _place_before(loaded[0]) != source.folder(name):
             raise InputError(f"{self.stores.sensitive.location}: table {name!r} under the new key is no copy")
         stored = self.stores.sensitive.read_versioned(place)
         if stored is None or stored[1] != loaded[1]:
             raise ConflictError(f"{self.stores.sensitive.location}: another process is moving the table")
-        fields = {_DISCARDED: loaded[0]["table_id"]}
-        version = replaced(self.stores.sensitive, place, self._own_heads.dump(tag, fields), stored[1])
+        version = self._discard(tag, stored[1], "undo", loaded[0]["table_id"])
         return partial(self._put_back, place, stored[0], version)
+
+    def _discard(self, tag: str, expected: str | None, by: str, table_id: str) -> str:
+        """Write a head that takes no more; return its version. Raises ConflictError if the head is not `expected`."""
+        content = self._own_heads.dump(tag, {DISCARDED: by, "table_id": table_id})
+        return replaced(self.stores.sensitive, f"tables/{tag}/{HEAD}", content, expected)
 
     def _put_back(self, place: str, content: bytes, version: str) -> None:
         replaced(self.stores.sensitive, place, content, version)
@@ -548,15 +587,25 @@ class Tables(Newest):
         """Delete what `discard` took; the head last."""
         tag = self.tag(name)
         loaded = self._read_head(tag)
-        if loaded is None or _DISCARDED not in loaded[0]:
+        if loaded is None or discarded_by(loaded[0]) is None:
             return
-        folders = [self.drafts(name), self.released(str(loaded[0][_DISCARDED])), self.folder(name)]
+        folders = [self.drafts(name), self.released(_table_id(loaded[0]) or ""), self.folder(name)]
         head = f"{self.folder(name)}/{HEAD}"
         for store in reversed(self.stores.distinct()):
             for folder in folders:
                 store.delete([each for each in store.names(folder) if each != head])
         self.stores.sensitive.delete([head])
         self._seen.forget(tag)
+
+    def moved_with(self, name: str) -> frozenset[str]:
+        """The ids of the newest changes that a table had which moved to another key."""
+        loaded = self._read_head(self.tag(name))
+        fields = loaded[0] if loaded is not None and key_moved_to(loaded[0]) is not None else {}
+        place, table_id = fields.get(_CHANGES), _table_id(fields)
+        if not isinstance(place, str) or table_id is None:
+            return frozenset()
+        content = self.stores.sensitive.read(place, most=limits.MAX_HEAD_BYTES)
+        return frozenset(json.loads(self.vault(table_id).open("log", place, content)))
 
     def was_dropped(self, table_id: str) -> bool:
         """Check whether this machine dropped a table, or another machine whose memory is in the key file."""
@@ -573,7 +622,8 @@ class Tables(Newest):
         folders = [*self._left(f"tables/{tag}"), self.drafts(name), *released, f"tables/{tag}"]
         for store in reversed(self.stores.distinct()):
             for folder in folders:
-                store.delete([each for each in store.names(folder) if each != f"tables/{tag}/{HEAD}"])
+                kept = (f"tables/{tag}/{HEAD}", loaded[0].get(_CHANGES))
+                store.delete([each for each in store.names(folder) if each not in kept])
 
     def note(self, name: str, other: Tables) -> None:
         """Note where the table is stored under the key of `other`, in case a rotation is stopped.
@@ -585,6 +635,7 @@ class Tables(Newest):
         if self.stores.sensitive.read_versioned(place) is None:
             content = self._notes(self.folder(name)).seal("draft", place, other.folder(name).encode())
             self.stores.sensitive.write(place, content)
+            self.stores.sensitive.flush([self.folder(name)])
 
     def drop_note(self, name: str, other: Tables) -> None:
         self.stores.sensitive.delete([self._note(name, other)])
@@ -596,7 +647,8 @@ class Tables(Newest):
         return self.vault(f"rotation {folder}")
 
     def _left(self, folder: str, *, copies: bool = False) -> Iterator[str]:
-        """Yield folders under other keys that have objects of a table but no table: none is there, or it moved here.
+        """Yield folders under other keys that have objects of a table but no table, and those of its drafts: no table
+        is there, or it moved here.
 
         `copies`: this one is a table that did not move, so copies of it are none.
         """
@@ -608,6 +660,7 @@ class Tables(Newest):
                 fields = parsed(head[0]) if head is not None else {}
                 is_copy = copies and _place_before(fields) == folder
                 if head is None or is_copy or key_moved_to(fields) == self.key.key_id:
+                    yield folder_left.replace("tables/", "drafts/", 1)
                     yield folder_left
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
