@@ -2,15 +2,21 @@
 
 A written file replaces another only where the caller says so. It is private (0600) unless the caller says that it holds
 no secret; the umask may take further rights away.
+
+Until it is complete it is a draft beside its target, `.NAME.cleave-RANDOM`, on which its writer holds a lock (flock). A
+draft without a lock was left by a killed writer; the next writer of NAME removes it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shlex
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +24,7 @@ from cleave_shared.errors import CleaveError, InputError
 
 PRIVATE, PUBLIC = 0o600, 0o644
 _LONGEST_NAME = 255  # bytes, on every Linux file system
+_MARK, _RANDOM_BYTES = ".cleave-", 8  # of a draft's name
 FORCE = "name another file, or replace this one with --force"
 
 
@@ -35,11 +42,14 @@ def require_target(
 ) -> None:
     """Raise `error` if no file can be written there: its folder is missing, or, unless `overwrite`, the name is used.
 
-    Call it before work whose result is written there. `hint` is about a used name.
+    Call it before work whose result is written there. `hint` is about a used name. Removes what killed writers of this
+    file left.
     """
+    target = _target(path, overwrite=overwrite)
+    _remove_drafts(target)
     if not overwrite and names_file(path):
         raise error(f"{path}: already exists", hint=hint)
-    _require_folder(_target(path, overwrite=overwrite), error)
+    _require_folder(target, error)
 
 
 def _require_folder(path: Path, error: type[CleaveError]) -> None:
@@ -125,32 +135,116 @@ def atomically(
     Through a link it replaces the file that the link names.
 
     Raises `error` if the folder is missing, if the file exists and `overwrite` is not set, if it is a device, pipe or
-    socket, or if it cannot be written. Nothing is left behind, unless this process is killed: then a hidden file with
-    what it wrote so far.
+    socket, or if it cannot be written. Nothing is left behind. If this process is killed, a hidden file with what it
+    wrote so far stays until the same file is written again.
     """
     _refuse_nul(path, error)
     target = _target(path, overwrite=overwrite)
     _require_folder(target, error)
-    random = os.urandom(8).hex()
-    shown = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - len(random) - 2])  # with two dots
-    draft = target.parent / f".{shown}.{random}"
+    _remove_drafts(target)
     try:
         if overwrite and os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
             raise error(f"{target}: is not a regular file, and is not replaced", hint="name another file")
-        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
-        try:
-            with os.fdopen(handle, "wb") as file:
+        draft, handle = _new_draft(target, mode)
+        with os.fdopen(handle, "wb") as file:  # closed, and so unlocked, when the draft has its name no more
+            try:
                 yield file
                 file.flush()
                 os.fsync(handle)
-            if overwrite:
-                os.replace(draft, target)
-            else:
-                _link(draft, target, error)
-        finally:
-            draft.unlink(missing_ok=True)
+                if overwrite:
+                    os.replace(draft, target)
+                else:
+                    _link(draft, target, error)
+            finally:
+                draft.unlink(missing_ok=True)
     except OSError as cause:
         raise error(f"{target}: cannot be written ({cause.strerror})") from None
+
+
+def require_empty(folder: Path, error: type[CleaveError]) -> None:
+    """Raise `error` unless `fill_atomically` can fill this folder: it exists, is empty and can be replaced."""
+    target = Path(os.path.realpath(folder))
+    _require_folder(folder / "any file", error)
+    _remove_drafts(target)
+    another = f"make an empty one: mkdir {shlex.quote(str(folder / 'shares'))}"
+    try:
+        first = min(os.listdir(folder), default="")
+        fixed = os.path.ismount(target) or target == Path.cwd()
+    except OSError as cause:
+        raise error(f"{folder}: cannot be read ({cause.strerror})") from None
+    if first:
+        raise error(f"{folder}: is not empty: it has {first}", hint=another)
+    if fixed:  # the system does not replace it, or the user's shell would be in a folder that is gone
+        raise error(f"{folder}: is the current folder, or that of a whole disk", hint=another)
+
+
+@contextmanager
+def fill_atomically(folder: Path, *, error: type[CleaveError]) -> Iterator[Path]:
+    """Replace an empty folder by a new private one, which is filled in the block under a name of its own.
+
+    So `folder` has all its files or none. Raises `error` as `require_empty` does, and if it cannot be written. What is
+    left behind is as with `atomically`.
+    """
+    require_empty(folder, error)
+    target = Path(os.path.realpath(folder))
+    try:
+        draft, handle = _new_draft(target, None)
+        try:
+            yield draft
+            os.fsync(handle)
+            os.rename(draft, target)  # fails unless the target is an empty folder
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            os.close(handle)
+    except OSError as cause:
+        raise error(f"{folder}: cannot be written ({cause.strerror})") from None
+
+
+def _prefix(target: Path) -> str:
+    """How the names of drafts of `target` start."""
+    room = _LONGEST_NAME - 1 - len(_MARK) - 2 * _RANDOM_BYTES
+    return f".{os.fsdecode(os.fsencode(target.name)[:room])}{_MARK}"
+
+
+def _new_draft(target: Path, mode: int | None) -> tuple[Path, int]:
+    """Create a locked draft beside `target`: a file of `mode`, or a folder (None). Raises OSError."""
+    while True:
+        draft = target.parent / f"{_prefix(target)}{os.urandom(_RANDOM_BYTES).hex()}"
+        if mode is not None:
+            handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)  # less the umask
+        else:
+            draft.mkdir(0o700)
+            try:
+                handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+        with suppress(OSError):  # on a file system without locks nobody removes drafts
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(draft):  # else another writer removed it as a killed one's, before it was locked
+            return draft, handle
+        os.close(handle)
+
+
+def _remove_drafts(target: Path) -> None:
+    """Remove the drafts of `target` that no process has locked. What cannot be removed stays."""
+    draft = re.compile(f"{re.escape(_prefix(target))}[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+    with suppress(OSError, ValueError):
+        for name in filter(draft.fullmatch, os.listdir(target.parent)):
+            with suppress(OSError):
+                _remove_unlocked(target.parent / name)
+
+
+def _remove_unlocked(draft: Path) -> None:
+    handle = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        kind = os.fstat(handle).st_mode
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(kind):
+            shutil.rmtree(draft)
+        elif stat.S_ISREG(kind):
+            draft.unlink()
+    finally:
+        os.close(handle)
 
 
 def _link(draft: Path, path: Path, error: type[CleaveError]) -> None:

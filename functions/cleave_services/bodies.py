@@ -33,12 +33,9 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request in the current wire version. `mark`: for its answer. `answer` converts an answer to the sender's
-    version.
-    """
+    """A request. `mark`: for its answer."""
 
     request: Any
-    answer: Callable[[Any], Message]
     mark: bytes
 
 
@@ -63,7 +60,7 @@ def check_size(size: int, limit: int) -> None:
 
 
 def load(content: wire.Body, kind: str, model: type[Message]) -> Received:
-    """The request in a body, of this wire version or the one before. Raises WireError: 415, 413 or 422."""
+    """The request in a body, of this wire version. Raises WireError: 415, 413 or 422."""
     check_size(len(content), limit_of(kind))
     return parse(content, kind, model)
 
@@ -73,14 +70,10 @@ def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
     head, blobs = wire.parse(content, kind)
     mark = wire.mark(content, kind)
     version = wire.version_of(head) if issubclass(model, wire.Envelope) else wire.VERSION
-    if version == wire.PREVIOUS:
-        from cleave_services import previous  # noqa: PLC0415 - few clients need it
-
-        return Received(*previous.translated(model, head, blobs), mark=mark)
     if version != wire.VERSION:
         raise wire.skewed("client", head, version)
     own = isinstance(content, wire.InProcessRequest)
-    return Received(wire.validate(model, head, blobs, own=own), lambda answer: answer, mark)
+    return Received(wire.validate(model, head, blobs, own=own), mark)
 
 
 def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
@@ -90,12 +83,11 @@ def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
             return dump(answer.answer, received, kind)
         except WireError:
             return dump(answer.put(frames(answer.answer, received)), received, kind)
-    model = received.answer(answer)
     if kind == wire.FRAMES_TYPE:
-        content, limit = wire.dump_frames(model, received.mark), limits.MAX_BODY_BYTES
+        content, limit = wire.dump_frames(answer, received.mark), limits.MAX_BODY_BYTES
         size = len(content)
     else:
-        content, limit = wire.dump_json(model), limits.MAX_JSON_BYTES
+        content, limit = wire.dump_json(answer), limits.MAX_JSON_BYTES
         # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
         size = len(content) + content.count(b'"') + content.count(b"\\")
     if size > limit:
@@ -104,7 +96,7 @@ def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
 
 
 def frames(answer: Message, received: Received) -> bytes:
-    return wire.dump_frames(received.answer(answer), received.mark)
+    return wire.dump_frames(answer, received.mark)
 
 
 def refusal(error: Exception) -> Answer:

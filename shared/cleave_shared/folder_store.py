@@ -64,7 +64,8 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flus
     """Write an object to a temporary file, flush it, and rename it. So the object exists completely or not at all.
 
     Without `overwrite`, raises FileExistsError for an existing entry. Missing folders are created. A killed writer
-    leaves a file LAST-draft-... . Without `flush`, a power failure may damage an object.
+    leaves a file LAST-draft-... . A power failure may lose the object until `flush_names`; without `flush`, it may
+    damage it.
     """
     with _parent(root, name, make=True) as (inside, last):
         if not overwrite and _mode(last, inside) is not None:
@@ -83,11 +84,19 @@ def write(root: str, name: str, content: bytes, *, overwrite: bool = False, flus
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft, dir_fd=inside)
-        if not flush:
-            return
-        _flush(inside)
-    with _parent(root, name.rpartition("/")[0]) as (above, _):
-        _flush(above)
+
+
+def flush_names(root: str, folders: Iterable[str]) -> None:
+    """Write the entries of `folders` and of those above them to the disk: no power failure loses an object in them.
+
+    Missing folders are ignored.
+    """
+    below = {
+        "/".join(parts[:depth]) for parts in (each.split("/") for each in folders) for depth in range(len(parts) + 1)
+    }
+    for each in sorted(below, reverse=True):  # what is in a folder before its own name
+        with contextlib.suppress(FileNotFoundError), _folder(root, each.split("/") if each else []) as inside:
+            _flush(inside)
 
 
 def exists(root: str, name: str) -> bool:

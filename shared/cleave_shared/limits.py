@@ -113,6 +113,10 @@ MAX_STORE_ERROR_BYTES = 1 << 16
 # Names in one list: more than a manifest of MAX_MANIFEST_BYTES can have. They take 500 MB.
 MAX_LISTED_NAMES = 1 << 22
 
+# A version of a table that is read while others change it is read again from the newest one. If they replace it during
+# half of all readings, one reading in 65,000 ends here; each of them ends with the time of its command.
+MAX_READINGS = 16
+
 # A scan: partial sums in one answer, of 66 KB each; and chunks of a segment, which has at most 2^20 rows.
 MAX_SCAN_RESULTS = 60
 MAX_SCAN_CHUNKS = 1 << 10

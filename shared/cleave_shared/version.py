@@ -1,3 +1,3 @@
 """The release named by the wheel, `cleave --version` and reports. It is defined only here."""
 
-VERSION = "2.0.0"
+VERSION = "3.0.0"

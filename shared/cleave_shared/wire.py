@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 VERSION = 3
-PREVIOUS = 2  # services read this version too (cleave_services.previous)
-_RELEASES = {1: "before 1.0.0", 2: "1.0.0"}  # of wire versions whose envelopes name no release
 JSON_TYPE = "application/json"
 FRAMES_TYPE = "application/octet-stream"
 _MAGIC = b"CLV1"
@@ -177,14 +175,14 @@ def skewed(sender: Literal["client", "service"], head: Any, version: Any) -> Wir
     if type(version) is not int or not 0 < version < 1 << 16:
         return WireError(f"wire version is not {VERSION}", hint="upgrade the client or the service")
     receiver = "service" if sender == "client" else "client"
-    named = head.get("release") if isinstance(head, dict) and version > PREVIOUS else None
+    named = head.get("release") if isinstance(head, dict) else None
     fit = isinstance(named, str) and re.fullmatch(_RELEASE, named) is not None
-    release = named if fit else _RELEASES.get(version, f"after {RELEASE}")
-    older = sender if version < VERSION else receiver
+    is_older = version < VERSION
+    release = named if fit else f"{'before' if is_older else 'after'} {RELEASE}"
     return WireError(
         f"wire version is not {VERSION}: the {sender} has release {release} (wire version {version}), "
         f"this {receiver} has release {RELEASE} (wire version {VERSION})",
-        hint=f"upgrade the {older}",
+        hint=f"upgrade the {sender if is_older else receiver}",
     )
 
 

@@ -18,10 +18,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
 SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
 
-# Room -> the rooms it may import. `files` is a module of its own.
+# Room -> the rooms it may import. `files` and `formats` are modules of their own.
 ROOMS = {
     "text": set(),
     "files": set(),
+    "formats": set(),
     "processes": set(),
     "aggregates": {"text"},
     "transport": {"processes"},
@@ -30,16 +31,18 @@ ROOMS = {
     "objects": {"files", "processes", "text", "transport"},
     "sql": {"aggregates", "table", "text"},
     "finish": {"aggregates", "sql", "table", "text"},
-    "ckks": {"aggregates", "files", "processes", "text"},
-    "store": {"aggregates", "ckks", "files", "objects", "processes", "sql", "table", "text"},
+    "ckks": {"aggregates", "files", "formats", "processes", "text"},
+    "store": {"aggregates", "ckks", "files", "formats", "objects", "processes", "sql", "table", "text"},
     "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
     "ask": {
         *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
         *("disclosure", "share", "transport"),
     },
     "disclosure": {"aggregates", "sql", "store", "table", "text"},
-    "share": {"ckks", "disclosure", "files", "objects", "sql", "store", "sums", "table", "text"},
-    "maintain": {"ask", "ckks", "disclosure", "files", "objects", "share", "sql", "store", "sums", "table", "text"},
+    "share": {"ckks", "disclosure", "files", "formats", "objects", "sql", "store", "sums", "table", "text"},
+    "maintain": {
+        *("ask", "ckks", "disclosure", "files", "formats", "objects", "share", "sql", "store", "sums", "table", "text"),
+    },
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
     "report": {"ask", "finish", "models", "propose", "sql", "table", "text"},
     "cli": {

@@ -125,7 +125,7 @@ def test_an_exchanged_file_receives_nothing(owner: Owner) -> None:
 
 
 def test_an_analyst_of_the_table_needs_no_fingerprint(owner: Owner) -> None:
-    """Scripts of 1.0 that name the analysts each time go on."""
+    """Scripts may name the analysts each time."""
     carol, dave = owner.root / "carol.pem.pub", owner.root / "dave.pem.pub"
     owner.ok(*owner.release(compared(carol)))
     owner.at("second")

@@ -105,9 +105,8 @@ def test_a_copy_is_the_same_key_under_the_same_passphrase(machines: Machines) ->
     assert first.floors == {}
     ((_, version),) = second.floors.values()
     assert version == 2
-    members = [json.loads(each.read_text()) for each in (path, copy)]
-    assert members[0]["nonce"] != members[1]["nonce"]
-    assert members[0]["kdf"]["salt"] != members[1]["kdf"]["salt"]
+    one, other = (json.loads(each.read_text()) for each in (path, copy))
+    assert one["wrappings"] == other["wrappings"]
     again = machines.words("key", "copy", "-o", copy)
     assert "already exists" in machines.at("first").fails(5, *again)
 
@@ -119,7 +118,7 @@ def test_floors_of_a_wrapped_file_cannot_be_changed(machines: Machines) -> None:
     for floors in ({}, {tag: [table_id, 1]}, {tag: ["0" * 32, 2]}, {"0" * 32: [table_id, 2]}):
         copy.write_text(json.dumps(content | {"floors": floors}))
         told = machines.at("second").fails(5, *machines.words("query", "t", SQL, key="copy.json"))
-        assert "wrong passphrase, or the key file is damaged" in told
+        assert "the key file is damaged or was changed" in told
 
 
 def test_a_copy_of_a_copy_has_what_is_known_now(machines: Machines) -> None:

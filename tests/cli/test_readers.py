@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 import cleave
 from cleave.ckks.key_file import open_key
+from cleave.maintain.readers import Resealed
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import StoreError
+from cleave.store import change as changing
+from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from tests.cli.prepared import Prepared
@@ -121,8 +125,8 @@ def test_the_owner_lists_readers_and_revokes_them(parties: Parties) -> None:
     assert facts["fingerprint"] == fingerprint_of(parties.root / "carol" / "carol.json.pub")
     assert "ward, sex, bill" in west.run("reader", "ls", "stays", *OWNER).stdout
     done = west.run("reader", "revoke", "stays", "carol", *OWNER)
-    assert "carol reads nothing of stays from version 3 on" in done.stderr
-    assert "it may have copied ward, sex, bill of all rows up to version 2" in done.stderr
+    assert "carol reads nothing of stays from version 4 on" in done.stderr
+    assert "it may have copied ward, sex, bill of all rows up to version 3" in done.stderr
     assert "plain columns stay open to all who read the plain place: ward" in done.stderr
     assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
     assert "there is no reader 'carol'" in west.fails(3, "reader", "revoke", "stays", "carol", *OWNER)
@@ -137,17 +141,52 @@ def test_a_stopped_revoke_deletes_what_the_readers_keys_open(parties: Parties, m
     names = [each.object.name for each in segment.columns]
     revoke = ("reader", "revoke", "stays", "carol", *OWNER)
 
-    def stopped(*_: object) -> None:
-        raise StoreError("the process was killed after its commit")
+    deletes = Tables.delete_doomed
+
+    def stops(self: Tables, opened: Opened, *, strict: bool = False) -> None:
+        if not {*names}.isdisjoint(opened.manifest.doomed):
+            raise StoreError("the process was killed after its commit")
+        deletes(self, opened, strict=strict)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "delete_older", stopped)
+        patch.setattr(Tables, "delete_doomed", stops)
         assert west.run(*revoke).exit_code == 6
     assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
     assert all((Path("../store") / each).is_file() for each in names)
     assert "it may have copied ward, sex, bill" in west.run(*revoke).stderr
     assert [(Path("../store") / each).is_file() for each in names].count(True) == 1, "carol had no key of `name`"
     assert west.run("verify", "stays", *OWNER).exit_code == 0
+
+
+def test_ls_and_show_tell_of_a_revocation_that_was_stopped(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    west, revoke = parties.at("west"), ("reader", "revoke", "stays", "carol", *OWNER)
+    assert "unfinished" not in west.run("ls", *OWNER).stdout
+
+    def stopped(*_: object) -> Never:
+        raise StoreError("the process was killed before it sealed anything")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resealed, "write", stopped)
+        assert west.run(*revoke).exit_code == 6
+    assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
+    heading, _, line = west.run("ls", *OWNER).stdout.splitlines()
+    assert heading.endswith("  unfinished")
+    assert line.endswith("  cleave reader revoke stays carol")
+    assert json.loads(west.run("ls", *OWNER, "--json").stdout)[0]["unfinished"] == "cleave reader revoke stays carol"
+    assert "unfinished: cleave reader revoke stays carol\n" in west.run("show", "stays", *OWNER).stdout
+    monkeypatch.setattr(changing, "HELD_SECONDS", 0.0)
+    refusal = west.fails(6, "compact", "stays", *OWNER)
+    assert (
+        "a revocation of carol of table 'stays' is not finished\nhint: run: cleave reader revoke stays carol" in refusal
+    )
+    assert "carol reads nothing" in west.run(*revoke).stderr
+    assert "unfinished" not in west.run("ls", *OWNER).stdout
+    shown = west.run("show", "stays", *OWNER, "--json").stdout
+    assert json.loads(shown)["doomed"] > 0
+    assert (
+        f"{json.loads(shown)['doomed']} replaced objects: deleted, or will be"
+        in west.run("show", "stays", *OWNER).stdout
+    )
 
 
 def test_a_reader_joins_a_file(parties: Parties) -> None:

@@ -405,17 +405,6 @@ def test_no_new_key_is_advised_where_tables_are_stored(place: Place, monkeypatch
     assert "`cleave reader new`, whose public half the owner has added" in place.cli.fails(5, *words)
 
 
-def test_a_table_of_format_1_is_refused_with_one_sentence(place: Place) -> None:
-    place.stored()
-    (head,) = (place.root / "s").rglob("head")
-    head.write_text(json.dumps({"cleave_table": 1, "key_id": "0" * 32, "mark": "0" * 64}))
-    for words in (("query", "trial", SQL), ("show", "trial"), ("put", place.root / "patients.csv", "--table", "trial")):
-        told = place.cli.fails(7, *place.words(*words)).splitlines()
-        assert len(told) == 2
-        assert told[0].endswith("the table was stored by an earlier release, in format 1")
-        assert told[1] == "hint: pull it with that release and store it again with this one"
-
-
 def test_an_older_store_is_not_believed(place: Place) -> None:
     place.stored()
     shutil.copytree(place.root / "s", place.root / "old")
@@ -502,7 +491,7 @@ def test_delete_update_and_compact_say_what_they_do(place: Place) -> None:
     assert "the plain place learns: which rows are deleted" in said("delete", *where, "--yes", "--record", record)
     assert json.loads(record.read_text())["rows_deleted"] > 0
     assert "already exists" in said("delete", *where, "--yes", "--record", record, code=3)
-    assert "made this change; nothing is changed now\n" in said("delete", *where, "--yes")
+    assert "no row meets the condition; nothing is changed\n" in said("delete", *where, "--yes")
     assert "no row meets the condition; nothing is changed" in said("delete", "trial", "--where", "age > 61")
     corrected = ("update", "trial", "--set", "bill = 1", "--where", "age = 50")
     assert "the plain place learns: which segments have changed rows" in said(*corrected)

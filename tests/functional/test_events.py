@@ -73,7 +73,7 @@ def test_the_key_beside_the_events_decrypts_their_answer(tmp_path: Path) -> None
     assert decrypt_totals(read_key(tmp_path), reply) == {ward: sum(ages) for ward, ages in TABLE.items()}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cleave_key": 2}', '{"throwaway_ckks_key": 1, "secret": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cleave_key": 3}', '{"throwaway_ckks_key": 1, "secret": 3}'])
 def test_what_is_no_key_of_the_events_is_named(tmp_path: Path, content: str) -> None:
     with pytest.raises(KeyFileError, match="cannot be read"):
         read_key(tmp_path)

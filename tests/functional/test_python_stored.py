@@ -17,8 +17,8 @@ from cleave.ckks.key_file import open_key
 from cleave.ckks.public_key import export_public, public_side
 from cleave.objects.locate import open_stores
 from cleave.share.invitation import invite
-from cleave.store.contributors import register
 from cleave.store.identity import create_identity
+from cleave.store.removing import register
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 

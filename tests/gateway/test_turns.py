@@ -22,7 +22,7 @@ from tests.gateway.conftest import PASSWORD
 from tests.gateway.fakes import Readers
 from tests.gateway.test_users import Raw, proven
 
-USERS = Users(users={"owner": User(password=str(Verifier.of(PASSWORD.encode())))})
+USERS = Users(secret="0" * 64, users={"owner": User(password=str(Verifier.of(PASSWORD.encode())))})
 
 
 class Near(Raw):

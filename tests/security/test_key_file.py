@@ -76,12 +76,13 @@ def test_a_bare_key_that_others_may_read_is_not_used(tmp_path: Path, mode: int) 
 
 
 DAMAGE: dict[str, dict[str, object]] = {
-    "memory beyond any": {"kdf.memory_cost": 1 << 40},
-    "negative memory": {"kdf.memory_cost": -1},
-    "passes beyond any": {"kdf.iterations": 1 << 40},
-    "no lanes": {"kdf.lanes": 0},
-    "no number of lanes": {"kdf.lanes": "four"},
-    "kdf of another kind": {"kdf": 3},
+    "memory beyond any": {"memory_cost": 1 << 40},
+    "negative memory": {"memory_cost": -1},
+    "passes beyond any": {"iterations": 1 << 40},
+    "no lanes": {"lanes": 0},
+    "no number of lanes": {"lanes": "four"},
+    "wrappings of another kind": {"wrappings": 3},
+    "wrapping of another kind": {"wrappings": [3]},
     "signing key of another kind": {"signing": 5},
     "signing key that is no base64": {"signing": "a"},
     "short signing key": {"signing": "AAAA"},
@@ -101,16 +102,15 @@ DAMAGE: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_key_file_is_told_as_such(name: str, wrapped: WrappedKey, tmp_path: Path) -> None:
     content = json.loads(wrapped.path.read_text())
-    for place, value in DAMAGE[name].items():
-        *within, last = place.split(".")
-        (content[within[0]] if within else content)[last] = value
+    for member, value in DAMAGE[name].items():
+        (content if member in content else content["wrappings"][0])[member] = value
     (path := tmp_path / "key.json").write_text(json.dumps(content))
     with pytest.raises(KeyFileError) as caught:
         open_key(path, PASSPHRASE.encode)
     assert PASSPHRASE not in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["", "[]", '"x"', "[" * 100_000, "{", '{"cleave_key": 2}', "\udcff"])
+@pytest.mark.parametrize("text", ["", "[]", '"x"', "[" * 100_000, "{", "\udcff"])
 def test_another_file_is_no_key(text: str, tmp_path: Path) -> None:
     (path := tmp_path / "key.json").write_bytes(text.encode(errors="surrogateescape"))
     for use in (describe_key, lambda path: open_key(path, bytes)):

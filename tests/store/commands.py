@@ -176,7 +176,7 @@ def _count_changes(pipe: int, at: int | None, *, made: bool) -> None:
 
         return change
 
-    for name in ("link", "replace", "unlink", "fsync", "mkdir", "truncate", "rename"):
+    for name in ("link", "replace", "unlink", "fsync", "mkdir", "rmdir", "truncate", "rename"):
         setattr(os, name, counted(getattr(os, name)))
     for name in ("_put", "delete"):
         setattr(Bucket, name, counted(getattr(Bucket, name)))

@@ -26,11 +26,11 @@ from cleave.share.contribute import Contributions, Invited
 from cleave.share.invitation import invitation_of, invite
 from cleave.store import put as putting
 from cleave.store.contribution import ContributedSegment, ContributionHead, Entry, PartManifest, context_of, dump_head
-from cleave.store.contributors import register
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
+from cleave.store.removing import register
 from cleave.store.sealed import ColumnPlace
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

@@ -5,6 +5,7 @@ What a table should hold is stated here as lines of CSV. DuckDB over them is the
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -17,8 +18,8 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
-from cleave.maintain.derive import add_scan, derive, drop_scan, plan_products, store
+from cleave.maintain.changes import delete, update
+from cleave.maintain.derive import add_scan, derive, derive_products, drop_scan
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
@@ -28,7 +29,8 @@ from cleave.share.contribute import contribution_drafts
 from cleave.share.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
-from cleave.store.change import ChangeDraft, change_drafts
+from cleave.store.change import drafts_of
+from cleave.store.compacting import compact
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
 from cleave.store.reader import Opened
@@ -100,6 +102,8 @@ class Watched:
 def _kind(name: str) -> str:
     """Head, draft, rotation (a note of one), or object."""
     last = name.rpartition("/")[2]
+    if name.startswith("drafts/"):
+        return "draft"
     return "object" if len(last) == 32 else last.split(".")[0]
 
 
@@ -128,9 +132,7 @@ class Place(Readers):
                 tables = self.new_tables(stores)
             return tables, tables.open(self.name)
         except (InputError, CheckFailed) as failure:
-            if any(
-                each in failure.message for each in ("there is no table", "was there and is gone", "no such folder")
-            ):
+            if any(each in failure.message for each in ("there is no table", "is being deleted", "no such folder")):
                 return None
             raise
 
@@ -165,19 +167,17 @@ class Place(Readers):
         tables, stores = self.tables()
         try:
             opened = tables.find(self.name) if tables.moved_to(self.name) is None else None
-        except CheckFailed as failure:  # as after a drop that stopped behind the head
-            if "was there and is gone" not in failure.message:
+        except InputError as failure:  # as after a drop that stopped behind the head
+            if "is being deleted" not in failure.message:
                 raise
             opened = None
-        under = [(tables, (opened.manifest.version if opened else 0) + 1)]
+        under = [tables]
         if (self.root / "new.json").exists() and opened is not None:
-            under.append((self.new_tables(stores), opened.manifest.version + 1))
-        for each, version in under:
-            name, vault = each.draft(self.name, version)
-            with suppress(CheckFailed):
-                if (record := stores.sensitive.read_versioned(name)) is not None:
-                    request = ChangeDraft.model_validate_json(vault.open("draft", name, record[0])).request
-                    return change_drafts(each, self.name, version).find(request)
+            under.append(self.new_tables(stores))
+        for each in under:
+            for _, drafts in drafts_of(each, self.name):
+                if (found := drafts.find_any()) is not None:
+                    return found
         if opened is not None and any(each.name == "north" for each in opened.manifest.contributors):
             drafts = contribution_drafts(stores, self.contributed(), self.identity("north"))
             for replace in (False, True):
@@ -196,28 +196,30 @@ class Place(Readers):
         there = {name for name in self.objects() if name.rpartition("/")[2] not in ("head", "draft")}
         if current is None:
             return sorted(there)
-        tables, opened = current
+        _tables, opened = current
         needed = opened.manifest.objects() | {
             opened.head.manifest.name,
             opened.head.log.page.name,
             *viewed(self, opened),
         }
-        drafts = {tables.draft(self.name, opened.manifest.version)[0]}
-        return sorted(name for name in there - needed - drafts)
+        return sorted(there - needed)
 
     def settle(self, *, contributes: bool) -> None:
-        """Make one more version, and one more contribution, which is taken in: each deletes what it finds of others."""
+        """Delete what was left, a day later; and make one more contribution, which is taken in."""
         current = self.current()
         if current is None:
             with suppress(InputError):
                 self.tables()[0].drop(self.name)
             return
-        tables, opened = current
+        tables, _ = current
         if contributes:
             self.contribute("north", "C,m,33,3.00,77.5,Ned\n")
             self.collect()
-            opened = tables.open(self.name)
-        tables.sweep(tables.commit(opened.manifest, opened, "nothing"))
+        for half in ("s", "p"):
+            for path in (self.root / half).rglob("*"):
+                if path.is_file():
+                    os.utime(path, (0, 0))
+        compact(tables, self.name, Silent())
 
 
 Work = Callable[[Place, Stores], object]
@@ -241,6 +243,11 @@ class Change:
     refused: str | None = None
 
     @property
+    def writes_segments(self) -> bool:
+        """Whether its draft has segments."""
+        return self.name not in ("remove", "scan drop", "release", "revoke", "reader add", "drop")
+
+    @property
     def contributes(self) -> bool:
         return self.name.startswith(("contribute", "collect"))
 
@@ -262,21 +269,18 @@ def based(place: Place) -> None:
     place.collect()
 
 
-def swept(change: Callable[[Tables, Place], Opened | None]) -> Work:
-    """The change, and the sweep that follows it in a command."""
+def of_owner(change: Callable[[Tables, Place], object]) -> Work:
+    """The change by the owner."""
 
     def work(place: Place, stores: Stores) -> None:
-        tables = place.tables(stores)[0]
-        done = change(tables, place)
-        if done is not None:
-            tables.sweep(done)
+        change(place.tables(stores)[0], place)
 
     return work
 
 
 def append(rows: str, *, upsert: bool = False) -> Work:
     how = {"upsert": upsert, "yes": upsert, "segment_rows": 2}
-    return swept(lambda tables, place: putting.append(tables, place.loaded(rows), "trial", Silent(), **how))
+    return of_owner(lambda tables, place: putting.append(tables, place.loaded(rows), "trial", Silent(), **how))
 
 
 def merge(place: Place, stores: Stores) -> None:
@@ -304,22 +308,20 @@ def released(place: Place) -> None:
     append(SOUTH)(place, place.stores())
 
 
-def opened_to(*names: str, keys: int = 2) -> Callable[[Place], None]:
-    """Columns are open to readers. `keys` 1: the rows are as Cleave 1.0 sealed them when the others are to come."""
+def opened_to(*names: str) -> Callable[[Place], None]:
+    """Columns are open to readers."""
 
     def start(place: Place) -> None:
         based(place)
         for name in names:
             place.add_reader(name, yes=True)
-        if keys == 1:
-            place.seal_as_1_0()
 
     return start
 
 
 def scanned(place: Place) -> None:
     based(place)
-    swept(lambda tables, _: add_scan(tables, "trial", Silent()))(place, place.stores())
+    of_owner(lambda tables, _: add_scan(tables, "trial", Silent()))(place, place.stores())
 
 
 def derived(place: Place) -> None:
@@ -350,7 +352,7 @@ def paired(place: Place) -> None:
 def multiplied(place: Place) -> None:
     based(place)
     tables = place.tables()[0]
-    tables.sweep(store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent()))
+    derive_products(tables, "trial", ["age", "bill", "weight"], Silent())
 
 
 def paired_still(place: Place) -> None:
@@ -396,7 +398,7 @@ UPDATED = BASE.replace(",33,7.25,", ",33,8.25,").replace(",30,5.00,", ",30,6.00,
 CHANGES = [
     Change(
         "put",
-        swept(
+        of_owner(
             lambda tables, place: putting.put(
                 tables, place.loaded(OWN), "trial", ("ward", "sex"), Silent(), segment_rows=2
             )
@@ -407,7 +409,7 @@ CHANGES = [
     ),
     Change(
         "replace",
-        swept(
+        of_owner(
             lambda tables, place: putting.put(
                 tables,
                 place.loaded(SOUTH),
@@ -426,40 +428,42 @@ CHANGES = [
     Change("upsert", append(UPSERT, upsert=True), without(BASE, "Ada") + UPSERT),
     Change(
         "delete",
-        swept(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di', 'Ed')", Silent(), yes=True)[2]),
+        of_owner(lambda tables, _: delete(tables, "trial", "name IN ('Ada', 'Di', 'Ed')", Silent(), yes=True)),
         without(BASE, "Ada", "Di", "Ed"),
     ),
     Change(
         "update",
-        swept(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())[2]),
+        of_owner(lambda tables, _: update(tables, "trial", {"bill": "bill + 1"}, "age < 34", Silent())),
         UPDATED,
     ),
-    Change("alter", swept(lambda tables, _: alter(tables, "trial", Alteration(widen=["age=0..4000"]), Silent())), BASE),
-    Change("by", swept(lambda tables, _: alter(tables, "trial", Alteration(by=["ward"]), Silent())), BASE),
+    Change(
+        "alter", of_owner(lambda tables, _: alter(tables, "trial", Alteration(widen=["age=0..4000"]), Silent())), BASE
+    ),
+    Change("by", of_owner(lambda tables, _: alter(tables, "trial", Alteration(by=["ward"]), Silent())), BASE),
     Change(
         "derive",
-        swept(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
+        of_owner(lambda tables, _: derive(tables, "trial", "bill * age", "weighted", Silent())),
         BASE,
         also=weighted,
     ),
     Change(
         "derive products",
-        swept(lambda tables, _: store(tables, plan_products(tables, "trial", ["age", "bill", "weight"]), Silent())),
+        of_owner(lambda tables, _: derive_products(tables, "trial", ["age", "bill", "weight"], Silent())),
         BASE,
         also=paired,
     ),
     Change(
         "drop products",
-        swept(lambda tables, _: alter(tables, "trial", Alteration(drop=DROPPED), Silent())),
+        of_owner(lambda tables, _: alter(tables, "trial", Alteration(drop=DROPPED), Silent())),
         BASE,
         start=multiplied,
         also=paired_still,
     ),
-    Change("scan add", swept(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
+    Change("scan add", of_owner(lambda tables, _: add_scan(tables, "trial", Silent())), BASE, also=rows_for_scans(3)),
     Change(
-        "scan drop", swept(lambda tables, _: drop_scan(tables, "trial")), BASE, start=scanned, also=rows_for_scans(0)
+        "scan drop", of_owner(lambda tables, _: drop_scan(tables, "trial")), BASE, start=scanned, also=rows_for_scans(0)
     ),
-    Change("compact", swept(lambda tables, _: compact(tables, "trial", Silent())), BASE),
+    Change("compact", of_owner(lambda tables, _: compact(tables, "trial", Silent())), BASE),
     Change(
         "rotate",
         lambda place, stores: rotate(place.tables(stores)[0], place.new_tables(stores), "trial", Silent()),
@@ -481,7 +485,7 @@ CHANGES = [
         finish=Place.collect,
         refused=OWN + MORE,
     ),
-    Change("remove", swept(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
+    Change("remove", of_owner(lambda tables, _: remove(tables, "trial", "north")), OWN + MORE),
     Change(
         "release",
         lambda place, stores: release(place.tables(stores)[0], "trial", {}),
@@ -500,14 +504,14 @@ CHANGES = [
     ),
     Change(
         "reader add",
-        swept(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
+        of_owner(lambda tables, place: place.add_reader("eve", tables=tables, yes=True)),
         BASE,
-        start=opened_to("dan", keys=1),
+        start=opened_to("dan"),
         also=lambda place: place.require_reads("dan", "eve"),
     ),
     Change(
         "reader revoke",
-        swept(lambda tables, place: place.revoke_reader("eve", tables)),
+        of_owner(lambda tables, place: place.revoke_reader("eve", tables)),
         BASE,
         start=opened_to("dan", "eve"),
         also=lambda place: place.require_reads("dan"),

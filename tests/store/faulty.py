@@ -43,6 +43,9 @@ class Failing:
     def write(self, name: str, content: bytes) -> None:
         self._change(lambda: self._storage.write(name, content))
 
+    def flush(self, folders: Iterable[str]) -> None:
+        self._storage.flush(folders)
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return str(self._change(lambda: self._storage.replace(name, content, expected)))
 
@@ -51,6 +54,9 @@ class Failing:
 
     def sizes(self, prefix: str) -> dict[str, int]:
         return self._storage.sizes(prefix)
+
+    def dates(self, prefix: str) -> dict[str, float]:
+        return self._storage.dates(prefix)
 
     def names(self, prefix: str) -> Iterator[str]:
         return self._storage.names(prefix)

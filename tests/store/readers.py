@@ -16,12 +16,9 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.maintain.readers import add, revoke
-from cleave.store.manifest import Sealed, Segment
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
-from cleave.store.sealed import values_of
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.segment import ColumnTarget
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from tests.store.releasing import Releases
@@ -81,28 +78,6 @@ class Readers(Releases):
             owners = [list(row) for row in table.connection.execute(f"FROM {table.relation}").fetchall()]
         for each in names:
             assert self.ask_as(each, f"SELECT * FROM {self.name}").result.rows == owners
-
-    def seal_as_1_0(self) -> None:
-        """Seal all columns again under keys that follow from the key of all rows, as Cleave 1.0 did."""
-        tables, stores = self.tables()
-        opened = tables.open(self.name)
-        manifest, folder = opened.manifest, tables.folder(self.name)
-
-        def sealed(segment: Segment) -> Segment:
-            vault = opened.vault
-            target = ColumnTarget(
-                *(stores.sensitive, folder, manifest.table_id, segment.id),
-                lambda _, name: vault.key_of("rows", name),
-                keys=1,
-            )
-            columns: list[Sealed] = []
-            with closing(Rows(tables, opened)) as rows:
-                for number, column in enumerate(manifest.sealed):
-                    columns.append(target.write_values(column, values_of(column, rows.open_all(segment, number))))
-            return segment.model_copy(update={"columns": tuple(columns)})
-
-        older = manifest.model_copy(update={"segments": tuple(map(sealed, manifest.segments))})
-        tables.sweep(tables.commit(older, opened, "nothing"))
 
 
 def reader_tables(world: Readers, name: str, memory: SeenVersions) -> ReaderTables:

@@ -1,4 +1,4 @@
-"""Open key files of both versions from docs/key-file.md alone: no code of Cleave's is used."""
+"""Open key files from docs/key-file.md alone: no code of Cleave's is used."""
 
 import base64
 import hmac
@@ -23,16 +23,13 @@ def master_of(
 ) -> bytes:
     """The master secret of a key file. `decrypt`: AWS KMS, by ARN, encryption context and ciphertext."""
     content = json.loads(key.read_bytes())
-    if content["cleave_key"] == 2:
-        if content["kdf"] is None:
-            return base64.b64decode(content["secret"])
-        clear = [2, content["key_id"], content["created"], sorted(map(list, content["floors"].items()))]
-        return by_passphrase(passphrase, content["kdf"], content, clear)
     masters = []
     for each in content["wrappings"]:
         bound = [3, content["key_id"], each["name"]]
+        if each["name"] == "none":
+            masters.append(base64.b64decode(each["secret"]))
         if each["name"] == "argon2id" and passphrase:
-            masters.append(by_passphrase(passphrase, each, each, bound))
+            masters.append(by_passphrase(passphrase, each, bound))
         if each["name"] == "kms":
             with suppress(PermissionError):
                 data_key = decrypt(
@@ -40,15 +37,17 @@ def master_of(
                 )
                 masters.append(opened(data_key, each, [*bound, each["arn"]]))
     (master,) = set(masters)
-    told = [3, content["key_id"], content["created"], sorted(map(list, content["floors"].items()))]
+    members = ("cleave_key", "written_by", "lowest_reader", "lowest_writer", "key_id", "created")
+    told = [*(content[name] for name in members), sorted(map(list, content["floors"].items()))]
     text = json.dumps([*told, [list(each.values()) for each in content["wrappings"]]]).encode()
     assert base64.b64decode(content["mac"]) == hmac.digest(hkdf(master, "cleave/2/key-file"), text, "sha256")
     return master
 
 
-def by_passphrase(passphrase: bytes, kdf: dict[str, Any], sealed: dict[str, str], bound: list[Any]) -> bytes:
-    cost = {name: kdf[name] for name in ("iterations", "lanes", "memory_cost")}
-    return opened(Argon2id(salt=base64.b64decode(kdf["salt"]), length=32, **cost).derive(passphrase), sealed, bound)
+def by_passphrase(passphrase: bytes, wrapping: dict[str, Any], bound: list[Any]) -> bytes:
+    cost = {name: wrapping[name] for name in ("iterations", "lanes", "memory_cost")}
+    key = Argon2id(salt=base64.b64decode(wrapping["salt"]), length=32, **cost).derive(passphrase)
+    return opened(key, wrapping, bound)
 
 
 def opened(key: bytes, sealed: dict[str, str], bound: list[Any]) -> bytes:

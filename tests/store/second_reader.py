@@ -7,7 +7,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import zstandard
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -18,19 +17,23 @@ def hkdf(secret: bytes, info: str) -> bytes:
     return HKDFExpand(SHA256(), 32, info.encode()).derive(secret)
 
 
+def bare_master(key: Path) -> bytes:
+    return base64.b64decode(json.loads(key.read_bytes())["wrappings"][0]["secret"])
+
+
 class Table:
     """The newest version of table `name`, in a store that is a folder, under a key file: a bare one, or `master`."""
 
     def __init__(self, store: Path, key: Path, name: str, master: bytes = b"") -> None:
-        self.store, self.master = store, master or base64.b64decode(json.loads(key.read_bytes())["secret"])
+        self.store, self.master = store, master or bare_master(key)
         tag = hmac.digest(hkdf(self.master, "cleave/2/tag"), f"stored table {name}".encode(), "sha256").hex()[:32]
         head = json.loads((store / "tables" / tag / "head").read_bytes())
         signature = bytes.fromhex(head.pop("signature"))
         signed = json.dumps(["cleave head", tag, head], sort_keys=True, separators=(",", ":")).encode()
         Ed25519PrivateKey.from_private_bytes(hkdf(self.master, "cleave/2/sign")).public_key().verify(signature, signed)
         content, self.id = (store / (file := head["manifest"]["name"])).read_bytes(), head["table_id"]
-        packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], content[:4] + file.encode())
-        self.manifest = json.loads(packed[8:].rstrip(b"\0") if content[:4] == b"CLS3" else zstandard.decompress(packed))
+        packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], b"CLS3" + file.encode())
+        self.manifest = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
 
     def cipher(self, purpose: str, *infos: str) -> AESGCM:
         return AESGCM(reduce(hkdf, infos, hkdf(self.master, f"cleave/2/store/{purpose}/{self.id}")))
@@ -40,7 +43,7 @@ class Table:
         column, stored, found = self.manifest["sealed"][number], segment["columns"][number], list[bytes | None]()
         name, width, rows, nullable = stored["object"]["name"], column["width"], segment["rows"], column["nullable"]
         content, blocks = (self.store / name).read_bytes(), -(-rows // 65536)
-        cipher = self.cipher("rows", *[f"column/{column['id']}"] * (stored.get("keys") == 2), name)
+        cipher = self.cipher("rows", f"column/{column['id']}", name)
         for block in range(blocks):
             count = min(65536, rows - 65536 * block)
             bitmap = (count + 7) // 8 * nullable
@@ -48,11 +51,11 @@ class Table:
             fields = [bytes.fromhex(each) for each in (self.id, name[-32:], segment["id"], column["id"])]
             fields += [column["type"].encode(), bytes([width]), bytes([nullable])]
             fields += [each.to_bytes(8, "big") for each in (block, blocks, rows)]
-            bound = b"".join(len(each).to_bytes(4, "big") + each for each in [b"cleave sealed column 2", *fields])
+            bound = b"".join(len(each).to_bytes(4, "big") + each for each in [b"cleave sealed column 3", *fields])
             plain, content = cipher.decrypt(content[:12], content[12:size], bound), content[size:]
             lengths, at = [width] * count, bitmap
             if not width:
-                plain = plain[8:] if rows < 1000 or plain[7] & 128 else zstandard.decompress(plain[8:])
+                plain = plain[8 : 8 + int.from_bytes(plain[:8], "little")]
                 lengths, at = memoryview(plain[bitmap : bitmap + 4 * count]).cast("I").tolist(), bitmap + 4 * count
             for row, length in enumerate(lengths):
                 found.append(plain[at : at + length] if not bitmap or plain[row // 8] >> row % 8 & 1 else None)

@@ -222,7 +222,9 @@ class Stub:
 
 def _listed(found: dict[str, bytes], prefix: str, token: str = "", counted: int | None = None) -> Answer:
     contents = "".join(
-        f"<Contents><Key>{escape(name)}</Key><Size>{len(content)}</Size></Contents>" for name, content in found.items()
+        f"<Contents><Key>{escape(name)}</Key><Size>{len(content)}</Size>"
+        "<LastModified>2026-11-29T00:00:00.000Z</LastModified></Contents>"
+        for name, content in found.items()
     )
     more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
     text = (

@@ -112,12 +112,13 @@ def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def test_rows_without_a_batch_are_known_until_the_next_change(loads: Loads) -> None:
+def test_rows_without_a_batch_are_known_among_the_newest_changes(loads: Loads) -> None:
     first, second = loads.file("a.csv", SUNDAY), loads.file("b.csv", SUNDAY.replace("Cyd", "Dee"))
     assert "added the same rows" not in loads.put(first, "--append")
     assert "added the same rows: nothing is added" in loads.put(first, "--append")
     loads.put(second, "--append")
-    loads.put(first, "--append")
+    assert "added the same rows: nothing is added" in loads.put(first, "--append")
+    loads.put(first, "--append", "--again")
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd", "Cyd", "Dee"]
 
 

@@ -74,9 +74,7 @@ class Cached(World):
     def fill(self, last: int = 400, **options: bool) -> None:
         lines = [f"p{i % 3},{i}" for i in range(last)]
         (self.root / "t.csv").write_text("p,n\n" + "\n".join(lines) + "\n")
-        opened = self.write(of_files([self.root / "t.csv"], name="t"), "p", **options)
-        if "append" not in options:
-            self.tables.sweep(opened)
+        self.write(of_files([self.root / "t.csv"], name="t"), "p", **options)
 
     def asked(self, sql: str = QUESTION, *, cache: bool = True) -> tuple[list[list[object]], int]:
         """The answer, and how many objects of the store were read for it."""

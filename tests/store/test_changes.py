@@ -16,15 +16,14 @@ from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import Assignments, OldVersions, compact, delete, signed_record, update
+from cleave.maintain.changes import Deleted, OldVersions, delete, signed_record, update
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.cells import Cells
-from cleave.store.compacting import MOST_SMALL, merge_due, merges
+from cleave.store.compacting import MOST_SMALL, compact, merge_due, merges
 from cleave.store.manifest import Manifest
-from cleave.store.schemas import load_stored_schema
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind
@@ -32,6 +31,7 @@ from cleave_shared.errors import InputError
 from tests.store.asking import ask, reads_of
 from tests.store.contributing import World as Parties
 from tests.store.contributing import kept
+from tests.store.faulty import KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH
 from tests.store.trial import World, samples, truth
 
@@ -121,16 +121,16 @@ def agrees(world: World, unsplit: Unsplit, *, in_order: bool = True, by: Sequenc
 def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
     unsplit = Unsplit()
     ((gone,),) = unsplit.rows(f"DELETE FROM trial WHERE {where}")
-    changed, before, done = delete(world.tables, "trial", where, Silent(), yes=True)
-    assert done is not None
-    world.tables.sweep(done)
+    before = world.stored().manifest
+    changed = delete(world.tables, "trial", where, Silent(), yes=True)
+    done = world.tables.open("trial")
     assert changed.rows == gone == before.rows - done.manifest.rows
     assert world.tables.log(done)[-1].what == "delete"
     assert world.tables.log(done)[-1].rows == -gone
     agrees(world, unsplit)
     there = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
     left = {each.rpartition("/")[2] for each in there - done.manifest.objects()}
-    assert len(left) == 4  # the head, the manifest, the log, and what recognises the same delete
+    assert len(left) == 3  # the head, the manifest, the log
     assert changed.segments == tuple((number, gone // 2, 600) for number in (1, 2))
     if where == DELETES[-1]:
         assert done.manifest.segments == ()
@@ -157,9 +157,9 @@ def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str
     unsplit = Unsplit()
     sets = ", ".join(f"{name} = {value}" for name, value in values.items())
     ((touched,),) = unsplit.rows(f"UPDATE trial SET {sets} WHERE {where}")
-    changed, before, done = update(world.tables, "trial", values, where, Silent(), yes=True)
-    assert done is not None
-    world.tables.sweep(done)
+    before = world.stored().manifest
+    changed = update(world.tables, "trial", values, where, Silent(), yes=True)
+    done = world.tables.open("trial")
     assert changed.rows == touched
     plain = {each.plain.name for each in before.segments if each.plain}
     kept = before.objects() & done.manifest.objects()
@@ -185,7 +185,7 @@ def test_all_rows_change_where_the_condition_is_true(world: World) -> None:
     unsplit = Unsplit()
     unsplit.connection.execute("UPDATE trial SET bill = bill / 2, ward = ward || '!'")
     values = {"bill": "bill / 2", "ward": "ward || '!'"}
-    assert update(world.tables, "trial", values, "TRUE", Silent(), dry_run=True)[0].rows == 1200
+    assert update(world.tables, "trial", values, "TRUE", Silent(), dry_run=True).rows == 1200
     update(world.tables, "trial", values, "TRUE", Silent(), yes=True)
     agrees(world, unsplit)
 
@@ -193,10 +193,10 @@ def test_all_rows_change_where_the_condition_is_true(world: World) -> None:
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_nothing_is_written_for_nothing(world: World, *, dry_run: bool) -> None:
     before = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
-    changed, _, done = delete(world.tables, "trial", "age > 60" if dry_run else "age > 126", Silent(), dry_run=dry_run)
-    assert (done is None, bool(changed.rows)) == (True, dry_run)
-    found, _, done = update(world.tables, "trial", {"age": "1"}, "age > 126", Silent())
-    assert (done, found.rows, found.repeated) == (None, 0, False)
+    changed = delete(world.tables, "trial", "age > 60" if dry_run else "age > 126", Silent(), dry_run=dry_run)
+    assert bool(changed.rows) == dry_run
+    found = update(world.tables, "trial", {"age": "1"}, "age > 126", Silent())
+    assert (found.rows, found.repeated) == (0, False)
     assert {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")} == before
 
 
@@ -253,21 +253,12 @@ def test_the_same_update_is_made_once(world: World) -> None:
     unsplit = Unsplit()
     unsplit.rows("UPDATE trial SET bill = bill * 1.5 WHERE bill < 1000")
     update(world.tables, "trial", values, where, Silent())
-    changed, _, done = update(world.tables, "trial", values, where, Silent())
-    assert done is None
-    assert changed.repeated
+    version = world.stored().manifest.version
+    world.tables.record(world.tables.open("trial"), "an event of others", 0)
+    assert update(world.tables, "trial", values, where, Silent()).repeated
     agrees(world, unsplit, in_order=False)
-    _, _, done = update(world.tables, "trial", values, where, Silent(), again=True)
-    assert done is not None
-    _, _, done = update(world.tables, "trial", values, "bill < 999", Silent())
-    assert done is not None
-
-
-def test_an_update_is_known_by_how_it_was_typed(untouched: World) -> None:
-    """By 1.0 too: its drafts have digests of this spelling."""
-    schema = load_stored_schema(untouched.tables.open("trial").manifest)
-    typed = Assignments(schema, {"weight": " -0.0", "bill": "bill*2 -- x\n"}).typed
-    assert typed == {"weight": "CAST(('-0.0') AS DOUBLE)", "bill": "CAST((bill*2 -- x\n) AS DECIMAL(18,2))"}
+    assert update(world.tables, "trial", values, where, Silent(), again=True).version == version + 1
+    assert update(world.tables, "trial", values, "bill < 999", Silent()).version == version + 2
 
 
 @pytest.mark.parametrize("by", [("insured", "ward"), ("ward",), ()])
@@ -278,8 +269,8 @@ def test_derived_totals_and_scans_follow(tmp_path: Path, key: OwnerKey, by: tupl
     derive(world.tables, "trial", "bill * age", "weighted", Silent())
     unsplit = Unsplit(1)
     unsplit.rows("DELETE FROM trial WHERE age > 60")
-    _, _, done = delete(world.tables, "trial", "age > 60", Silent(), yes=True)
-    assert done is not None
+    delete(world.tables, "trial", "age > 60", Silent(), yes=True)
+    done = world.tables.open("trial")
     assert all(each.scan is not None for each in done.manifest.segments)
     agrees(world, unsplit, by=by)
     (row,) = world.ask("SELECT SUM(weighted) FROM trial").result.rows
@@ -290,16 +281,16 @@ def test_a_record_is_signed_and_says_what_is_gone(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Verified as docs/erasure.md says."""
-    changed, before, done = delete(world.tables, "trial", "ward = 'Surgery'", Silent())
-    assert done is not None
+    before, deletions = world.stored().manifest, list[Deleted]()
+    changed = delete(world.tables, "trial", "ward = 'Surgery'", Silent(), finish=deletions.append)
+    done = world.tables.open("trial")
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "erasure.md").read_text()
     recipe = page.partition("```python\n")[2].partition("```")[0]
     file, ends = tmp_path / "erased.json", []
     for stated in (None, 30):
-        record, unsure = signed_record(
-            world.key, before, changed, done.manifest, OldVersions.from_stores(world.tables.stores, stated)
-        )
+        old_versions = OldVersions.from_stores(world.tables.stores, stated)
+        record, unsure = signed_record(world.key, deletions[0], old_versions)
         file.write_bytes(record)
         exec(recipe)  # noqa: S102 - ours
         found = json.loads(file.read_text())
@@ -319,17 +310,20 @@ def test_a_record_is_signed_and_says_what_is_gone(
 def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
     world: World, tmp_path: Path, where: str
 ) -> None:
-    first, before, done = delete(world.tables, "trial", where, Silent())
-    assert done is not None
-    again, found, opened = delete(world.tables, "trial", where, Silent())
-    assert opened is not None
-    assert (again.rows, again.repeated, found, opened.manifest) == (first.rows, True, before, done.manifest)
-    assert signed_record(world.key, found, again, opened.manifest, OldVersions(30))
-    world.tables.sweep(done)
-    again, _, opened = delete(world.tables, "trial", where, Silent())
-    assert (again.rows, again.repeated, opened) == (0, True, None)
-    again, _, opened = delete(world.tables, "trial", "age > 126", Silent())
-    assert (again.rows, again.repeated, opened) == (0, False, None)
+    def stop(_: Deleted) -> None:
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        delete(world.tables, "trial", where, Silent(), finish=stop)
+    done, deletions = world.tables.open("trial"), list[Deleted]()
+    world.put(append=True)  # others go on meanwhile
+    again = delete(world.tables, "trial", where, Silent(), finish=deletions.append)
+    assert (again.version, again.repeated) == (done.manifest.version, True)
+    assert deletions[0].changed == again
+    assert deletions[0].left == done.manifest.rows
+    assert signed_record(world.key, deletions[0], OldVersions(30))
+    found = delete(world.tables, "trial", "age > 126", Silent())
+    assert (found.rows, found.repeated) == (0, False)
 
 
 def test_small_segments_are_merged_in_order(world: World) -> None:
@@ -385,8 +379,8 @@ def test_rows_of_contributors_are_deleted_and_taken_back(tmp_path: Path, key_fil
     world = kept(tmp_path / "world", key_file, contributed)
     tables, _stores = world.tables()
     before = tables.open("trial").manifest
-    _, _, done = delete(tables, "trial", "name LIKE '%a%'", Silent(), yes=True)
-    assert done is not None
+    delete(tables, "trial", "name LIKE '%a%'", Silent(), yes=True)
+    done = tables.open("trial")
     (who,) = done.manifest.contributors
     named = {id_ for part in who.parts for id_ in part.segments}
     mine = {each.id for each in done.manifest.segments if each.contributor == "north"}

@@ -15,8 +15,8 @@ from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
 from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of
-from cleave.store import contributors, removing
 from cleave.store import put as putting
+from cleave.store import removing
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
 from cleave.sums.stored import Stored
@@ -216,10 +216,10 @@ def test_names_of_contributors(world: World) -> None:
     tables, _ = world.tables()
     for name in ("", "owner", "Owner", "North", " x", "a" * 65, "a\nb", "\x1b[0m"):
         with pytest.raises(InputError):
-            contributors.register(tables, "trial", name, "ab" * 32)
+            removing.register(tables, "trial", name, "ab" * 32)
     with pytest.raises(InputError, match="that of contributor 'north'"):
-        contributors.register(tables, "trial", "other", world.identity("north").public)
-    contributors.register(tables, "trial", "St. Mary-2", "ab" * 32)
+        removing.register(tables, "trial", "other", world.identity("north").public)
+    removing.register(tables, "trial", "St. Mary-2", "ab" * 32)
 
 
 def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:

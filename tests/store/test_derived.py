@@ -15,7 +15,6 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
 from cleave.maintain.derive import derive
-from cleave.objects.storage import ConflictError
 from cleave.sql.read import canonical, expression_of
 from cleave.store.schemas import stored_schema
 from cleave.table.lazy import of_files
@@ -212,22 +211,6 @@ def test_what_is_derived_later_has_a_name_too(world: World, schema_file: Path) -
     ):
         with pytest.raises(InputError, match=said):
             derive(world.tables, "trial", expression, name, Silent())
-
-
-def test_what_somebody_else_put_meanwhile_is_told(
-    world: World, schema_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.put("ward", schema=schema_file)
-    opened = world.tables.open("trial")
-    world.put("ward", replace=True, schema=schema_file)
-    world.tables.sweep(world.tables.open("trial"))
-    monkeypatch.setattr(world.tables, "open", lambda _: opened)
-    for change in (
-        lambda: derive(world.tables, "trial", "bill * age", "weighted", Silent()),
-        lambda: world.put(append=True),
-    ):
-        with pytest.raises(ConflictError):
-            change()
 
 
 def test_what_is_derived_from_local_columns_is_not_stored(world: World, schema_file: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_condition_runs_what_it_means(world: World, text: str) -> None:
         delete(world.tables, "trial", text, Silent(), dry_run=True),
         update(world.tables, "trial", {"bill": "1"}, text, Silent(), dry_run=True),
     ):
-        assert found[0].rows == count(MEANT[text])
+        assert found.rows == count(MEANT[text])
 
 
 @pytest.mark.sampled(6)

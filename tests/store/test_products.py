@@ -19,13 +19,15 @@ from cleave.aggregates.moments import Cross
 from cleave.ask.question import Options, Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
-from cleave.maintain.derive import derive, plan_products, store
+from cleave.maintain.changes import delete, update
+from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_products as derive_all
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
 from cleave.sql.plan import Argument
 from cleave.sql.read import expression_of
+from cleave.store.compacting import compact
 from cleave.store.manifest import Measure
 from cleave.store.measures import of_bounds, unscaled
 from cleave.store.products import Product, arguments_of_products, products_of
@@ -164,7 +166,7 @@ def world(tmp_path: Path, key: OwnerKey) -> Iterator[World]:
 
 
 def derive_products(world: World, *columns: str) -> Opened:
-    return store(world.tables, plan_products(world.tables, world.name, columns), Silent())
+    return derive_all(world.tables, world.name, columns, Silent())
 
 
 def names(world: World) -> list[str]:
@@ -348,7 +350,6 @@ def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
     with pytest.raises(InputError, match=r"'bill\*age'"):
         alter(world.tables, "trial", Alteration(drop=["bill*age"]), Silent())
     done = alter(world.tables, "trial", Alteration(drop=["AGE*bill", "age if bill and weight"]), Silent())
-    world.tables.sweep(done)
     assert names(world) == [each for each in before if each not in ("age*bill", "age if bill and weight")]
     assert [each.plain for each in done.manifest.segments] == plain
     require_exact(world, ("ward",), world.ask, [("bill", "weight"), ("weight", "age")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,16 +13,14 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.share.collect import collect
 from cleave.share.drafting import drafted
-from cleave.share.ledger import key_of
 from cleave.share.page import is_signed_from, page_of
-from cleave.share.publishing import head_of, publish
-from cleave.share.release import ReleaseHead, seal_content
 from cleave.store import put as putting
+from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
 from cleave.store.published import ENDS, Digests
 from cleave.store.removing import remove
@@ -32,7 +29,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import InputError
 from tests.store.contributing import SCHEMA, kept_as
 from tests.store.made import loaded
 from tests.store.releasing import Releases, rows
@@ -49,18 +46,17 @@ class Keyed(Releases):
         text = SCHEMA + (f"[privacy]\n{privacy}\n" if privacy else "")
         table = loaded(self.header + csv, text)
         tables = self.tables()[0]
-        done = putting.put(tables, table, self.name, ("ward", "sex"), Silent(), key=key, replace=change)
-        tables.sweep(done)
+        putting.put(tables, table, self.name, ("ward", "sex"), Silent(), key=key, replace=change)
 
     def append(self, csv: str, *, upsert: bool = False) -> None:
         tables = self.tables()[0]
         with self.table(csv) as table:
-            tables.sweep(putting.append(tables, table, self.name, Silent(), again=True, upsert=upsert, yes=True))
+            putting.append(tables, table, self.name, Silent(), again=True, upsert=upsert, yes=True)
 
     def delete(self, where: str) -> None:
         tables = self.tables()[0]
         delete(tables, self.name, where, Silent(), yes=True)
-        tables.sweep(tables.open(self.name))
+        tables.open(self.name)
 
     def marked(self, tables: Tables | None = None) -> dict[str, bool]:
         """Which rows are published, by name."""
@@ -140,7 +136,7 @@ def test_marks_go_with_their_rows(world: Keyed, change: str) -> None:
     world.append(rows([A, B], 9))
     before, tables = world.marked(), world.tables()[0]
     CHANGES[change](tables, world)
-    tables.sweep(tables.open(world.name))
+    tables.open(world.name)
     assert world.marked() == before
     assert world.published() == names(*range(6))
 
@@ -222,7 +218,7 @@ def test_a_table_with_cells_of_another_type_gets_no_further_parts(world: Keyed) 
     assert text != SCHEMA
     tables, csv = world.tables()[0], world.header + FIRST.replace(",f,", ",1,")
     by, key = ("ward", "sex"), ("name",)
-    tables.sweep(putting.put(tables, loaded(csv, text), world.name, by, Silent(), key=key, replace=True))
+    putting.put(tables, loaded(csv, text), world.name, by, Silent(), key=key, replace=True)
     with pytest.raises(InputError, match="no further parts"):
         world.release()
     world.release("dave")
@@ -237,19 +233,15 @@ def test_what_ends_a_lineage_says_so(tmp_path: Path, key_file: Path, change: str
     tables = world.tables()[0]
     said: list[str] = []
     if change == "by":
-        tables.sweep(alter(tables, world.name, Alteration(by=["ward"]), Silent(), said.append))
+        alter(tables, world.name, Alteration(by=["ward"]), Silent(), said.append)
     elif change == "replace":
         loaded_anew = loaded(world.header + FIRST, SCHEMA)
         by = ("ward", "sex")
-        tables.sweep(putting.put(tables, loaded_anew, world.name, by, Silent(), replace=True, warn=said.append))
+        putting.put(tables, loaded_anew, world.name, by, Silent(), replace=True, warn=said.append)
     elif change == "delete":
-        for dry_run in (True, False, False):  # and again, as after a kill
-            changed, _, _ = delete(tables, world.name, "name = 'p0'", Silent(), yes=True, dry_run=dry_run)
+        for dry_run in (True, False):
+            changed = delete(tables, world.name, "name = 'p0'", Silent(), yes=True, dry_run=dry_run)
             assert changed.ends_releases
-        tables.sweep(tables.open(world.name))
-        changed, _, _ = delete(tables, world.name, "name = 'p0'", Silent(), yes=True)
-        assert changed.repeated, "and once the version before is gone"
-        assert changed.ends_releases
         said.append(ENDS)
     else:
         world.register("north")
@@ -258,7 +250,7 @@ def test_what_ends_a_lineage_says_so(tmp_path: Path, key_file: Path, change: str
         world.append(rows([A] * 5, 60))
         assert world.release().new_rows == 10
         if change == "remove":
-            tables.sweep(remove(tables, world.name, "north", said.append))
+            remove(tables, world.name, "north", said.append)
         else:
             world.contribute("north", rows([A] * 5, 70), replace=True)
             collect(tables, world.name, Silent(), (), said.append)
@@ -276,7 +268,7 @@ def test_what_ends_a_lineage_says_so(tmp_path: Path, key_file: Path, change: str
 def test_a_delete_of_rows_that_wait_ends_nothing(tmp_path: Path, key_file: Path) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
     for dry_run in (True, False, False):
-        changed, _, _ = delete(world.tables()[0], world.name, "name = 'p7'", Silent(), yes=True, dry_run=dry_run)
+        changed = delete(world.tables()[0], world.name, "name = 'p7'", Silent(), yes=True, dry_run=dry_run)
         assert not changed.ends_releases
     world.append(rows([B] * 3, 20))
     assert world.release().new_rows == 5
@@ -356,70 +348,15 @@ def test_one_who_has_most_of_a_sum_withholds_it(tmp_path: Path, key_file: Path) 
 def test_widened_columns_add_up_with_what_was_released(world: Keyed) -> None:
     tables = world.tables()[0]
     widened = Alteration(widen=["age=-5..60000", "bill=DECIMAL(12,3)"], rename=["bill=cost"])
-    tables.sweep(alter(tables, world.name, widened, Silent()))
+    alter(tables, world.name, widened, Silent())
     answer = world.ask("carol", "SELECT SUM(age), SUM(bill) FROM trial").result.rows
     world.release()
     assert [*map(float, world.ask("carol", "SELECT SUM(age), SUM(cost) FROM trial").result.rows[0])] == [
         *map(float, answer[0])
     ]
-    tables.sweep(alter(tables, world.name, Alteration(drop=["age"]), Silent()))
+    alter(tables, world.name, Alteration(drop=["age"]), Silent())
     world.release()
     assert "age" not in {each.name for each in world.totals("carol").measures}
-
-
-# releases of Cleave 1.0
-
-
-def as_before(world: Keyed) -> None:
-    """Make the newest release as Cleave 1.0 stored it: totals of cells, in the table's folder, and no marks."""
-    tables = world.tables()[0]
-    opened, totals = tables.open(world.name), world.totals("carol")
-    release = opened.manifest.release
-    assert release is not None
-    fields = json.loads(totals.model_dump_json())
-    fields["shown"] = [[bool(each) for each in of] for of in fields["shown"]]
-    del fields["people"]
-    fields |= {"format": 1, "hides": True}
-    key = key_of(tables.unseal(opened.vault, "release", release.ledger))
-    head: ReleaseHead = head_of(tables, opened.manifest.table_id, release.id, release.number, release.least, None)
-    folder = tables.folder(world.name)
-    written = tables.write(folder, seal_content(key, head, json.dumps(fields).encode()))
-    old = {"key": key.hex(), "cells": "", "by": ["ward", "sex"], "measures": [], "times": {}, "keys": [], "values": []}
-    ledger = tables.seal(folder, opened.vault, "release", json.dumps({**old, "sums": []}).encode())
-    update = {"totals": written, "ledger": ledger, "lineage": None, "lowest": 0, "before": None}
-    segments = tuple(each.model_copy(update={"marks": None, "unpublished": None}) for each in opened.manifest.segments)
-    manifest = opened.manifest.model_copy(update={"release": release.model_copy(update=update), "segments": segments})
-    done = tables.commit(manifest, opened, "release")
-    for each in release.analysts:
-        world.sensitive().delete([f"{each.place}/head"])
-    publish(tables, done)
-    tables.sweep(done)
-
-
-def test_a_release_of_an_earlier_version_is_read_until_the_next(world: Keyed) -> None:
-    as_before(world)
-    assert world.shown("carol") == {A: 6}
-    sums = world.ask("carol", "SELECT COUNT(*), SUM(age), VAR_POP(age) FROM trial").result
-    assert not sums.warnings
-    made = world.revoke("carol")
-    assert made is not None
-    assert not made.publishes
-    made = world.release("dave")
-    assert (made.begins, made.publishes, made.parts, made.number) == (True, True, 1, 3)
-    assert world.shown("dave") == {A: 6}
-    with pytest.raises(CheckFailed):
-        world.source("carol")
-
-
-def test_a_revocation_seals_what_an_earlier_version_released(world: Keyed) -> None:
-    world.release("dave")
-    as_before(world)
-    made = world.revoke("dave")
-    assert made is not None
-    assert world.shown("carol") == {A: 6}
-    assert world.totals("carol").shown[0] == (2,)
-    made = world.release()
-    assert (made.begins, made.parts) == (True, 1)
 
 
 TYPES = """
@@ -486,11 +423,7 @@ def test_a_release_has_no_word_about_rows_that_wait(tmp_path: Path, key_file: Pa
     assert text != SCHEMA
     tables, privacy = world.tables()[0], '[privacy]\nentity = ["name"]\ndominance = 0.9\n'
     derived = '[derived.cost]\nsql = "bill - age"\nreason = "7 bills"\n'
-    tables.sweep(
-        putting.put(
-            tables, loaded(world.header + FIRST, text + privacy + derived), world.name, ("ward", "sex"), Silent()
-        )
-    )
+    putting.put(tables, loaded(world.header + FIRST, text + privacy + derived), world.name, ("ward", "sex"), Silent())
     world.release("carol")
     shown = world.totals("carol").schema_toml
     assert "bill" in shown

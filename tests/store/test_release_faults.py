@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -22,6 +23,7 @@ from cleave.share.publishing import publish
 from cleave.share.release import ReleasedTotals, ReleaseHead, open_totals
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
+from cleave.store.compacting import compact
 from cleave.store.identity import Identity, create_identity
 from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
@@ -42,7 +44,7 @@ BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of the
 def append(world: Releases, count: int = 6, start: int = 40) -> None:
     with world.table(rows([("A", "f")] * count, start)) as table:
         tables = world.tables()[0]
-        tables.sweep(putting.append(tables, table, world.name, Silent()))
+        putting.append(tables, table, world.name, Silent())
 
 
 def grown(world: Releases) -> None:
@@ -92,8 +94,12 @@ def test_a_release_that_is_killed_shows_the_old_or_the_new(
         again = copy.release()
         assert (rows_shown(copy, "carol"), rows_shown(copy, "dave")) in ((AFTER, AFTER), (AFTER + 1, AFTER + 1))
         if not again.made:
-            append(copy, 1, 60)  # the next change sweeps
-        assert len(left_over(copy)) == 3 + (not again.made), "head, manifest, log, and the draft of an append"
+            append(copy, 1, 60)
+        for path in (copy.root / "s").rglob("*"):
+            if path.is_file():
+                os.utime(path, (0, 0))
+        compact(copy.tables()[0], copy.name, Silent())  # a day later
+        assert len(left_over(copy)) == 3, "head, manifest, log"
     assert at > 6
 
 

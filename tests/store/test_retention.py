@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,11 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.objects import s3
 from cleave.objects.retention import end_of, of_bucket
 from cleave_shared.errors import CleaveWarning, ServiceError, UsageError
-
-VECTOR = Path(__file__).parents[1] / "vectors" / "deletion-1.json"
-ERASURE = Path(__file__).parents[2] / "docs" / "erasure.md"
 
 
 def rule(days: int = 30, status: str = "Enabled", **more: Any) -> dict[str, Any]:
@@ -137,15 +132,3 @@ def test_the_days_are_a_number_of_days(key_file: Path, tmp_path: Path) -> None:
     for days in (-1, 40_000):
         with pytest.raises(UsageError, match="takes 0 to"):
             cleave.delete("t", "a", record=tmp_path / "r", store=tmp_path, key=key_file, old_version_days=days)
-
-
-def test_records_of_release_1_are_verified_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(VECTOR, "erased.json")
-    recipe = ERASURE.read_text().partition("```python\n")[2].partition("```")[0]
-    exec(recipe)  # noqa: S102 - ours
-    record = json.loads(VECTOR.read_text())
-    assert (record["record"], record["rows_deleted"]) == ("cleave deletion 1", 189)
-    Path("erased.json").write_text(json.dumps({**record, "restorable_until": record["at"][:10]}))
-    with pytest.raises(InvalidSignature):
-        exec(recipe)  # noqa: S102 - ours

@@ -14,6 +14,7 @@ from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
+from cleave.objects.storage import StoreError
 from cleave.store import put as putting
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
@@ -89,13 +90,31 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
     after = stored.manifest
     assert after.version == before.version + 1
     assert isinstance(stored.tables, Tables)
-    *earlier, last = stored.tables.log(stored.opened)
+    *earlier, last, end = stored.tables.log(stored.opened)
+    assert end.what == "rotate ends"
     assert tuple(earlier) == log, "sealed again as they were"
     assert (last.what, last.key_id, last.rows) == ("rotate", new_key.key_id, 0)
     assert [each.name for each in after.contributors] == ["north"]
     assert after.secret != before.secret
     assert not after.objects() & before.objects(), "every object has a name, and so a key, of its own"
     assert verify(stored, Silent()) == []
+
+
+def test_an_append_whose_answer_was_lost_is_known_after_the_rotation(world: World, new_key: OwnerKey) -> None:
+    """By its id: it is not added again, and ends well."""
+    tables, _stores = world.tables()
+    real = tables.commit
+
+    def lost(*given: object, **more: object) -> object:
+        real(*given, **more)  # type: ignore[arg-type]
+        under(world, new_key)
+        raise StoreError("the answer was lost", status=503)
+
+    tables.commit = lost  # type: ignore[method-assign,assignment]
+    putting.append(tables, world.table(NORTH), "trial", Silent())
+    assert stored_under(world, new_key).manifest.rows == (OWN + NORTH + OWN + NORTH).count("\n")
+    with pytest.raises(InputError, match="under another key now"):
+        putting.append(world.tables()[0], world.table(NORTH), "trial", Silent())
 
 
 def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> None:
@@ -109,7 +128,8 @@ def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> Non
     manifest = stored_under(world, new_key).manifest
     folder = tables.folder("trial")
     left = [*stores.sensitive.names(folder), *stores.plain.names(folder)]
-    assert left == [f"{folder}/head"]
+    assert len(left) == 2, "the head, and ids of the newest changes"
+    assert f"{folder}/head" in left
     assert not any(name in stores.sensitive.names("tables") for name in old.objects())
     vaults = [Vault(world.key, table_id) for table_id in (old.table_id, manifest.table_id)]
     lane = manifest.segments[0].totals[0].lanes[0]

@@ -20,7 +20,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import compact, delete, update
+from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import derive
 from cleave.objects import s3
 from cleave.objects.locate import Bounded, Stores
@@ -28,6 +28,7 @@ from cleave.objects.s3 import Bucket
 from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
+from cleave.store.compacting import compact
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -94,11 +95,11 @@ class World:
 
     def append(self, stores: Stores, *, again: bool = False) -> object:
         tables = self.tables(stores)
-        return tables.sweep(putting.append(tables, self.table, "trial", Silent(), again=again))
+        return putting.append(tables, self.table, "trial", Silent(), again=again)
 
     def upsert(self, stores: Stores) -> object:
         tables = self.tables(stores)
-        return tables.sweep(putting.append(tables, self.table, "trial", Silent(), upsert=True, yes=True))
+        return putting.append(tables, self.table, "trial", Silent(), upsert=True, yes=True)
 
     def alter(self, stores: Stores) -> object:
         return alter(self.tables(stores), "trial", Alteration(add=["more BIGINT encrypted"]), Silent())
@@ -114,7 +115,7 @@ class World:
 
     def compact(self, stores: Stores) -> object:
         tables = self.tables(stores)
-        return tables.sweep(compact(tables, "trial", Silent()))
+        return compact(tables, "trial", Silent())
 
     def drop(self, stores: Stores) -> object:
         return self.tables(stores).drop("trial")

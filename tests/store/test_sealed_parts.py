@@ -19,8 +19,8 @@ from cleave.ckks.public_key import export_public
 from cleave.share.collect import collect
 from cleave.share.contribute import read_invited
 from cleave.share.invitation import invitation_of, invite
-from cleave.store import contributors, removing
 from cleave.store import put as putting
+from cleave.store import removing
 from cleave.store.contribution import Entry, folder_of
 from cleave.store.manifest import new_id
 from cleave.store.seen_versions import SeenVersions
@@ -325,7 +325,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     """Of the same owner, schema and contributor."""
     tables, _stores = world.tables()
     putting.put(tables, world.table(OWN), "other", ("ward",), Silent())
-    contributors.register(tables, "other", "north", world.identity("north").public)
+    removing.register(tables, "other", "north", world.identity("north").public)
     other = invite(tables.open("other").manifest)
     place = folder_of(other.table_id, world.identity("north").public)
     forger = Forger(world, "north")

@@ -1,7 +1,4 @@
-"""The stored tables of tests/vectors/store-2 open by docs/format.md alone, and by Cleave, with the same values.
-
-What wrote them: Cleave 1.0; 1.1 while the key of an object followed from all rows'; and this release.
-"""
+"""The stored tables of tests/vectors/store-3 open by docs/format.md alone, and by Cleave, with the same values."""
 
 from __future__ import annotations
 
@@ -16,29 +13,19 @@ from cryptography.exceptions import InvalidTag
 import cleave
 from tests.store.second_reader import Table
 
-FOLDER = Path(__file__).parents[1] / "vectors" / "store-2"
+FOLDER = Path(__file__).parents[1] / "vectors" / "store-3"
 READER = Path(__file__).with_name("second_reader.py")
 SCALES = {"price": "100", "wide": "10000"}
 
 
-FOLDERS = {"1.0": FOLDER, "object keys": FOLDER / "object-keys", "column keys": FOLDER / "column-keys"}
-TABLES = [("1.0", "trial"), ("1.0", "blocks"), ("object keys", "trial"), ("column keys", "trial")]
-
-
 @pytest.fixture
-def by() -> str:
-    """Which of FOLDERS."""
-    return "1.0"
-
-
-@pytest.fixture
-def store(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy: Cleave locks what it reads, and opens no bare key that others may read."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CLEAVE_KEY", str(tmp_path / "owner.json"))
-    shutil.copyfile(FOLDERS[by] / "owner.json", tmp_path / "owner.json")
+    shutil.copyfile(FOLDER / "owner.json", tmp_path / "owner.json")
     (tmp_path / "owner.json").chmod(0o600)
-    return Path(shutil.copytree(FOLDERS[by] / "store", tmp_path / "store"))
+    return Path(shutil.copytree(FOLDER / "store", tmp_path / "store"))
 
 
 def opened(store: Path, name: str) -> Table:
@@ -82,8 +69,7 @@ def comparable(name: str, type_: str) -> str:
     return f"epoch_us({name})" if type_.startswith("TIME") else name
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("by", "name"), TABLES)
+@pytest.mark.parametrize("name", ["trial", "blocks"])
 def test_both_readers_find_the_same_values(name: str, store: Path) -> None:
     found = second(store, name)
     types = {each["name"]: each["type"] for each in opened(store, name).manifest["sealed"]}
@@ -92,17 +78,10 @@ def test_both_readers_find_the_same_values(name: str, store: Path) -> None:
     assert dict(zip(answer.columns, map(list, zip(*answer.rows, strict=True)), strict=True)) == found
 
 
-@pytest.mark.parametrize("by", FOLDERS)
 def test_the_totals_of_the_vectors_are_those_of_their_rows(store: Path) -> None:
     answer = cleave.query("trial", "SELECT SUM(age) FROM trial", store=store, cloud_only=True)
     assert answer.sources == ("encrypted",)
     assert answer.rows == [(sum(second(store, "trial")["age"]),)]
-
-
-@pytest.mark.parametrize(("by", "keys"), [("1.0", {1}), ("object keys", {1}), ("column keys", {2})])
-def test_objects_of_columns_state_how_their_keys_follow(store: Path, keys: set[int]) -> None:
-    segments = opened(store, "trial").manifest["segments"]
-    assert {column.get("keys", 1) for segment in segments for column in segment["columns"]} == keys
 
 
 def test_a_block_opens_nowhere_else(store: Path) -> None:
@@ -118,5 +97,5 @@ def test_a_block_opens_nowhere_else(store: Path) -> None:
 
 def test_the_second_reader_is_short_and_stands_alone() -> None:
     text = READER.read_text("utf-8")
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 64
     assert "cleave." not in "".join(line for line in text.splitlines() if "import" in line)

@@ -111,9 +111,9 @@ def test_a_column_that_was_derived_later_is_known_in_later_parts(tmp_path: Path,
     world.put(A)
     world.release("carol")
     tables, _ = world.tables()
-    tables.sweep(derive(tables, world.name, "bill - age", "cost", Silent()))
+    derive(tables, world.name, "bill - age", "cost", Silent())
     with world.table(more) as table:
-        tables.sweep(putting.append(tables, table, world.name, Silent(), again=True))
+        putting.append(tables, table, world.name, Silent(), again=True)
     world.release()
     answer = world.ask("carol", BOTH.format("AVG(bill - age)")).result
     assert answer.hidden == [[False, True], [False, False]]

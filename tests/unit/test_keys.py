@@ -37,6 +37,7 @@ from cleave.ckks.key_file import (
 from cleave.ckks.kms_wrapping import KmsWrapping
 from cleave.ckks.owner_key import OwnerKey, box_keys, fingerprint_of, key_id_of
 from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave.formats import AnotherRelease
 from cleave_shared.errors import KeyFileError
 from cleave_shared.params import DEFAULT_PROFILE
 
@@ -189,16 +190,21 @@ def test_an_existing_key_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def wrapping_of(path: Path) -> Any:
+    (wrapping,) = read(path)["wrappings"]
+    return wrapping
+
+
 def test_a_wrapped_file_holds_no_secret_in_the_clear(tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     create_key(path, None)
-    bare = base64.b64decode(json.loads(path.read_text())["secret"])
+    bare = base64.b64decode(wrapping_of(path)["secret"])
     change_passphrase(path, never, b"a new passphrase")
-    assert bare[8:24] not in base64.b64decode(json.loads(path.read_text())["secret"])
+    assert bare[8:24] not in base64.b64decode(wrapping_of(path)["secret"])
     opened = open_key(path, lambda: b"a new passphrase")
     assert opened.derive("sign") == OwnerKey(bare).derive("sign")
     change_passphrase(path, lambda: b"a new passphrase", None)
-    assert base64.b64decode(json.loads(path.read_text())["secret"]) == bare
+    assert base64.b64decode(wrapping_of(path)["secret"]) == bare
     assert open_key(path, never).key_id == opened.key_id
 
 
@@ -211,13 +217,13 @@ def test_an_exported_key_is_not_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda c: c.pop("secret"), "not a Cleave key file"),
-        (lambda c: c.update(cleave_key=4), "version"),
+        (lambda c: c.pop("wrappings"), "damaged"),
+        (lambda c: c.update(written_by=""), "damaged"),
         (lambda c: c.update(floors={"x": ["y", 1]}), "damaged"),
-        (lambda c: c.update(secret="!"), "damaged"),
+        (lambda c: c["wrappings"][0].update(secret="!"), "damaged"),
         (lambda c: c.update(key_id="0" * 32), "damaged"),
-        (lambda c: c["kdf"].pop("salt"), "damaged"),
-        (lambda c: c.update(nonce=""), "damaged"),
+        (lambda c: c["wrappings"][0].pop("salt"), "damaged"),
+        (lambda c: c["wrappings"][0].update(nonce=""), "damaged"),
     ],
 )
 def test_a_damaged_file_is_an_error(tmp_path: Path, damage, message: str) -> None:
@@ -285,7 +291,7 @@ def test_every_ckks_key_is_another(key: SecretKey) -> None:
     assert other.derive("sentinel") != key.derive("sentinel")
 
 
-def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) -> None:
+def test_a_key_file_from_before_3_0_is_refused_with_one_sentence(tmp_path: Path) -> None:
     """With no word about damage, and before a passphrase is asked for."""
     path = tmp_path / "key.json"
     members = ("key_id", "profile", "created", "kdf", "nonce", "public_key", "secret")
@@ -295,10 +301,11 @@ def test_a_key_file_of_version_1_is_refused_with_one_sentence(tmp_path: Path) ->
         lambda: describe_key(path),
         lambda: change_passphrase(path, never, None),
     ):
-        with pytest.raises(KeyFileError) as caught:
+        with pytest.raises(AnotherRelease) as caught:
             use()
-        assert caught.value.message == f"{path}: key file version is not 2 or 3"
-        assert caught.value.hint == "another release of Cleave wrote it: use that release"
+        never_published = "was written by a release before 3.0, which was never published: it is not read"
+        assert caught.value.message == f"{path}: the key file {never_published}"
+        assert caught.value.hint == "make it again with this release"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -342,7 +349,7 @@ def test_a_machine_without_the_memory_is_told_how_much(tmp_path: Path, monkeypat
     path = tmp_path / "key.json"
     create_key(path, b"correct horse")
     content = read(path)
-    content["kdf"]["memory_cost"] = 3 * 1024
+    content["wrappings"][0]["memory_cost"] = 3 * 1024
     path.write_text(json.dumps(content))
 
     def starved(**_: object) -> None:
@@ -388,12 +395,12 @@ def test_the_dearest_wrapping_is_read_and_no_dearer_one(name: str, most: int, tm
     create_key(path, b"correct horse")
     content = read(path)
     for cost, read_as in ((most, True), (most + 1, False)):
-        content["kdf"][name] = cost
+        content["wrappings"][0][name] = cost
         path.write_text(json.dumps(content))
         if read_as:
             assert describe_key(path).wrapped
         else:
-            with pytest.raises(KeyFileError, match=f"kdf.{name} must be"):
+            with pytest.raises(KeyFileError, match=f"{name} must be"):
                 describe_key(path)
 
 
@@ -404,6 +411,7 @@ def test_a_master_secret_has_32_bytes(passphrase: bytes | None, length: int, tmp
     create_key(path, passphrase)
     assert describe_key(path).wrapped == bool(passphrase)
     for wrong in (0, length - 1, length + 1):
-        path.write_text(json.dumps(read(path) | {"secret": base64.b64encode(bytes(wrong)).decode()}))
+        wrapping = wrapping_of(path) | {"secret": base64.b64encode(bytes(wrong)).decode()}
+        path.write_text(json.dumps(read(path) | {"wrappings": [wrapping]}))
         with pytest.raises(KeyFileError, match=f"secret is not base64 of {length} bytes"):
             describe_key(path)

@@ -316,10 +316,10 @@ def test_what_does_not_fit_is_counted() -> None:
 @pytest.mark.parametrize(
     ("head", "releases", "hint"),
     [
-        ({"version": 1}, "release before 1.0.0 (wire version 1)", "upgrade the service"),
-        ({"version": 2, "release": "canary"}, "release 1.0.0 (wire version 2)", "upgrade the service"),
-        ({"version": 2, "release": "9.9.9"}, "release 1.0.0 (wire version 2)", "upgrade the service"),
-        ({"version": 4, "release": "2.1.0"}, "release 2.1.0 (wire version 4)", "upgrade the client"),
+        ({"version": 1}, f"release before {RELEASE} (wire version 1)", "upgrade the service"),
+        ({"version": 2, "release": "canary"}, f"release before {RELEASE} (wire version 2)", "upgrade the service"),
+        ({"version": 2, "release": "2.9.9"}, "release 2.9.9 (wire version 2)", "upgrade the service"),
+        ({"version": 4, "release": "3.1.0"}, "release 3.1.0 (wire version 4)", "upgrade the client"),
         ({"version": 4, "release": "canary secret"}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
         ({"version": 4, "release": ["canary"]}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
         ({"version": 4}, f"release after {RELEASE} (wire version 4)", "upgrade the client"),
@@ -336,7 +336,7 @@ def test_another_version_is_refused_by_both_releases(head: dict[str, object], re
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (1, "has release before 1.0.0"),
+        (1, "has release 2.1.0"),
         ((1 << 16) - 1, "has release 2.1.0"),
         *((v, None) for v in (-1, 0, 1 << 16, "4")),
     ],

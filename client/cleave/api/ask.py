@@ -28,6 +28,7 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Data
+    from cleave.ask.plan import Plan as QueryPlanned
     from cleave.ask.session import Session
     from cleave.sql.read import Statement
 
@@ -172,10 +173,13 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
 def ask(session: Session, question: str | Statement, asking: Asking, started: float) -> Result:
     """Answer one question over an open session. If the answer leaves something undecided, warn at the caller's line."""
-    planned = session.plan(question, cloud_only=asking["cloud_only"])
-    if session.source.asks_embedded and not planned.sends_nothing:
-        prepare_embedded()  # takes its time in the background, while the table is read
-    answer = session.ask(planned, question_options(asking), asking["timeout"], strict=asking["strict"])
+
+    def prepare(plan: QueryPlanned) -> None:
+        if session.source.asks_embedded and not plan.sends_nothing:
+            prepare_embedded()  # takes its time in the background, while the table is read
+
+    how = {"cloud_only": asking["cloud_only"], "strict": asking["strict"]}
+    planned, answer = session.answer(question, question_options(asking), asking["timeout"], planned=prepare, **how)
     for warning in answer.result.warnings:
         warnings.warn(warning, UndecidedWarning, stacklevel=stack_level())
     return Result(planned.cut, time.perf_counter() - started, answer)

@@ -126,5 +126,5 @@ def _model(data: Data, asking: Modelling, make: Callable[[Sums], M]) -> M:
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
     given = of_one_table(complete(Modelling, asking))
-    with session_over(data, given) as session, session.snapshot():
-        return make(Sums(session, given))
+    with session_over(data, given) as session:
+        return session.on_one_version(lambda spent: make(Sums(session, given, spent=spent)))

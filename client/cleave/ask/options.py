@@ -423,6 +423,10 @@ class Rotating(Place, total=False):
         ),
     ]
 
+    undo: Annotated[
+        bool, Flag(False, "--undo", "End a rotation that was stopped: the table stays under the old key.", bool)
+    ]
+
 
 class Putting(Place, total=False):
     """How `put` stores a table."""

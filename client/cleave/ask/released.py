@@ -31,16 +31,16 @@ from cleave.share.release import MOST_TOTALS, ReleaseHead, open_totals
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
+from cleave.store.changed import on_newest
 from cleave.store.identity import Identity
 from cleave.store.manifest import Object, is_content
+from cleave.store.reader import LostError
 from cleave.store.seen_versions import SeenVersions
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
-_TRIES = 4  # to read a release that is renewed meanwhile
-
-
+_RENEW = "its owner makes a new one with `cleave release new`"
 AnyRelease = Released | Noisy
 
 
@@ -132,10 +132,6 @@ class ReleaseSource(VersionedSource[AnyRelease]):
     def _assumed_of(self, version: AnyRelease) -> str:
         return version.head.release
 
-    @property
-    def _changed(self) -> str:
-        return "there is a newer release of table {} than when this query was planned"
-
     def _of(self, plan: Plan) -> AnyRelease:
         self._require_same(plan)
         return self._held[plan.table.lower()]
@@ -144,20 +140,17 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         """Return the newest release. Raises InputError if there is none, CheckFailed if it is another owner's or an
         older one.
         """
-        for left in reversed(range(_TRIES)):
+
+        def read() -> tuple[ReleaseHead, bytes | None]:
             head = self._head(name)
             if held is not None and head.release == held.head.release:
-                return held
-            try:
-                content = self._content(head.totals)
-                break
-            except NotStoredError:  # a newer release has taken its place
-                if not left:
-                    raise CheckFailed(
-                        "stored",
-                        f"{self._stores.sensitive.location}: the totals of a release of {name!r} are gone",
-                        hint="its owner makes a new one with `cleave release new`",
-                    ) from None
+                return head, None
+            return head, self._content(name, head.totals)
+
+        head, content = on_newest(read)
+        if content is None:
+            assert held is not None  # noqa: S101 - its totals were read before
+            return held
         self._read.append(len(content))
         totals = open_totals(self._identity, self._analyst, head, content)
         if totals.table.lower() != name.lower():
@@ -221,12 +214,16 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         """Return the name under which a release of this store is remembered."""
         return tag_of(what, place_of(ReleaseHead, self._analyst, name), self._stores.where)
 
-    def _content(self, which: Object) -> bytes:
+    def _content(self, name: str, which: Object) -> bytes:
+        """The totals of a release of table `name`. Raises LostError, CheckFailed."""
         if which.bytes > MOST_TOTALS:
             raise CheckFailed("stored", f"a release is larger than {MOST_TOTALS:,} bytes")
-        return read_twice(
-            lambda: self._stores.sensitive.read(which.name, 0, None, which.bytes), lambda it: _whole(it, which)
-        )
+        store = self._stores.sensitive
+        try:
+            return read_twice(lambda: store.read(which.name, 0, None, which.bytes), lambda it: _whole(it, which))
+        except NotStoredError:  # perhaps a newer release has taken its place
+            message = f"{store.location}: the totals of a release of {name!r} are gone"
+            raise LostError(message, which.name, lambda: self._head(name).totals == which, _RENEW) from None
 
     def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         release = self._of(plan)
@@ -284,4 +281,4 @@ def _whole(content: bytes, which: Object) -> bytes:
 
 
 def _damaged() -> CheckFailed:
-    return CheckFailed("stored", "a release is damaged", hint="its owner makes a new one with `cleave release new`")
+    return CheckFailed("stored", "a release is damaged", hint=_RENEW)

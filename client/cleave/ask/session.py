@@ -11,8 +11,7 @@ stored table.
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +20,7 @@ import duckdb
 
 from cleave.ask.options import LONGEST_TIMEOUT
 from cleave.ask.plan import Plan
+from cleave.ask.pointing import point
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
 from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
@@ -31,8 +31,6 @@ from cleave.table.progress import Bars, Progress, no_bars
 from cleave.table.running import run_select
 from cleave.table.schema import Schema
 from cleave.table.types import has_floats
-from cleave.text.nearest import did_you_mean
-from cleave.text.printable import printable
 from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError
 
 if TYPE_CHECKING:
@@ -91,6 +89,27 @@ class Session:
         another snapshot, and any error of opening the tables.
         """
         return self.source.snapshot()
+
+    def on_one_version(self, work: Callable[[float], T]) -> T:
+        """Return `work(spent)`, whose questions are all over one version of each table. It begins again on the newest
+        one if others deleted that; `spent` is the seconds of its questions so far.
+
+        Raises as `snapshot`, and ChangedError if others change the tables each time.
+        """
+        spent = 0.0
+
+        def on_version() -> T:
+            with self.snapshot():
+                return work(spent)
+
+        def begins_again(error: Exception) -> bool:
+            nonlocal spent
+            spent = self.spent
+            return isinstance(error, SnapshotError)
+
+        from cleave.store.changed import SnapshotError, on_newest  # noqa: PLC0415 - only stored tables have versions
+
+        return on_newest(on_version, begins_again)
 
     def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
         """Decide which way answers each output. This reads no rows and sends nothing.
@@ -174,6 +193,32 @@ class Session:
             )
         self._log_smaller(plan, options or DEFAULTS)
         return answer
+
+    def answer(
+        self,
+        question: str | Statement,
+        options: Options | None = None,
+        seconds: float | None = None,
+        *,
+        cloud_only: bool = False,
+        strict: bool = False,
+        planned: Callable[[Plan], None] = lambda _: None,
+    ) -> tuple[Plan, Result]:
+        """Plan a question and answer it, as `plan` and `ask` do. If others replace a table in between by one that the
+        plan does not fit, it is planned again. `planned` gets each plan.
+        """
+        spent = 0.0
+
+        def asked() -> tuple[Plan, Result]:
+            nonlocal spent
+            plan = self.plan(question, cloud_only=cloud_only)
+            planned(plan)
+            try:
+                return plan, self.ask(plan, options, seconds, strict=strict, spent=spent)
+            finally:
+                spent = self.spent
+
+        return self.source.on_newest(asked)
 
     def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
         plan, guarded = self._guarded(plan, options)
@@ -385,51 +430,3 @@ def import_finish() -> None:
     """Import the modules that only an answer needs, which takes 40 ms."""
     from cleave import finish  # noqa: F401, PLC0415
     from cleave.ckks import figures  # noqa: F401, PLC0415
-
-
-_ABOUT = re.compile(r"there is no |syntax error |DuckDB refuses the query")
-_PLACE = re.compile(r"at line (\d+), column (\d+)")
-_NAME = re.compile(r"""["']([^"']+)["']|\bfunction (\w+)$|\bname (\w+) does|\bfor ([\w.]+)$""", re.IGNORECASE)
-_WIDTH = 100  # characters of a line that are shown
-
-
-def point(error: QueryRefused, sql: str, names: Iterable[str]) -> None:
-    """Add to a refusal an excerpt of `sql` and, if it has no hint, the nearest of `names`, which a question
-    may name.
-    """
-    if not _ABOUT.match(error.message):
-        return
-    named = _name(error.message)
-    start = _start(error.message, named, sql)
-    if start is not None:
-        error.excerpt = _excerpt(sql, start)
-    if error.hint is None and named is not None:
-        error.hint = did_you_mean(named, names) or None
-
-
-def _name(message: str) -> str | None:
-    matches = _NAME.findall(re.split(r"!? Did you mean| not found| in [^ ]+$", message)[0])
-    return next(filter(None, matches[-1]), None) if matches else None
-
-
-def _start(message: str, name: str | None, sql: str) -> int | None:
-    """Return the position of the first character that the message is about."""
-    if place := _PLACE.search(message):
-        before = "".join(sql.splitlines(keepends=True)[: int(place[1]) - 1])
-        return min(len(before) + int(place[2]) - 1, len(sql))
-    if name is None:
-        return None
-    content, tokens = sql.encode(), duckdb.tokenize(sql)
-    ends = [*(start for start, _ in tokens[1:]), len(content)]
-    for (start, kind), end in zip(tokens, ends, strict=True):
-        word = content[start:end].decode().rstrip().strip('"')
-        if kind != duckdb.token_type.string_const and word.lower() == name.rpartition(".")[2].lower():
-            return len(content[:start].decode())
-    return None
-
-
-def _excerpt(sql: str, start: int) -> str:
-    """Return the line at position `start`, with a caret below it."""
-    before, after = sql[:start].rpartition("\n")[2], sql[start:].partition("\n")[0]
-    shown = printable(before)[-_WIDTH // 2 :]
-    return f"{shown}{printable(after)[: _WIDTH - len(shown)]}\n{' ' * len(shown)}^"

@@ -120,6 +120,14 @@ class Source(Protocol):
         """Run `work` over one version of every table, and wait no longer than `deadline`."""
         return work()
 
+    def require_assumed(self, plan: Plan, table: AskedBy) -> None:  # noqa: ARG002 - files and releases
+        """Raise ReplacedError if `plan` assumes another version of `table` than was seen before."""
+        return
+
+    def on_newest(self, work: Callable[[], T]) -> T:
+        """Return `work()`, which plans a question and asks it; again if the plan no longer fits its tables."""
+        return work()
+
     def load(self, plan: Plan, question: Question) -> AbstractContextManager[Loaded]: ...
 
     def sums(self, plan: Plan, question: Question) -> AbstractContextManager[GroupSums]: ...

@@ -31,11 +31,12 @@ from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.rows import Rows
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
-from cleave.objects.storage import StoreError, require_place
+from cleave.objects.storage import require_place
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.join import JoinPlan
 from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.read import Statement
+from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
 from cleave.store.contributors import min_group_of, party_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from cleave.table.lazy import LazyTable
 
 T = TypeVar("T")
-_TRIES = 4
 _RESIDENT = 4  # parts of the memory: one is for rows that later queries read again
 _KEEPS = 1 << 28  # bytes of memory where some are for that, at least
 
@@ -141,6 +141,10 @@ class StoredSource(VersionedSource[Stored]):
         if stored is None:
             return None
         return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
+
+    def require_assumed(self, plan: Plan, table: AskedBy) -> None:
+        if table.assumed not in plan.assumed:
+            raise ReplacedError
 
     def min_group(self, plan: Plan) -> int:
         """Return the largest minimum of the tables that are asked."""
@@ -226,16 +230,14 @@ class StoredSource(VersionedSource[Stored]):
         )
 
     def _site_of(self, plan: Plan) -> Site:
-        """Return the tables that `plan` is over. Raises StoreError if it does not fit their versions in use."""
+        """Return the tables that `plan` is over. Raises ReplacedError if it does not fit their versions in use."""
         self._require_same(plan)
         joined = [lower for lower, _ in plan.assumed if lower != plan.table.lower()]
         site = self.site([plan.table, *joined], plan.named)
         for way in plan.ways:
             for table, measures in way.measures.items():
                 if site.table(table).manifest.measures[: len(measures)] != measures:  # `derive` only adds some
-                    raise StoreError(
-                        f"the stored totals of table {table!r} changed while this query ran", hint="run the query again"
-                    )
+                    raise ReplacedError
         return site
 
     def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
@@ -327,10 +329,6 @@ class StoredSource(VersionedSource[Stored]):
         facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    @property
-    def _changed(self) -> str:
-        return "table {} was dropped or replaced with a different schema while this query ran"
-
     def stop_job(self, plan: Plan) -> bool:
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         if self._machine is None or not plan.scanned:
@@ -354,37 +352,26 @@ class StoredSource(VersionedSource[Stored]):
         self._used = True
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
-        """Return the result of `work`; if newer versions replaced those in use and their objects are gone, run it
-        again.
+        """Return the result of `work`; it begins again on newer versions if they replaced those in use. Raises
+        SnapshotError instead in a snapshot.
         """
+        return super().run(lambda: on_newest(work, self._begins_again), deadline)
 
-        def tried() -> T:
-            for _ in range(_TRIES):
-                try:
-                    return work()
-                except (LostError, ServiceError) as error:  # services tell what they did not find in their own words
-                    if isinstance(error, OutOfTime | Stopped) or not self._renewed():
-                        raise
-            raise StoreError("the tables changed each time they were read", hint="run the query again")
-
-        return super().run(tried, deadline)
-
-    def _renewed(self) -> bool:
-        """Open newer versions, and return whether there was one.
-
-        Raises StoreError if objects of the snapshot were deleted.
-        """
+    def _begins_again(self, error: ServiceError | LostError) -> bool:
+        """True if another's change explains `error`: then the newest versions are in use."""
+        if isinstance(error, OutOfTime | Stopped | ChangedError):
+            return False
+        is_lost = isinstance(error, LostError)  # services tell what they did not find in their own words
+        if is_lost and not is_replaced(error):
+            return False
+        if self._is_fixed:
+            if is_lost or any(self._tables.has_deleted(each.opened) for each in self._held.values()):
+                raise SnapshotError from None
+            return False
         before = dict(self._held)
-        for name, held in before.items():
-            if not self._is_fixed:
-                self._find(name)
-            elif gone := self._tables.missing(held.opened):
-                raise StoreError(
-                    f"table {held.manifest.table!r} was changed after the snapshot was taken, and {gone:,} of the "
-                    "objects of its older version are deleted",
-                    hint="take a new snapshot, and run its statements again",
-                )
-        return self._held != before
+        for name in before:
+            self._find(name)
+        return is_lost or self._held != before
 
     @contextlib.contextmanager
     def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:

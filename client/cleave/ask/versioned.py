@@ -12,10 +12,10 @@ from cleave.ask.plan import Plan
 from cleave.ask.source import Source
 from cleave.ask.ways.base import Showing, shows_all
 from cleave.objects.locate import Stores
-from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
+from cleave.store.changed import ReplacedError, on_newest
 from cleave.table.schema import Schema
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused, UsageError
@@ -68,11 +68,6 @@ class VersionedSource(Source, Generic[Version]):
     def _assumed_of(self, version: Version) -> str:
         """Return a digest of the facts that plans assume about a version."""
 
-    @property
-    @abstractmethod
-    def _changed(self) -> str:
-        """Say what happened to the table {}, when plans no longer fit it."""
-
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         """Fix the versions of the tables."""
@@ -107,6 +102,9 @@ class VersionedSource(Source, Generic[Version]):
             return work()
         finally:
             self._stores.limit(None)
+
+    def on_newest(self, work: Callable[[], T]) -> T:
+        return on_newest(work)
 
     def close(self) -> None:
         held, self._held = self._held, {}
@@ -144,7 +142,7 @@ class VersionedSource(Source, Generic[Version]):
         return replace(plan, assumed=assumed)
 
     def _require_same(self, plan: Plan) -> None:
-        """Raise StoreError if `plan` does not fit the versions in use."""
+        """Raise ReplacedError if `plan` does not fit the versions in use."""
         for lower, assumed in plan.assumed:
             if lower not in self._held or self._assumed_of(self._held[lower]) != assumed:
-                raise StoreError(self._changed.format(repr(lower)), hint="run it again")
+                raise ReplacedError

@@ -7,12 +7,13 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cleave import formats
 from cleave.ckks.kms_wrapping import KmsWrapping
 from cleave.ckks.owner_key import OwnerKey, encoded, key_id_of
 
-VERSION = 2
-MANY = 3  # version with several wrappings
+KIND = "cleave_key"
 KDF = "argon2id"
+BARE = "none"  # name of what a bare file has in place of a wrapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,17 @@ class Wrapping:
 Floors = dict[str, tuple[str, int]]
 
 
+def _releases() -> dict[str, Any]:
+    return formats.header(KIND)
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFile:
     """A key file's content.
 
     `secret`: the master secret. It is encrypted unless `is_bare`, and empty if only KMS keys wrap it. `signing`: the
-    public Ed25519 key. `floors`: tag of a table -> its id and the newest version seen. `mac`: of version 3 only.
+    public Ed25519 key. `floors`: tag of a table -> its id and the newest version seen. `mac`: of all other members;
+    empty until `authenticated`. `header`: format and releases (cleave.formats).
     """
 
     created: str  # ISO 8601, UTC
@@ -41,65 +47,49 @@ class KeyFile:
     wrapping: Wrapping | None
     secret: bytes = field(repr=False)
     kms: tuple[KmsWrapping, ...] = ()
-    mac: bytes | None = None
+    mac: bytes = b""
+    header: dict[str, Any] = field(default_factory=_releases)
 
     @property
     def key_id(self) -> str:
         return key_id_of(self.signing)
 
     @property
-    def version(self) -> int:
-        return VERSION if self.mac is None else MANY
-
-    @property
     def is_bare(self) -> bool:
         return self.wrapping is None and not self.kms
 
     @property
-    def associated(self) -> bytes:
-        """The associated data of version 2's wrapping: all clear members that could be swapped."""
-        return json.dumps([VERSION, self.key_id, self.created, sorted(self.floors.items())]).encode()
-
-    @property
     def bound_to_passphrase(self) -> bytes:
-        """The associated data of a passphrase's wrapping in version 3."""
-        return json.dumps([MANY, self.key_id, KDF]).encode()
+        """The associated data of a passphrase's wrapping."""
+        return json.dumps([formats.FORMAT, self.key_id, KDF]).encode()
 
     def authenticated(self, master: bytes) -> KeyFile:
-        """The same content with the MAC of version 3."""
-        return replace(self, mac=self.mac_under(master))
+        """The same content as this release writes it, with its MAC."""
+        written = replace(self, header=_releases())
+        return replace(written, mac=written.mac_under(master))
 
     def mac_under(self, master: bytes) -> bytes:
         """HMAC-SHA-256 of all members except the MAC, as JSON."""
         wrappings = [list(each.values()) for each in self._wrappings()]
-        text = json.dumps([MANY, self.key_id, self.created, sorted(self.floors.items()), wrappings])
+        floors = sorted(self.floors.items())
+        text = json.dumps([*self.header.values(), self.key_id, self.created, floors, wrappings])
         return hmac.digest(OwnerKey(master).derive("key-file"), text.encode(), "sha256")
 
     def _wrappings(self) -> list[dict[str, Any]]:
         listed = [each.dump() for each in self.kms]
         if self.wrapping is not None:
-            listed.append(
-                {**self._kdf(self.wrapping), "nonce": encoded(self.wrapping.nonce), "secret": encoded(self.secret)}
-            )
-        return listed
-
-    @staticmethod
-    def _kdf(wrapping: Wrapping) -> dict[str, Any]:
-        return {"name": KDF, "salt": encoded(wrapping.salt), **wrapping.settings}
+            kdf = {"name": KDF, "salt": encoded(self.wrapping.salt), **self.wrapping.settings}
+            listed.append({**kdf, "nonce": encoded(self.wrapping.nonce), "secret": encoded(self.secret)})
+        return listed or [{"name": BARE, "secret": encoded(self.secret)}]
 
     def dump(self) -> str:
-        content: dict[str, Any] = {
-            "cleave_key": self.version,
+        content = {
+            **self.header,
             "key_id": self.key_id,
             "created": self.created,
             "signing": encoded(self.signing),
             "floors": self.floors,
+            "wrappings": self._wrappings(),
+            "mac": encoded(self.mac),
         }
-        if self.mac is not None:
-            content |= {"wrappings": self._wrappings(), "mac": encoded(self.mac)}
-        elif self.wrapping is not None:
-            content |= {"kdf": self._kdf(self.wrapping), "nonce": encoded(self.wrapping.nonce)}
-            content["secret"] = encoded(self.secret)
-        else:
-            content |= {"kdf": None, "secret": encoded(self.secret)}
         return json.dumps(content, indent=1) + "\n"

@@ -1,15 +1,15 @@
 """The owner's key in one file that only its owner may read, wrapped by a passphrase, by KMS keys or by both.
 
-The file is JSON (docs/key-file.md). In the clear: format version, key id, time of creation, public signing key, the
-newest versions of tables that the copying machine had seen, and how the master secret is wrapped. The 32-byte master
+The file is JSON (docs/key-file.md). In the clear: which releases may read and write it, key id, time of creation,
+public signing key, the newest versions of tables that the copying machine had seen, and how the master secret is
+wrapped. The 32-byte master
 secret itself is wrapped by AES-256-GCM, or is in the clear where no passphrase was set. Argon2id makes the wrapping key
 of the passphrase. It is written with RFC 9106's low-memory profile (3 passes, 4 lanes, 64 MiB) and read with that or a
 stronger one. The primitives are those of `cryptography`. A file is read strictly, before anything is computed from it.
 
-Version 2 has at most one wrapping, a passphrase's, and its clear part is associated data of the wrapping. Version 3 has
-KMS keys' besides (cleave.ckks.kms_wrapping), each of which opens the key alone. There a MAC under a key of the master
-secret authenticates the clear part, so a wrapping can be added without the others' keys. A file is written in version 2
-where that can hold it.
+A file has at most one wrapping by a passphrase, and some by KMS keys (cleave.ckks.kms_wrapping); each opens the key
+alone. A MAC under a key of the master secret authenticates the clear part, so a wrapping can be added without the
+others' keys.
 
 Anyone who can replace the key file must not gain memory, time or a passphrase by it. So sizes and the KDF's cost have
 limits, and unknown and repeated members are refused. The key id is compared before a passphrase is requested.
@@ -34,7 +34,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from cleave.ckks.key_content import KDF, MANY, VERSION, Floors, KeyFile, Wrapping
+from cleave import formats
+from cleave.ckks.key_content import BARE, KDF, KIND, Floors, KeyFile, Wrapping
 from cleave.ckks.kms_wrapping import KeyService, KmsWrapping
 from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey, bytes_of, key_id_of
 from cleave.ckks.passphrase import refuse_trivial
@@ -73,7 +74,7 @@ def fresh_file(master: bytes | None = None) -> tuple[KeyFile, bytes]:
     master = secrets.token_bytes(MASTER_BYTES) if master is None else master
     signing = OwnerKey(master).signing_key().public_key().public_bytes_raw()
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return KeyFile(created, signing, {}, None, master), master
+    return KeyFile(created, signing, {}, None, master).authenticated(master), master
 
 
 def describe_key(path: Path) -> KeyInfo:
@@ -103,16 +104,9 @@ def copy_key(path: Path, to: Path, passphrase: Passphrase, floors: Floors, kms: 
 
     A machine with the copy then accepts no older version. Raises KeyFileError as `open_key` does.
     """
-    file = read_key_file(path)
-    if file.version == VERSION and file.wrapping and callable(passphrase):
-        passphrase = passphrase()
+    file = read_key_file(path, writes=True)
     master = unwrapped(path, file, passphrase, kms)
-    file = replace(file, floors=floors)
-    if file.version == MANY:
-        copied = file.authenticated(master)
-    else:
-        copied = wrapped_by(file, master, passphrase if isinstance(passphrase, bytes) else None)
-    write(to, copied, overwrite=False)
+    write(to, replace(file, floors=floors).authenticated(master), overwrite=False)
 
 
 def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeyService | None = None) -> None:
@@ -123,7 +117,7 @@ def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeySe
     """
     if new is not None:
         refuse_trivial(new)
-    file = read_key_file(path)
+    file = read_key_file(path, writes=True)
     master = unwrapped(path, file, old, kms)
     if new is None and file.kms and file.wrapping is None:
         raise KeyFileError(f"{path}: this key has no passphrase", hint="`cleave key show` lists its wrappings")
@@ -131,21 +125,20 @@ def change_passphrase(path: Path, old: Passphrase, new: bytes | None, kms: KeySe
 
 
 def wrapped_by(file: KeyFile, master: bytes, passphrase: bytes | None) -> KeyFile:
-    """The key file with this passphrase and its KMS wrappings, in the oldest version that can hold them."""
-    bare = replace(file, wrapping=None, secret=b"" if file.kms else master, mac=None)
+    """The key file with this passphrase and its KMS wrappings; bare without both."""
+    wrapped = replace(file, wrapping=None, secret=b"" if file.kms else master)
     if passphrase is not None:
         wrapping = Wrapping(os.urandom(SALT_BYTES), os.urandom(NONCE_BYTES), dict(ARGON2))
-        associated = bare.associated if not file.kms else bare.bound_to_passphrase
-        sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, master, associated)
-        bare = replace(bare, wrapping=wrapping, secret=sealed)
-    return bare.authenticated(master) if file.kms else bare
+        sealed = _cipher(passphrase, wrapping).encrypt(wrapping.nonce, master, wrapped.bound_to_passphrase)
+        wrapped = replace(wrapped, wrapping=wrapping, secret=sealed)
+    return wrapped.authenticated(master)
 
 
 def write(path: Path, file: KeyFile, *, overwrite: bool) -> None:
     """Raises KeyFileError, and does not change the file, if the content could not be read back."""
     text = file.dump()
     try:
-        _parsed(json.loads(text))
+        _parse(json.loads(text))
         if len(text) > MAX_BYTES:
             raise ValueError(f"more than {MAX_BYTES:,} bytes")
     except ValueError as error:
@@ -169,7 +162,7 @@ def unwrapped(
             f"{path}: the key file is damaged: key id and secret do not belong together",
             hint="restore it from a backup",
         )
-    if file.mac is not None and not hmac.compare_digest(file.mac, file.mac_under(master)):
+    if not hmac.compare_digest(file.mac, file.mac_under(master)):
         raise KeyFileError(f"{path}: the key file is damaged or was changed", hint="restore it from a backup")
     return master
 
@@ -209,9 +202,8 @@ def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService |
 
 
 def _by_passphrase(path: Path, file: KeyFile, wrapping: Wrapping, given: bytes) -> bytes:
-    associated = file.associated if file.version == VERSION else file.bound_to_passphrase
     try:
-        return _cipher(given, wrapping).decrypt(wrapping.nonce, file.secret, associated)
+        return _cipher(given, wrapping).decrypt(wrapping.nonce, file.secret, file.bound_to_passphrase)
     except InvalidTag:
         raise KeyFileError(
             f"{path}: wrong passphrase, or the key file is damaged",
@@ -247,32 +239,31 @@ _TAG_BYTES = 16
 # wrapping. The maximum costs seconds and a gigabyte, so a hostile file cannot block the machine.
 ARGON2 = {"iterations": 3, "lanes": 4, "memory_cost": 64 * 1024}  # memory in KiB
 ARGON2_MOST = {"iterations": 16, "lanes": 16, "memory_cost": 1024 * 1024}
-_TEXTS = ("key_id", "created", "signing", "secret")
-_MANY_MEMBERS = {"cleave_key", "key_id", "created", "signing", "floors", "wrappings", "mac"}
+_TEXTS = ("key_id", "created", "signing", "mac")
+_MEMBERS = {KIND, *formats.MEMBERS, *_TEXTS, "floors", "wrappings"}
 _TAG = re.compile(r"[0-9a-f]{32}")
 _NAME_ANOTHER = "--key names the file that `cleave key new` wrote, --reader that of `cleave reader new`"
 
 
-def read_key_file(path: Path) -> KeyFile:
-    """Raises KeyFileError for a file that is no key file, is damaged, or demands more work than any key needs."""
+def read_key_file(path: Path, *, writes: bool = False) -> KeyFile:
+    """Read a key file, in order to write it again too if `writes`.
+
+    Raises KeyFileError for a file that is no key file, is damaged, or demands more work than any key needs;
+    AnotherRelease if this release may not read or write it.
+    """
     content = _json(path)
     if isinstance(content, dict) and "cleave_public_key" in content:
         raise KeyFileError(f"{path}: this is an exported public key", hint="name the secret key's own file")
     if not isinstance(content, dict) or "cleave_key" not in content:
         raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
-    version = content["cleave_key"]
-    if type(version) is not int or version not in (VERSION, MANY):
-        raise KeyFileError(
-            f"{path}: key file version is not {VERSION} or {MANY}",
-            hint="another release of Cleave wrote it: use that release",
-        )
-    texts = _TEXTS if version == VERSION else ("key_id", "created", "signing", "mac")
-    if not all(isinstance(content.get(name), str) for name in texts):
-        raise KeyFileError(f"{path}: not a Cleave key file", hint=_NAME_ANOTHER)
     try:
-        return _parsed(content)
+        formats.require_readable(content, KIND, f"{path}: the key file")
+        file = _parse(content)
     except ValueError as error:
         raise KeyFileError(f"{path}: the key file is damaged: {error}", hint="restore it from a backup") from None
+    if writes:
+        formats.require_writable(content["written_by"], content["lowest_writer"], f"{path}: the key file")
+    return file
 
 
 def _made_by(path: Path) -> str:
@@ -301,45 +292,31 @@ def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _parsed(content: dict[str, Any]) -> KeyFile:
-    return _parse(content) if content["cleave_key"] == VERSION else _parse_many(content)
-
-
 def _parse(content: dict[str, Any]) -> KeyFile:
-    wrapping = None
-    if content.get("kdf") is not None:
-        wrapping = _wrapping(content)
-    elif "kdf" not in content:
-        raise ValueError("kdf is missing")
-    members = {"cleave_key", *_TEXTS, "floors", "kdf"} | ({"nonce"} if wrapping else set())
-    if set(content) != members:
-        raise ValueError("it has members that no key file has")
-    signing = _signing(content)
-    secret = bytes_of(content, "secret", MASTER_BYTES + (_TAG_BYTES if wrapping else 0))
-    return KeyFile(content["created"], signing, _floors(content["floors"]), wrapping, secret)
-
-
-def _parse_many(content: dict[str, Any]) -> KeyFile:
     wrappings = content.get("wrappings")
-    if set(content) != _MANY_MEMBERS:
+    if set(content) != _MEMBERS:
         raise ValueError("it has members that no key file has, or lacks some")
+    if not all(isinstance(content[name], str) for name in _TEXTS):
+        raise ValueError(f"{', '.join(_TEXTS)} are not all texts")
     if not isinstance(wrappings, list) or not 0 < len(wrappings) <= MOST_WRAPPINGS:
         raise ValueError(f"wrappings are not 1 to {MOST_WRAPPINGS}")
+    if not all(isinstance(each, dict) for each in wrappings):
+        raise ValueError("a wrapping is no object")
     kms: list[KmsWrapping] = []
     wrapping, secret = None, b""
     for place, each in enumerate(wrappings):
-        if not isinstance(each, dict):
-            raise ValueError("a wrapping is no object")
         if each.get("name") == KDF and place == len(wrappings) - 1:
-            own = {name: value for name, value in each.items() if name not in ("nonce", "secret")}
-            wrapping = _wrapping({"kdf": own, "nonce": each.get("nonce")})
+            wrapping = _wrapping(each)
             secret = bytes_of(each, "secret", MASTER_BYTES + _TAG_BYTES)
+        elif each.get("name") == BARE and len(wrappings) == 1 and set(each) == {"name", "secret"}:
+            secret = bytes_of(each, "secret", MASTER_BYTES)
         else:
             kms.append(KmsWrapping.parse(each))
     if len({each.arn for each in kms}) != len(kms):
         raise ValueError("two wrappings are of one KMS key")
-    mac = bytes_of(content, "mac", MAC_BYTES)
-    return KeyFile(content["created"], _signing(content), _floors(content["floors"]), wrapping, secret, tuple(kms), mac)
+    mac, header = bytes_of(content, "mac", MAC_BYTES), {name: content[name] for name in (KIND, *formats.MEMBERS)}
+    floors = _floors(content["floors"])
+    return KeyFile(content["created"], _signing(content), floors, wrapping, secret, tuple(kms), mac, header)
 
 
 def _signing(content: dict[str, Any]) -> bytes:
@@ -365,13 +342,12 @@ def _floors(content: Any) -> Floors:
 
 
 def _wrapping(content: dict[str, Any]) -> Wrapping:
-    kdf = content["kdf"]
-    if not isinstance(kdf, dict) or set(kdf) != {"name", "salt", *ARGON2} or kdf["name"] != KDF:
-        raise ValueError(f"kdf is not {KDF} with its settings")
+    if set(content) != {"name", "salt", *ARGON2, "nonce", "secret"}:
+        raise ValueError(f"the wrapping by {KDF} has not exactly its members")
     settings = {}
     for name, least in ARGON2.items():
-        value = kdf[name]
+        value = content[name]
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= ARGON2_MOST[name]:
-            raise ValueError(f"kdf.{name} must be a whole number from {least} to {ARGON2_MOST[name]}")
+            raise ValueError(f"{name} must be a whole number from {least} to {ARGON2_MOST[name]}")
         settings[name] = value
-    return Wrapping(bytes_of(kdf, "salt", SALT_BYTES), bytes_of(content, "nonce", NONCE_BYTES), settings)
+    return Wrapping(bytes_of(content, "salt", SALT_BYTES), bytes_of(content, "nonce", NONCE_BYTES), settings)

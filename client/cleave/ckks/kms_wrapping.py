@@ -18,10 +18,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.owner_key import MASTER_BYTES, bytes_of, encoded
+from cleave.formats import FORMAT
 from cleave_shared.errors import KeyFileError
 
 NAME = "kms"
-_VERSION = 3
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _DATA_KEY_BYTES = 32
@@ -110,4 +110,4 @@ class KmsWrapping:
 
 
 def _bound(key_id: str, arn: str) -> bytes:
-    return json.dumps([_VERSION, key_id, NAME, arn]).encode()
+    return json.dumps([FORMAT, key_id, NAME, arn]).encode()

@@ -1,6 +1,7 @@
 """The public side of a key or of an analyst's identity. Others seal to it and verify signatures with it.
 
-  {"cleave_public_key": 3, "key_id", "box", "signing", "invitation", "signature"}
+  {"cleave_public_key": 3, "written_by", "lowest_reader", "lowest_writer", "key_id", "box", "signing", "invitation",
+   "signature"}
 
 `box` is an HPKE public key of X25519 with ML-KEM-768 (draft-ietf-hpke-pq): what is sealed to the owner stays
 confidential against quantum computers. `signing` is an Ed25519 public key (RFC 8032), which does not resist them. Both
@@ -11,6 +12,7 @@ null. The signature covers everything: who knows the fingerprint of the two keys
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,18 +24,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
+from cleave import formats
 from cleave.ckks.key_file import once
 from cleave.ckks.owner_key import Deriving, box_keys, bytes_of, encoded, fingerprint_of, key_id_of
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
 
-VERSION = 3
+_KIND = "cleave_public_key"
 MAX_BYTES = 8 << 20
 _MLKEM_BYTES, _X25519_BYTES = 1184, 32
 _MAGIC = b"CLP1"
 _SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 _MEMBERS = {
-    *("cleave_public_key", "key_id", "box", "signing", "invitation", "signature"),
+    *(_KIND, *formats.MEMBERS, "key_id", "box", "signing", "invitation", "signature"),
 }
 _EXPORT = "it is what `cleave key export` writes, in one piece"
 
@@ -72,9 +75,10 @@ class PublicKey:
         return _MAGIC + _SUITE.encrypt(packed, box, _info(name))
 
     def dump(self, key: Keyholder) -> str:
-        signature = key.signing_key().sign(self._signed())
+        header = formats.header(_KIND)
+        signature = key.signing_key().sign(self._signed(header))
         content = {
-            "cleave_public_key": VERSION,
+            **header,
             "key_id": self.key_id,
             "box": encoded(self.box),
             "signing": encoded(self.signing),
@@ -83,15 +87,16 @@ class PublicKey:
         }
         return json.dumps(content, indent=1) + "\n"
 
-    def verify(self, signature: bytes) -> None:
-        """Raises ValueError if the signature is not the owner's."""
+    def verify(self, signature: bytes, header: Mapping[str, Any]) -> None:
+        """Raises ValueError if the signature is not the owner's. `header`: the file's (cleave.formats)."""
         try:
-            Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, self._signed())
+            Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, self._signed(header))
         except InvalidSignature:
             raise ValueError("its signature is not its owner's") from None
 
-    def _signed(self) -> bytes:
-        return json.dumps([f"cleave public key {VERSION}", self.fingerprint, self.invitation]).encode()
+    def _signed(self, header: Mapping[str, Any]) -> bytes:
+        members = [header[name] for name in (_KIND, *formats.MEMBERS)]
+        return json.dumps(["cleave public key", *members, self.fingerprint, self.invitation]).encode()
 
 
 def public_side(key: Keyholder, invitation: str | None = None) -> PublicKey:
@@ -113,15 +118,12 @@ def read_public_key(path: Path, hint: str = _EXPORT) -> PublicKey:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})", hint=hint) from None
     except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, dict) or "cleave_public_key" not in content:
-        if isinstance(content, dict) and "secret" in content:
+    if not isinstance(content, dict) or _KIND not in content:
+        if isinstance(content, dict) and "wrappings" in content:
             hint = "this file must not leave its owner"
         raise KeyFileError(f"{path}: not an exported public key", hint=hint)
-    if type(content["cleave_public_key"]) is not int or content["cleave_public_key"] != VERSION:
-        raise KeyFileError(
-            f"{path}: public key file version is not {VERSION}", hint="have it exported again by this release"
-        )
     try:
+        formats.require_readable(content, _KIND, f"{path}: the public key")
         return _parse(content)
     except ValueError as error:
         raise KeyFileError(f"{path}: the public key is damaged or was changed: {error}", hint=hint) from None
@@ -140,7 +142,7 @@ def _parse(content: dict[str, Any]) -> PublicKey:
     )
     if content["key_id"] != public.key_id:
         raise ValueError("key id and signing key do not belong together")
-    public.verify(bytes_of(content, "signature", 64))
+    public.verify(bytes_of(content, "signature", 64), content)
     return public
 
 

@@ -18,7 +18,7 @@ from cleave.ckks.owner_key import MASTER_BYTES, OwnerKey
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.ckks.public_key import public_side
 from cleave.ckks.wrapping import create_with_kms
-from cleave.files import read_at_most, require_target, write_atomically
+from cleave.files import fill_atomically, read_at_most, require_empty, require_target, write_atomically
 from cleave.text.quantities import counted
 from cleave_shared.errors import KeyFileError, UsageError, extra
 
@@ -57,7 +57,8 @@ def split_key(
 ) -> list[Path]:
     """Split the key at `path` into `shares` files in `folder`; any `need` of them restore it. Returns their paths.
 
-    Raises UsageError for numbers out of range, KeyFileError if a share's file exists or the key cannot be opened.
+    The folder gets all of them at once. Raises UsageError for numbers out of range, KeyFileError if the folder is
+    missing or not empty, or the key cannot be opened.
     """
     if not 2 <= need <= shares <= MOST_SHARES:
         raise UsageError(
@@ -67,19 +68,21 @@ def split_key(
     targets = [folder / f"share-{number}-of-{shares}.txt" for number in range(1, shares + 1)]
     for target in targets:
         require_target(target, KeyFileError, "name another folder, or move this one away")
+    require_empty(folder, KeyFileError)
     file = read_key_file(path)
     master = unwrapped(path, file, passphrase, kms)
     fingerprint = public_side(OwnerKey(master)).fingerprint
     ((*mnemonics,),) = generate_mnemonics(1, [(need, shares)], master)
-    for number, (target, mnemonic) in enumerate(zip(targets, mnemonics, strict=True), 1):
-        words = mnemonic.split()
-        lines = [" ".join(words[start : start + _IN_A_LINE]) for start in range(0, len(words), _IN_A_LINE)]
-        text = (
-            f"Recovery share {number} of {shares} of a Cleave key: any {need} of them give the key\n"
-            f"Key id: {file.key_id}\n"
-            f"Fingerprint: {fingerprint}\n\n" + "\n".join(lines) + "\n"
-        )
-        write_atomically(target, text, error=KeyFileError)
+    with fill_atomically(folder, error=KeyFileError) as draft:
+        for number, (target, mnemonic) in enumerate(zip(targets, mnemonics, strict=True), 1):
+            words = mnemonic.split()
+            lines = [" ".join(words[start : start + _IN_A_LINE]) for start in range(0, len(words), _IN_A_LINE)]
+            text = (
+                f"Recovery share {number} of {shares} of a Cleave key: any {need} of them give the key\n"
+                f"Key id: {file.key_id}\n"
+                f"Fingerprint: {fingerprint}\n\n" + "\n".join(lines) + "\n"
+            )
+            write_atomically(draft / target.name, text, error=KeyFileError)
     return targets
 
 

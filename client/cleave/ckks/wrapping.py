@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cleave.ckks.key_content import MANY, KeyFile
+from cleave.ckks.key_content import KeyFile
 from cleave.ckks.key_file import (
     MOST_WRAPPINGS,
     KeyInfo,
@@ -44,27 +44,21 @@ def add_kms(path: Path, arn: str, passphrase: Passphrase, kms: KeyService) -> st
 
     Raises KeyFileError if the key cannot be opened or has the most wrappings, ServiceError if KMS fails.
     """
-    file = read_key_file(path)
+    file = read_key_file(path, writes=True)
     if len(file.kms) + bool(file.wrapping) >= MOST_WRAPPINGS:
         raise KeyFileError(f"{path}: has {MOST_WRAPPINGS} wrappings, which is the most", hint="`cleave key unwrap` one")
-    if file.wrapping is not None and file.version != MANY and callable(passphrase):
-        passphrase = passphrase()  # its wrapping must be rewritten in the other version
     master = unwrapped(path, file, passphrase, kms)
     new = None if _has(file, arn) else KmsWrapping.make(arn, file.key_id, master, kms)
     if new is None or _has(file, new.arn):
         raise KeyFileError(f"{path}: {arn} wraps this key already", hint="`cleave key show` lists its wrappings")
-    both = replace(file, kms=(*file.kms, new))
-    if file.version == MANY:
-        both = both.authenticated(master)
-    else:
-        both = wrapped_by(both, master, passphrase if isinstance(passphrase, bytes) else None)
-    write(path, both, overwrite=True)
+    both = replace(file, kms=(*file.kms, new), secret=b"" if file.is_bare else file.secret)
+    write(path, both.authenticated(master), overwrite=True)
     return new.arn
 
 
 def add_passphrase(path: Path, old: Passphrase, new: bytes, kms: KeyService) -> None:
     """Add a passphrase to the key. Raises KeyFileError if it has one, otherwise as `change_passphrase` does."""
-    if read_key_file(path).wrapping is not None:
+    if read_key_file(path, writes=True).wrapping is not None:
         raise KeyFileError(f"{path}: this key has a passphrase", hint="`cleave key passphrase` changes it")
     change_passphrase(path, old, new, kms)
 
@@ -74,7 +68,7 @@ def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyS
 
     Raises KeyFileError, ServiceError.
     """
-    file = read_key_file(path)
+    file = read_key_file(path, writes=True)
     if not (_has(file, wrapping) or (wrapping == PASSPHRASE and file.wrapping is not None)):
         raise KeyFileError(f"{path}: has no such wrapping", hint="`cleave key show` lists its wrappings")
     left = replace(file, kms=tuple(each for each in file.kms if each.arn != wrapping))
@@ -85,17 +79,10 @@ def remove_wrapping(path: Path, wrapping: str, passphrase: Passphrase, kms: KeyS
             f"{path}: this is its only wrapping",
             hint="`cleave key wrap` adds another one; `cleave key passphrase --no-passphrase` stores a key without any",
         )
-    if not left.kms and callable(passphrase):
-        passphrase = passphrase()
     if wrapping == PASSPHRASE:
         passphrase = None  # from now on a KMS key must open it
     master = unwrapped(path, file, passphrase, kms, by=left)
-    if left.kms:
-        left = left.authenticated(master)
-    else:
-        assert isinstance(passphrase, bytes)  # noqa: S101 - it opened the key
-        left = wrapped_by(left, master, passphrase)
-    write(path, left, overwrite=True)
+    write(path, left.authenticated(master), overwrite=True)
 
 
 def _has(file: KeyFile, arn: str) -> bool:

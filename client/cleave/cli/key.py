@@ -181,6 +181,7 @@ def export(
 
         with opened(place) as tables:
             secret = tables.key
+            tables.writes = True  # its log
             stored = tables.open(table)
             manifest = stored.manifest
             tables.record(stored, "key export", 0)

@@ -57,8 +57,10 @@ def fit(
     require_gaussian(family)
     settings: Settings = ctx.obj
     asking = of_one_table(modelling)
-    with session_over(words[:-1], asking, settings) as session, session.snapshot():
-        model = fit_linear(Sums(session, asking), words[-1], weights, ridge, level)
+    with session_over(words[:-1], asking, settings) as session:
+        model = session.on_one_version(
+            lambda spent: fit_linear(Sums(session, asking, spent=spent), words[-1], weights, ridge, level)
+        )
     _print(model, settings, as_json=as_json)
 
 
@@ -93,8 +95,10 @@ def pca(
         raise typer.BadParameter("a table and columns are needed: cleave pca visits.csv age,bill")
     settings: Settings = ctx.obj
     asking = of_one_table(modelling)
-    with session_over(words[:-1], asking, settings) as session, session.snapshot():
-        found = principal_components(Sums(session, asking), words[-1], standardize=standardize)
+    with session_over(words[:-1], asking, settings) as session:
+        found = session.on_one_version(
+            lambda spent: principal_components(Sums(session, asking, spent=spent), words[-1], standardize=standardize)
+        )
     _print(found, settings, as_json=as_json)
 
 
@@ -132,11 +136,13 @@ def survival(
         require_target(report, hint=FORCE, overwrite=force)
     settings: Settings = ctx.obj
     asking = of_one_table(modelling)
-    with session_over(words, asking, settings) as session, session.snapshot():
-        sums = Sums(session, asking)
-        found = survive(sums, time, event, by, width, until, level)
+    with session_over(words, asking, settings) as session:
+        table = session.name
+        found = session.on_one_version(
+            lambda spent: survive(Sums(session, asking, spent=spent), time, event, by, width, until, level)
+        )
     if report is not None:
-        _write_page(report, found, sums.table, force=force)
+        _write_page(report, found, table, force=force)
     _print(found, settings, as_json=as_json)
     if report is not None:
         settings.say(f"wrote {report}")

@@ -93,12 +93,12 @@ def query(
     settings: Settings = ctx.obj
     tables, sql = read_question(words, sql_file)
     with session_over(tables, asking, settings, machine=job) as session:
-        question = session.plan(sql, cloud_only=asking["cloud_only"])
+        options, strict, cloud_only = question_options(asking), asking["strict"], asking["cloud_only"]
         if stop_job:
-            console.say("the job was stopped" if session.stop_job(question) else "there is no such job")
+            is_there = session.stop_job(session.plan(sql, cloud_only=cloud_only))
+            console.say("the job was stopped" if is_there else "there is no such job")
             return
-        options = question_options(asking)
-        answer = session.ask(question, options, asking["timeout"], strict=asking["strict"])
+        question, answer = session.answer(sql, options, asking["timeout"], strict=strict, cloud_only=cloud_only)
         seconds = time.perf_counter() - started
         description = session.describe(question, options) if report is not None else None
     content = answer_bytes(answer, chosen) if output is not None else b""

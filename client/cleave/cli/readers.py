@@ -64,7 +64,7 @@ def add(
     """Let a reader query some columns of a stored table.
 
     The reader gets the keys of these columns, for present and later rows. Run the command again to write the keys
-    again. Rows that Cleave 1.0 stored are sealed again first.
+    again.
 
     Examples:
       cleave reader add stays --to carol.json.pub=SHA256:gwzC... --columns ward,sex,bill --store s3://bucket/prefix

@@ -19,7 +19,7 @@ from cleave_shared.errors import KeyFileError
 def split(
     ctx: typer.Context,
     key: Annotated[str, argument("FILE", "The key file.")],
-    folder: Annotated[Path, flag("-o, --output DIR", "Folder to write the shares to.")],
+    folder: Annotated[Path, flag("-o, --output DIR", "Empty folder for the shares.")],
     shares: Annotated[int, flag("--shares N", "How many shares to write: at most 16.", default=5)] = 5,
     need: Annotated[int, flag("--need N", "How many shares recover the key; at least 2.", default=3)] = 3,
     passphrase_fd: PassphraseFd = None,
@@ -31,7 +31,7 @@ def split(
 
     Examples:
       cleave key split key.json --shares 5 --need 3 -o shares
-      cleave key split study.json --shares 3 --need 2 -o /mnt/stick
+      cleave key split study.json --shares 3 --need 2 -o /mnt/stick/shares
     """
     from cleave.ckks.recovery import split_key  # noqa: PLC0415 - cryptography takes 30 ms; `--help` does not need it
 

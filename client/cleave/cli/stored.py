@@ -97,6 +97,10 @@ def ls(place: Place, as_json: Json = False) -> None:
     for each in tables:
         rows.append([each.name, f"{each.rows:,}", f"{each.bytes:,}", str(each.version), each.facts["changed"]])
     headings = [Heading("table"), *numbers, Heading("changed")]
+    unfinished = [each.facts.get("unfinished", "") for each in tables]
+    if any(unfinished):  # commands to run again
+        headings.append(Heading("unfinished"))
+        rows = [[*row, command] for row, command in zip(rows, unfinished, strict=True)]
     console.out(text_table(headings, rows) if rows else "no tables under this key")
 
 

@@ -36,7 +36,6 @@ _MOST_TEXT: Final = 1 << 18  # characters of all statements in one message
 _MOST_NAMED: Final = 1024  # prepared statements per connection; portals likewise
 _MOST_KEPT: Final = 4 << 20  # bytes of their texts and parameters
 _MINOR: Final = 2  # minor version of protocol 3
-_HINT: Final = "a password that was set by Cleave 1.0 must be set again with `cleave user add`, where the gateway runs"
 
 
 @dataclass(slots=True)
@@ -154,8 +153,8 @@ class Client:
         try:
             users = self._server.users()
         except CleaveError:  # of the users file, which changed
-            users = Users()
-        login = Login(users.verifier(name, self._server.secret), binding)
+            users = Users(secret=self._server.secret)
+        login = Login(users.verifier(name), binding)
         offered = b"".join(map(text, login.mechanisms))
         self._stream.write(message(b"R", struct.pack("!I", 10) + offered + b"\0"))
         try:
@@ -170,7 +169,7 @@ class Client:
         user = users.users.get(name)
         if signature is None or user is None:
             await asyncio.sleep(WRONG_SECONDS)
-            return await self._refuse("28P01", f"password authentication failed for user {name!r}", _HINT)
+            return await self._refuse("28P01", f"password authentication failed for user {name!r}")
         if user.fault:
             return await self._refuse("28000", user.fault)
         if not self._admitted.take(name):
@@ -517,7 +516,7 @@ class Clients:
         self.workers = workers
         self.users = users
         self.certificate = certificate
-        self.secret = secrets.token_bytes(32)  # used if the users file has no secret
+        self.secret = secrets.token_hex(32)  # used while the users file cannot be read
         self._clients: dict[int, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

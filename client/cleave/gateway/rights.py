@@ -16,7 +16,7 @@ from cleave.share.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
 from cleave.text.nearest import did_you_mean
-from cleave_shared.errors import InputError, QueryRefused, ServiceError
+from cleave_shared.errors import InputError, QueryRefused
 
 if TYPE_CHECKING:
     from cleave.ask.plan import Plan
@@ -66,7 +66,7 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
                 raise QueryRefused(name)
         if rights.rows:
             return session.plan(statement), Least(1)
-        return _without_rows(session, rights, statement, names)
+        return session.source.on_newest(lambda: _without_rows(session, rights, statement, names))
     except (QueryRefused, InputError):  # a missing table and a forbidden table give the same error
         allowed = {each.lower(): each for each in session.schemas if rights.include(each)}
         for name in names:
@@ -98,8 +98,7 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
         ) from None
     if not is_bare(plan.cut):
         raise refused(G1)
-    if table.assumed not in plan.assumed:
-        raise ServiceError(f"table {name!r} changed while this query was planned", hint="run it again")
+    session.source.require_assumed(plan, table)
     number = max(rights.min_group, privacy.min_group, session.source.min_group(plan))
     note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
     return plan, Least(number, note)

@@ -48,11 +48,7 @@ def serve(
 
     Raises InputError if listening fails, for access from other machines without TLS, and for an unreadable users file.
     """
-    every = read_users(users).users
-    old = [name for name, user in every.items() if user.is_old]
-    if old:
-        say(f"warning: set again with `cleave user add`, since 1.0 set them: passwords of {', '.join(old)}")
-    for name, user in every.items():
+    for name, user in read_users(users).users.items():
         if user.fault:
             say(f"warning: user {name!r} is refused: {user.fault}")
     if certificate.path is None and not is_loopback(host):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
@@ -17,7 +17,7 @@ from cleave.share.drafting import paused
 from cleave.share.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import apply
+from cleave.store.change import Change, Plan, make
 from cleave.store.consent import require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
@@ -63,7 +63,18 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
     """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
     rows will be released.
     """
-    opened = tables.open(name)
+    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
+    request += [list(wanted.entity)] if wanted.entity else []
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(name)
+        return _planned(tables, name, base, wanted, stack, warn)
+
+    return make(tables, name, Change("alter", request, plan), progress).opened
+
+
+def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> Plan:
     old = opened.manifest
     before = load_stored_schema(old)
     if wanted.entity and old.release is not None and old.release.is_live:
@@ -87,7 +98,7 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
     )
     dropped = {each.strip().lower() for each in wanted.drop}
     if manifest.schema_toml == old.schema_toml and by == old.by and not asked.drop:
-        return opened
+        return Plan(old, idle=True)
     released = renamed(tables, opened, _news(wanted), dropped)
     manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
     if why := paused(tables, opened, replace(opened, manifest=manifest)):
@@ -98,27 +109,24 @@ def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, war
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
-        return tables.commit(manifest.model_copy(update={"sealed": sealed}), opened, "alter")
+        return Plan(manifest.model_copy(update={"sealed": sealed}))
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
     if released is not None and released.lineage is not None:
         selected += f", {identifier(MARK)}"
-    request = [list(each or ()) for each in (asked.widen, asked.add, asked.rename, asked.drop, asked.by)]
-    request += [list(asked.entity)] if asked.entity else []
-    cells = Cells() if wanted.by is not None else None
-    with closing(Rows(tables, opened)) as rows:
-        pieces = [
-            SegmentRows(
-                rows,
-                (each,),
-                lambda table: f"SELECT {selected} FROM {table.relation}",
-                keeps_plain=same_plain,
-                recounts=wanted.by is not None,
-            )
-            for each in old.segments
-        ]
-        return apply(tables, opened, manifest, pieces, "alter", request, progress, cells=cells)
+    rows = stack.enter_context(closing(Rows(tables, opened)))
+    pieces = [
+        SegmentRows(
+            rows,
+            (each,),
+            lambda table: f"SELECT {selected} FROM {table.relation}",
+            keeps_plain=same_plain,
+            recounts=wanted.by is not None,
+        )
+        for each in old.segments
+    ]
+    return Plan(manifest, pieces, Cells() if wanted.by is not None else None)
 
 
 def _products_apart(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[Alteration, list[Product]]:

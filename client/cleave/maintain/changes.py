@@ -13,8 +13,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Collection, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
 from cleave.objects.locate import Stores
 from cleave.objects.retention import Retention, end_of
-from cleave.store.change import apply, last_change
-from cleave.store.compacting import merges
+from cleave.store.change import Change, Done, Plan, always, make
 from cleave.store.consent import require_word
-from cleave.store.manifest import Manifest, Object, now
+from cleave.store.log import PAGE
+from cleave.store.manifest import Manifest, Object, Segment, now
 from cleave.store.pieces import SegmentRows
 from cleave.store.published import has_ended, leaving, would_end
 from cleave.store.reader import Opened
@@ -47,9 +47,6 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
-Done = tuple[Changed, Manifest, Opened | None]  # (change, table before, table after or None if nothing changed)
-
-
 class Assignments:
     """New values of columns, by name. Raises InputError for an unknown column, and for a text that is no expression
     over a row.
@@ -57,7 +54,6 @@ class Assignments:
 
     def __init__(self, schema: Schema, values: Mapping[str, str]) -> None:
         self.values: dict[str, str] = {}
-        self.typed: dict[str, str] = {}  # spelled as in 1.0: identifies a repeated update
         self.columns: list[Column] = []
         self.read: set[str] = set()  # columns that the new values depend on
         for name, sql in values.items():
@@ -68,7 +64,6 @@ class Assignments:
             self.read.update(value.columns)
             self.columns.append(column)
             self.values[column.name] = _cast(value.sql, column)
-            self.typed[column.name] = _cast(sql, column)
 
     @property
     def plain(self) -> list[str]:
@@ -104,45 +99,96 @@ def _cast(sql: str, column: Column) -> str:
     return f"CAST(({literal(sql.strip()) if is_literal else sql}) AS {column.type})"
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A deletion: for its record, `gone` has the sealed objects that it deleted. `left`: rows that the table has."""
+
+    changed: Changed
+    gone: tuple[Object, ...] = ()
+    left: int = 0
+    table_id: str = ""
+
+
 def delete(
-    tables: Tables, name: str, where: str, progress: Progress, *, dry_run: bool = False, yes: bool = False
-) -> Done:
+    tables: Tables,
+    name: str,
+    where: str,
+    progress: Progress,
+    *,
+    dry_run: bool = False,
+    yes: bool = False,
+    finish: Callable[[Deleted], None] | None = None,
+) -> Changed:
     """Delete the rows where `where` is true; rows where it is NULL stay, as in SQL.
 
-    A call that repeats the table's last change returns that change, as long as the previous version still exists.
-    Raises InputError for an invalid condition, or without `yes` where it is needed; ConflictError if another writer was
-    first.
+    Others may change the table meanwhile: their rows are deleted too where `where` is true. So are copies that writers
+    are just making, and what nobody names. A call that repeats one that was stopped after its commit returns what that
+    one did. `finish` gets what was deleted, once that is gone.
+
+    Raises InputError for an invalid condition, or without `yes` where it is needed; ConflictError if others changed the
+    rows that it reads again and again.
     """
-    opened = tables.open(name)
-    schema = load_stored_schema(opened.manifest)
-    condition = _condition(schema, where)
-    if not dry_run and (draft := last_change(tables, opened.manifest, "delete", [where])) and draft.head:
-        changed, before = _changed(opened, {}, "", repeated=True), tables.earlier(opened, draft.head)
-        if before is None:  # what the table was is not known any more
-            release = opened.manifest.release
-            return replace(changed, ends_releases=bool(release and release.ended)), opened.manifest, None
-        ends, count = has_ended(before, opened.manifest), before.rows - opened.manifest.rows
-        return replace(changed, rows=count, ends_releases=ends), before, opened
-    counts = _matching(tables, opened, condition, None, progress)
-    reveals = "which rows are deleted" if schema.plain else ""
+    found = _Found(tables, name, progress)
+    if dry_run:
+        opened = tables.open(name)
+        condition = _condition(load_stored_schema(opened.manifest), where)
+        counts = found.counts(opened, condition, None)
+        changed = _changed(opened.manifest, counts, _deleting(opened))
+        gone = _leaving(condition, counts)
+        ends = bool(counts) and would_end(tables, opened, gone, condition.columns)
+        return replace(changed, ends_releases=ends)
+    planned = Changed(name, 0, 0, (), "")
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        nonlocal planned
+        if base is None:
+            raise tables.no_table(name)
+        manifest, schema = base.manifest, load_stored_schema(base.manifest)
+        condition = _condition(schema, where)
+        counts = found.counts(base, condition, None)
+        planned = _changed(manifest, counts, _deleting(base))
+        if not counts:
+            return Plan(manifest, idle=True)
+        if planned.reveals:
+            require_word(schema, condition.columns, planned.reveals, yes=yes)
+        remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
+        release = leaving(tables, base, _leaving(condition, counts), condition.columns)
+        rows = stack.enter_context(closing(Rows(tables, base)))
+        touched = [each for each in manifest.segments if each.id in counts]
+        after = manifest.model_copy(update={"release": release})
+        planned = replace(planned, version=manifest.version + 1, ends_releases=has_ended(manifest, after))
+        facts: dict[str, Any] = {
+            "changed": planned.facts(),
+            "left": manifest.rows - planned.rows,
+            "gone": [each.model_dump() for segment in touched for each in _sealed(segment)],
+        }
+        return Plan(after, [SegmentRows(rows, (each,), lambda _: remaining) for each in touched], facts=facts)
+
+    def finished(done: Done) -> None:
+        if finish is not None:
+            finish(deleted(done))
+
+    def deleted(done: Done) -> Deleted:
+        facts: dict[str, Any] = dict(done.facts)
+        kept = {each.name for each in done.opened.manifest.parts()}
+        gone = [Object.model_validate(each) for each in facts["gone"]]
+        changed = Changed.of(facts["changed"], repeated=done.record is not None)
+        table_id = done.opened.manifest.table_id
+        return Deleted(changed, tuple(each for each in gone if each.name not in kept), facts["left"], table_id)
+
+    change = Change("delete", [where], plan, always, finish=finished, erases=True, strict=finish is not None)
+    done = make(tables, name, change, progress)
+    return deleted(done).changed if done.made else planned
+
+
+def _leaving(condition: Derived, counts: Collection[str]) -> dict[str, Callable[[Table], str]]:
     leaves = f"FROM {Table.relation} WHERE ({condition.sql})"
-    gone = {each: lambda _: leaves for each in counts}
-    changed = _changed(opened, counts, reveals)
-    if dry_run and changed.rows:
-        changed = replace(changed, ends_releases=would_end(tables, opened, gone, condition.columns))
-    if not changed.rows or dry_run:
-        return changed, opened.manifest, None
-    if reveals:
-        require_word(schema, condition.columns, reveals, yes=yes)
-    remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
-    release = leaving(tables, opened, gone, condition.columns)
-    touched = [each for each in opened.manifest.segments if each.id in counts]
-    with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
-        manifest = opened.manifest.model_copy(update={"release": release})
-        done = apply(tables, opened, manifest, pieces, "delete", [where], progress, stays=True)
-    ends = has_ended(opened.manifest, done.manifest)
-    return replace(changed, version=done.manifest.version, ends_releases=ends), opened.manifest, done
+    return {each: lambda _: leaves for each in counts}
+
+
+def _deleting(opened: Opened) -> str:
+    """What the plain place learns of a deletion."""
+    return "which rows are deleted" if load_stored_schema(opened.manifest).plain else ""
 
 
 def update(
@@ -155,17 +201,60 @@ def update(
     dry_run: bool = False,
     yes: bool = False,
     again: bool = False,
-) -> Done:
+) -> Changed:
     """Set columns to new values in the rows where `where` is true. Values are SQL over the row before the change.
 
-    A call that repeats the table's last change does nothing, unless `again`. Otherwise like `delete`.
+    A call that repeats one of the table's newest changes does nothing, unless `again`. Otherwise like `delete`.
     """
     opened = tables.open(name)
-    schema = load_stored_schema(opened.manifest)
+    found = _Found(tables, name, progress)
+    condition, new = _checked_update(opened.manifest, values, where)
+    if not condition.columns and not (yes or dry_run):
+        raise InputError(
+            "the condition names no column: it holds for all rows or for none",
+            hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
+        )
+    if dry_run:
+        return _changed(opened.manifest, found.counts(opened, condition, new), _updating(opened, new))
+    planned = Changed(name, 0, 0, (), "")
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        nonlocal planned
+        if base is None:
+            raise tables.no_table(name)
+        manifest = base.manifest
+        condition, new = _checked_update(manifest, values, where)
+        counts = found.counts(base, condition, new)
+        planned = _changed(manifest, counts, _updating(base, new))
+        if not counts:
+            return Plan(manifest, idle=True)
+        if new.plain:
+            require_word(load_stored_schema(manifest), {*condition.columns, *new.read}, planned.reveals, yes=yes)
+        selected, keeps_plain = new.select(condition.sql), not new.plain
+        same_cells = {each.name for each in new.columns}.isdisjoint(manifest.by)
+        rows = stack.enter_context(closing(Rows(tables, base)))
+        touched = [each for each in manifest.segments if each.id in counts]
+        planned = replace(planned, version=manifest.version + 1)
+        pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
+        return Plan(manifest, pieces, facts={"changed": planned.facts()})
+
+    request = [where, sorted(new.values.items())]
+    done = make(tables, name, Change("update", request, plan, always, once=0 if again else PAGE), progress)
+    if done.record is not None:
+        facts: dict[str, Any] = dict(done.facts)
+        if not facts:
+            return replace(_changed(done.opened.manifest, {}, ""), version=done.record.version, repeated=True)
+        return Changed.of(facts["changed"], repeated=True)
+    return planned
+
+
+def _checked_update(manifest: Manifest, values: Mapping[str, str], where: str) -> tuple[Derived, Assignments]:
+    """The condition, and the new values. Raises InputError if these must not be set."""
+    schema = load_stored_schema(manifest)
     condition, new = _condition(schema, where, constant=True), Assignments(schema, values)
-    release = opened.manifest.release
+    release = manifest.release
     twice = "; the next release then has them again, beside what it had" if release and release.is_live else ""
-    if keys := [each.name for each in new.columns if each.name in opened.manifest.key]:
+    if keys := [each.name for each in new.columns if each.name in manifest.key]:
         raise InputError(
             f"column {keys[0]!r} is a key column: its values stay",
             hint=f"delete the rows, and append them with new keys{twice}",
@@ -175,29 +264,15 @@ def update(
             f"column {people[0]!r} names whom a row is about: its values stay",
             hint=f"delete the rows, and append them with other values{twice}",
         )
-    if not condition.columns and not (yes or dry_run):
-        raise InputError(
-            "the condition names no column: it holds for all rows or for none",
-            hint="--dry-run shows what would change; confirm with --yes (yes=True in Python)",
-        )
-    request = [where, sorted(new.typed.items())]
-    if not again and not dry_run and last_change(tables, opened.manifest, "update", request):
-        return _changed(opened, {}, "", repeated=True), opened.manifest, None
-    counts = _matching(tables, opened, condition, new, progress)
-    reveals = f"which rows change, and their new values of {', '.join(new.plain)}" if new.plain else ""
-    read = "which segments have changed rows" if schema.plain else ""  # their plain objects are read
-    changed = _changed(opened, counts, reveals or read)
-    if not changed.rows or dry_run:
-        return changed, opened.manifest, None
-    if reveals:
-        require_word(schema, {*condition.columns, *new.read}, reveals, yes=yes)
-    selected, keeps_plain = new.select(condition.sql), not new.plain
-    touched = [each for each in opened.manifest.segments if each.id in counts]
-    same_cells = {each.name for each in new.columns}.isdisjoint(opened.manifest.by)
-    with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
-        done = apply(tables, opened, opened.manifest, pieces, "update", request, progress, stays=True)
-    return replace(changed, version=done.manifest.version), opened.manifest, done
+    return condition, new
+
+
+def _updating(opened: Opened, new: Assignments) -> str:
+    """What the plain place learns of an update."""
+    if new.plain:
+        return f"which rows change, and their new values of {', '.join(new.plain)}"
+    # their plain objects are read
+    return "which segments have changed rows" if load_stored_schema(opened.manifest).plain else ""
 
 
 def _condition(schema: Schema, where: str, *, constant: bool = False) -> Derived:
@@ -217,25 +292,33 @@ def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) 
         raise InputError(f"the {what} {error}", hint=near or _ONE) from None
 
 
-def _matching(
-    tables: Tables, opened: Opened, condition: Derived, new: Assignments | None, progress: Progress
-) -> dict[str, int]:
-    """Number of rows where the condition is true, for each segment that has any. Checks `new` values in them."""
-    counts: dict[str, int] = {}
-    read = {*condition.columns, *(new.read if new else ())}
-    advance = progress.stage("find", opened.manifest.rows, "rows")
-    with tables.changing(opened), closing(Rows(tables, opened)) as rows:
-        for segment in opened.manifest.segments:
-            with rows.table(read, segments=[segment]) as table:
-                ((count,),) = computed(
-                    table, f"SELECT count(*) FROM {table.relation} WHERE ({condition.sql})", "the condition"
-                )
-                if count:
-                    counts[segment.id] = count
-                    if new is not None:
+class _Found:
+    """Counts matching rows of any version. What was found of a segment is not looked for again."""
+
+    def __init__(self, tables: Tables, name: str, progress: Progress) -> None:
+        self._tables = tables
+        self._name = name
+        self._progress = progress
+        self._counts: dict[tuple[str, Segment], int] = {}  # by schema and segment
+
+    def counts(self, opened: Opened, condition: Derived, new: Assignments | None) -> dict[str, int]:
+        """Number of rows where the condition is true, for each segment that has any. Checks `new` values in them."""
+        manifest = opened.manifest
+        due = [each for each in manifest.segments if (manifest.schema_toml, each) not in self._counts]
+        read = {*condition.columns, *(new.read if new else ())}
+        advance = self._progress.stage("find", sum(each.rows for each in due), "rows")
+        with closing(Rows(self._tables, opened)) as rows:
+            for segment in due:
+                with rows.table(read, segments=[segment]) as table:
+                    ((count,),) = computed(
+                        table, f"SELECT count(*) FROM {table.relation} WHERE ({condition.sql})", "the condition"
+                    )
+                    if count and new is not None:
                         new.check(table, condition.sql)
-            advance(segment.rows)
-    return counts
+                self._counts[manifest.schema_toml, segment] = count
+                advance(segment.rows)
+        every = {each.id: self._counts[manifest.schema_toml, each] for each in manifest.segments}
+        return {each: count for each, count in every.items() if count}
 
 
 def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
@@ -249,23 +332,11 @@ def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _changed(opened: Opened, counts: Mapping[str, int], reveals: str, *, repeated: bool = False) -> Changed:
-    manifest = opened.manifest
+def _changed(manifest: Manifest, counts: Mapping[str, int], reveals: str) -> Changed:
     touched = tuple(
         (number, counts[each.id], each.rows) for number, each in enumerate(manifest.segments, 1) if each.id in counts
     )
-    return Changed(manifest.table, manifest.version, sum(counts.values()), touched, reveals, repeated)
-
-
-def compact(tables: Tables, name: str, progress: Progress) -> Opened:
-    """Merge small segments. Rows keep their order. Raises ConflictError if another writer was first."""
-    opened = tables.open(name)
-    groups = merges(opened.manifest)
-    if not groups:
-        return opened
-    with closing(Rows(tables, opened)) as rows:
-        pieces = [SegmentRows(rows, each, same_cells=True) for each in groups]
-        return apply(tables, opened, opened.manifest, pieces, "compact", [], progress)
+    return Changed(manifest.table, manifest.version, sum(counts.values()), touched, reveals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,22 +368,20 @@ class OldVersions:
         return max(ends), "store", ""
 
 
-def signed_record(
-    key: OwnerKey, before: Manifest, changed: Changed, after: Manifest, old_versions: OldVersions
-) -> tuple[bytes, str]:
+def signed_record(key: OwnerKey, deleted: Deleted, old_versions: OldVersions) -> tuple[bytes, str]:
     """The record as JSON, and a note for the user about the end that it states."""
-    left = after.objects()
-    until, source, unsure = old_versions.until(before.objects() - left, datetime.datetime.now(datetime.UTC))
+    names = {each.name for each in deleted.gone}
+    until, source, unsure = old_versions.until(names, datetime.datetime.now(datetime.UTC))
     record: dict[str, Any] = {
         "record": "cleave deletion 2",
         "key_id": key.key_id,
-        "table": before.table,
-        "table_id": before.table_id,
-        "version": after.version,
+        "table": deleted.changed.name,
+        "table_id": deleted.table_id,
+        "version": deleted.changed.version,
         "at": now(),
-        "rows_deleted": changed.rows,
-        "rows_left": after.rows,
-        "objects_gone": [each.model_dump() for each in _sealed(before) if each.name not in left],
+        "rows_deleted": deleted.changed.rows,
+        "rows_left": deleted.left,
+        "objects_gone": [each.model_dump() for each in deleted.gone],
         "restorable_until": until and until.isoformat(timespec="seconds"),
         "restorable_source": source,
     }
@@ -326,6 +395,6 @@ def message(record: dict[str, Any]) -> bytes:
     return json.dumps(["cleave deletion", record], sort_keys=True, separators=(",", ":")).encode()
 
 
-def _sealed(manifest: Manifest) -> list[Object]:
-    """The segments' objects in the sensitive place."""
-    return [part for each in manifest.segments for part in each.parts() if part != each.plain]
+def _sealed(segment: Segment) -> list[Object]:
+    """The objects of a segment in the sensitive place."""
+    return [part for part in segment.parts() if part != segment.plain]

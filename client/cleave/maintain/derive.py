@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,8 @@ from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
 from cleave.store.by import bytes_of_totals
-from cleave.store.change import apply
+from cleave.store.change import Change, Plan, make
+from cleave.store.filling import silent
 from cleave.store.manifest import Manifest, Measure, Segment
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.products import Extents, arguments_of_products, measures_of_products, products_of
@@ -23,7 +24,7 @@ from cleave.store.sums import Summing, extent_of
 from cleave.store.tables import Tables
 from cleave.table.derived import UnknownColumn, checked
 from cleave.table.duck import identifier
-from cleave.table.progress import Progress
+from cleave.table.progress import Progress, Silent
 from cleave.table.schema import Schema, dump_schema
 from cleave.table.stream import Extent
 from cleave.table.types import is_number
@@ -38,7 +39,7 @@ class PlannedTotals:
     """Totals to add to a table, of `arguments`. `schema`: the table's afterwards. `measures`: makes them, from rows
     where doubles have no bounds.
 
-    `request`: what a repeated call must share with a stopped one to continue it. `details`: for the table's log.
+    `details`: for the table's log.
     """
 
     opened: Opened
@@ -46,7 +47,6 @@ class PlannedTotals:
     names: tuple[str, ...]
     arguments: tuple[Argument, ...]
     measures: Callable[[Extents], Sequence[Measure]]
-    request: tuple[str, ...]
     details: Mapping[str, str]
 
     @property
@@ -71,12 +71,25 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
 
     Raises InputError, QueryRefused, ConflictError if another writer changes the table.
     """
-    return store(tables, plan_expression(tables, table, expression, name), progress)
+    return _store(tables, table, [expression, name], lambda opened: plan_expression(opened, expression, name), progress)
 
 
-def plan_expression(tables: Tables, table: str, expression: str, name: str) -> PlannedTotals:
+def derive_products(
+    tables: Tables, table: str, columns: Sequence[str], progress: Progress, say: Callable[[str], None] = silent
+) -> Opened:
+    """Store the totals that products of `columns` need. `say` gets what will be stored. Raises as `derive`."""
+
+    def plan(opened: Opened) -> PlannedTotals:
+        planned = plan_products(opened, columns)
+        say(planned.text)
+        return planned
+
+    return _store(tables, table, ["products", *columns], plan, progress)
+
+
+def plan_expression(opened: Opened, expression: str, name: str) -> PlannedTotals:
     """Plan the totals of an expression. Raises InputError, QueryRefused."""
-    opened = tables.open(table)
+    table = opened.manifest.table
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
     taken = {each.name.lower() for each in manifest.measures} | {each.lower() for each in schema.names}
     if name.lower() in taken:
@@ -101,15 +114,14 @@ def plan_expression(tables: Tables, table: str, expression: str, name: str) -> P
         (extent,) = (None,) if argument.decimals is not None else extents([argument])
         return [of_measures.measure_of(name, argument, extent, derived=True)]
 
-    return PlannedTotals(opened, schema, (name,), (argument,), measures, (expression, name), {"column": name})
+    return PlannedTotals(opened, schema, (name,), (argument,), measures, {"column": name})
 
 
-def plan_products(tables: Tables, table: str, columns: Sequence[str]) -> PlannedTotals:
+def plan_products(opened: Opened, columns: Sequence[str]) -> PlannedTotals:
     """Plan the totals that products of `columns` need and the table does not have. No row is read.
 
     Raises InputError if it has all of them, and as `products_of` does.
     """
-    opened = tables.open(table)
     manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
     products = products_of(schema, columns, manifest.measures)
     if not products:
@@ -119,7 +131,7 @@ def plan_products(tables: Tables, table: str, columns: Sequence[str]) -> Planned
     measures = partial(measures_of_products, schema, products, manifest.measures)
     arguments = tuple(arguments_of_products(schema, products))
     details = {"products": ", ".join(columns)}
-    return PlannedTotals(opened, schema, names, arguments, measures, ("products", *names), details)
+    return PlannedTotals(opened, schema, names, arguments, measures, details)
 
 
 def _require_rows(manifest: Manifest) -> None:
@@ -130,20 +142,27 @@ def _require_rows(manifest: Manifest) -> None:
         )
 
 
-def store(tables: Tables, planned: PlannedTotals, progress: Progress) -> Opened:
+def _store(
+    tables: Tables, table: str, request: Sequence[str], plan: Callable[[Opened], PlannedTotals], progress: Progress
+) -> Opened:
     """Store the planned totals, all in one change.
 
     Raises InputError for values outside the range of a column, ConflictError if another writer changes the table.
     """
-    opened, manifest = planned.opened, planned.opened.manifest
-    with tables.changing(opened), closing(Rows(tables, opened)) as rows:
+
+    def planned_on(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(table)
+        planned, manifest = plan(base), base.manifest
+        rows = stack.enter_context(closing(Rows(tables, base)))
         measures = planned.measures(partial(_extents, rows, manifest.segments[:1]))
         columns = {*manifest.by, *(name for each in planned.arguments for name in each.columns)}
         update = {"schema_toml": dump_schema(planned.schema), "measures": (*manifest.measures, *measures)}
         changed = manifest.model_copy(update=update)
         pieces = [_Totals(each, rows, changed, len(measures), columns) for each in manifest.segments]
-        request = [*planned.request]
-        return apply(tables, opened, changed, pieces, "derive", request, progress, details={**planned.details})
+        return Plan(changed, pieces, details=planned.details)
+
+    return make(tables, table, Change("derive", request, planned_on), progress).opened
 
 
 def _extents(rows: Rows, first: Sequence[Segment], arguments: Sequence[Argument]) -> list[Extent | None]:
@@ -172,7 +191,7 @@ class _Totals(Addition):
         with self.source.table(self.columns, segments=[segment]) as table:
             summed = Summing(table, self.manifest.by, measures).sums()
             numbers, first = [places[each] for each in summed.keys], len(self.manifest.measures) - self.count
-            totals = writer.write_totals(segment.id, measures, first, summed.columns, numbers, segment.cells)
+            totals = writer.write_totals(measures, first, summed.columns, numbers, segment.cells)
         yield self.step(segment.model_copy(update={"totals": (*segment.totals, totals)}))
         writer.advance(segment.rows)
 
@@ -190,24 +209,32 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
 
     Raises InputError if the table has them, ConflictError if another writer changes the table.
     """
-    opened = tables.open(name)
-    if opened.manifest.scanned:
-        raise InputError(f"table {name!r} has rows for scans already", hint="`cleave scan drop` deletes them")
-    if not opened.manifest.measures:
-        raise InputError(f"table {name!r} has no encrypted numbers to scan")
-    manifest = opened.manifest.model_copy(update={"scanned": len(opened.manifest.measures)})
-    with closing(Rows(tables, opened)) as rows:
-        pieces = [_ScanRows(each, rows) for each in manifest.segments]
-        return apply(tables, opened, manifest, pieces, "scan add", [], progress, stage="encrypt for scans")
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(name)
+        if base.manifest.scanned:
+            raise InputError(f"table {name!r} has rows for scans already", hint="`cleave scan drop` deletes them")
+        if not base.manifest.measures:
+            raise InputError(f"table {name!r} has no encrypted numbers to scan")
+        rows = stack.enter_context(closing(Rows(tables, base)))
+        manifest = base.manifest.model_copy(update={"scanned": len(base.manifest.measures)})
+        return Plan(manifest, [_ScanRows(each, rows) for each in manifest.segments])
+
+    return make(tables, name, Change("scan add", [], plan, stage="encrypt for scans"), progress).opened
 
 
 def drop_scan(tables: Tables, name: str) -> Opened:
-    """Remove the rows for scans from the manifest; the following sweep deletes them. Raises InputError if there are
-    none.
+    """Remove the rows for scans. Raises InputError if there are none, ConflictError if another writer changes the
+    table.
     """
-    opened = tables.open(name)
-    if not opened.manifest.scanned:
-        raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
-    segments = tuple(each.model_copy(update={"scan": None}) for each in opened.manifest.segments)
-    manifest = opened.manifest.model_copy(update={"scanned": 0, "segments": segments})
-    return tables.commit(manifest, opened, "scan drop")
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None:
+            raise tables.no_table(name)
+        if not base.manifest.scanned:
+            raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
+        segments = tuple(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
+        return Plan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
+
+    return make(tables, name, Change("scan drop", [], plan), Silent()).opened

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cleave.text.printable import printable
@@ -76,6 +78,16 @@ class Changed:
     repeated: bool = False
     ends_releases: bool = False
 
+    def facts(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], *, repeated: bool) -> Changed:
+        """The change that has these `facts`."""
+        segments = tuple((number, rows, all_) for number, rows, all_ in facts["segments"])
+        return cls(**{**facts, "segments": segments, "repeated": repeated})
+
     @property
     def text(self) -> str:
         """One line per segment, and one for the plain place."""
@@ -132,6 +144,20 @@ def stored_table(manifest: Manifest) -> StoredTable:
     return StoredTable(manifest.table, *counts, manifest.by, facts)
 
 
+def listed_table(opened: Opened) -> StoredTable:
+    """A table as `cleave ls` lists it: its facts have `unfinished`, a command to repeat, if one was stopped within."""
+    stored, unfinished = stored_table(opened.manifest), _unfinished(opened)
+    return replace(stored, facts=stored.facts | {"unfinished": unfinished}) if unfinished else stored
+
+
+def _unfinished(opened: Opened) -> str:
+    """The stopped command that holds back all changes but deletions; "" if there is none."""
+    table, revoking = shlex.quote(opened.manifest.table), opened.manifest.revoking
+    if revoking:  # one command seals the columns of all
+        return f"cleave reader revoke {table} {shlex.quote(revoking[0].name)}"
+    return f"cleave key rotate {table}" if opened.head.moving_to else ""
+
+
 def adding_to(stored: StoredTable, names: Sequence[str], size: int) -> StoredTable:
     """A table as it is, with what a change would add: totals of `names`, and about `size` bytes."""
     return replace(stored, facts={**stored.facts, "adds": list(names), "adds_bytes": size})
@@ -184,8 +210,9 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
     folder = tables.folder(manifest.table).removeprefix("tables/")
     schema = load_stored_schema(manifest)
     entity = schema.privacy.entity
-    facts = stored_table(manifest).facts | {"entity": list(entity)}
-    facts |= {"key_id": tables.key.key_id, "set": folder, "cells": cells}
+    facts = listed_table(opened).facts | {"entity": list(entity)}
+    doomed = len(manifest.doomed) + len(manifest.doomed_plain)
+    facts |= {"key_id": tables.key.key_id, "set": folder, "cells": cells, "doomed": doomed}
     measures = {each.name for each in manifest.measures}
     columns = [
         [each.name, str(each.kind), each.type, _stored_as(manifest, each.name, measures, entity)]
@@ -200,6 +227,8 @@ def facts_of(tables: Tables, opened: Opened) -> TableFacts:
         table([Heading(word) for word in ("column", "kind", "type", "use")], columns),
         *([contributors_text(manifest)] if manifest.contributors else []),
         *([f"noisy releases have spent epsilon {epsilon_text(spent)}"] if (spent := tables.spent(opened)) else []),
+        *([f"unfinished: {unfinished}"] if (unfinished := _unfinished(opened)) else []),
+        *([f"{counted(doomed, 'replaced object')}: deleted, or will be by the next change"] if doomed else []),
         *_seen(opened, *tables.places),
     ]
     return TableFacts(facts, "\n\n".join("\n".join(map(printable, each.splitlines())) for each in sections))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -36,6 +37,7 @@ from cleave.maintain.facts import (
     TableFacts,
     adding_to,
     facts_of,
+    listed_table,
     planned_table,
     stored_table,
 )
@@ -54,7 +56,7 @@ _MOST_DAYS = 36_500
 _SECONDS = 600.0  # to list or show tables
 
 
-@operation(Putting, after=CONTINUES)
+@operation(Putting, after=CONTINUES, again=False, writes=True)
 def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> StoredTable:
     """Store a DataFrame, an Arrow table or files as table `name`, as `cleave put` does.
 
@@ -94,11 +96,10 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
                 task.warn(ENDS)
             return planned_table(planned)
         done = putting.put(tables, rows, name, by, task.progress, warn=task.warn, **how, **over)
-    tables.sweep(done)
     return stored_table(done.manifest)
 
 
-@change(Appending, after=CONTINUES)
+@change(Appending, after=CONTINUES, again=False)
 def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> Opened:
     """Add rows to a stored table. Otherwise as `put`.
 
@@ -127,7 +128,6 @@ def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> O
     for part, batch in parts:
         if batch is not None and putting.has_batch(table.manifest, batch, task.warn):
             continue
-        tables.sweep(table)  # after the batch before
         schema = _schema_of(part, options["schema"], table)
         unread = lazy(part, schema, name, options["sheet"], flatten=options["flatten"])
         with unread.stream() as rows:
@@ -181,7 +181,7 @@ def _schema_of(data: Data, stated: SchemaLike | None, opened: Opened) -> SchemaL
 @operation(Place, seconds=_SECONDS)
 def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
     """List the tables that the key has in a store, by name. Raises CheckFailed if the head of one is gone."""
-    return [stored_table(each.manifest) for each in task.tables.all(lost=True)]
+    return [listed_table(each) for each in task.tables.all(lost=True)]
 
 
 @operation(Place, seconds=_SECONDS)
@@ -206,8 +206,10 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     1  Maternity   28
     >>> cleave.pull("pulled", "back.parquet", store="tables")
     """
+    from cleave.formats import AnotherRelease  # noqa: PLC0415 - as above
     from cleave.maintain.pull import check_output, pull_arrow, pull_into  # noqa: PLC0415 - as above
     from cleave.objects.storage import ConflictError, StoreError  # noqa: PLC0415
+    from cleave.store.changed import ReplacedError  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415
 
     if output is not None:
@@ -225,18 +227,19 @@ def pull(task: Task, name: str, output: str | Path | None = None, **options: Unp
     try:
         tables.record(table, "pull", stored.manifest.rows, **({"contributor": contributor} if contributor else {}))
     except ConflictError:
-        raise
-    except StoreError as error:  # a caller who may not write to the store may still read it
+        raise ReplacedError from None
+    except (StoreError, AnotherRelease) as error:  # a caller who may not write to the table may still read it
         warnings.warn(
             f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
         )
-    if output is None:
-        return Pulled(pull_arrow(stored, task.progress))
-    pull_into(stored, Path(output), task.progress, force=options["force"])
+    with closing(stored):
+        if output is None:
+            return Pulled(pull_arrow(stored, task.progress))
+        pull_into(stored, Path(output), task.progress, force=options["force"])
     return None
 
 
-@operation(Deriving, after=CONTINUES)
+@operation(Deriving, after=CONTINUES, writes=True)
 def derive(
     task: Task, name: str, expression: str | None = None, alias: str | None = None, **options: Unpack[Deriving]
 ) -> StoredTable:
@@ -260,19 +263,22 @@ def derive(
     if (products is None) == (expression is None) or (expression is None) != (alias is None):
         raise UsageError("derive takes an expression and its name, or products")
     tables = task.tables
-    if products is None:
-        planned = deriving.plan_expression(tables, name, str(expression), str(alias))
-    else:
-        planned = deriving.plan_products(tables, name, products)
-        task.say(planned.text)
     if options["dry_run"]:
-        return adding_to(stored_table(planned.opened.manifest), planned.names, planned.bytes)
-    done = deriving.store(tables, planned, task.progress)
-    tables.sweep(done)
+        opened = tables.open(name)
+        if products is None:
+            planned = deriving.plan_expression(opened, str(expression), str(alias))
+        else:
+            planned = deriving.plan_products(opened, products)
+            task.say(planned.text)
+        return adding_to(stored_table(opened.manifest), planned.names, planned.bytes)
+    if products is None:
+        done = deriving.derive(tables, name, str(expression), str(alias), task.progress)
+    else:
+        done = deriving.derive_products(tables, name, products, task.progress, task.say)
     return stored_table(done.manifest)
 
 
-@operation(Deleting, after=CONTINUES)
+@operation(Deleting, after=CONTINUES, writes=True)
 def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
     """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
 
@@ -297,22 +303,23 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
     tables = task.tables
     # read before anything is changed
     old_versions = None if path is None else changes.OldVersions.from_stores(tables.stores, days)
-    how = {"dry_run": options["dry_run"], "yes": options["yes"]}
-    changed, before, done = changes.delete(tables, name, where, task.progress, **how)
-    if changed.ends_releases:
-        task.warn(ENDS)
-    if path is not None and done is not None and old_versions is not None:
-        tables.delete_older(before, done)  # a record says what is gone
-        record, unsure = changes.signed_record(tables.key, before, changed, done.manifest, old_versions)
+
+    def write_record(deleted: changes.Deleted) -> None:
+        assert path is not None and old_versions is not None  # noqa: S101, PT018 - it is called only then
+        record, unsure = changes.signed_record(tables.key, deleted, old_versions)
         write_atomically(path, record, error=InputError)
         if unsure:
             task.warn(f"{path}: {unsure}")
-    if done is not None:  # deletes the manifest before, by which a stopped call is repeated for its record
-        tables.sweep(done)
+
+    how: dict[str, Any] = {"dry_run": options["dry_run"], "yes": options["yes"]}
+    finish = None if path is None else write_record
+    changed = changes.delete(tables, name, where, task.progress, finish=finish, **how)
+    if changed.ends_releases:
+        task.warn(ENDS)
     return changed
 
 
-@operation(Updating, after=CONTINUES)
+@operation(Updating, after=CONTINUES, writes=True)
 def update(task: Task, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
     """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
 
@@ -327,10 +334,7 @@ def update(task: Task, name: str, values: Mapping[str, str], where: str, **optio
     from cleave.maintain.changes import update as change_rows  # noqa: PLC0415 - as above
 
     how = {"dry_run": options["dry_run"], "yes": options["yes"], "again": options["again"]}
-    changed, _, done = change_rows(task.tables, name, values, where, task.progress, **how)
-    if done is not None:
-        task.tables.sweep(done)
-    return changed
+    return change_rows(task.tables, name, values, where, task.progress, **how)
 
 
 @change(Altering, after=CONTINUES)
@@ -362,7 +366,7 @@ def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
 @change(Place, after=CONTINUES)
 def compact(task: Task, name: str, **_: Unpack[Place]) -> Opened:
     """Merge small segments of a stored table, as an append does if there are more than 8."""
-    from cleave.maintain.changes import compact as merge  # noqa: PLC0415 - as above
+    from cleave.store.compacting import compact as merge  # noqa: PLC0415 - as above
 
     return merge(task.tables, name, task.progress)
 
@@ -389,10 +393,11 @@ def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
     from cleave.maintain.pull import verify as check  # noqa: PLC0415
     from cleave.sums.stored import Stored  # noqa: PLC0415 - as above
 
-    return check(Stored(task.tables, task.tables.open(name)), task.progress)
+    with closing(Stored(task.tables, task.tables.open(name))) as stored:
+        return check(stored, task.progress, task.checked)
 
 
-@operation(Dropping, seconds=LONGEST_TIMEOUT)
+@operation(Dropping, seconds=LONGEST_TIMEOUT, writes=True)
 def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     """Delete a stored table. A versioned bucket keeps what it is set to keep.
 
@@ -418,15 +423,17 @@ def accept(task: Task, name: str, version: int, **_: Unpack[Place]) -> Accepted:
     return go_on(task.tables, name, version)
 
 
-@operation(Rotating, after=CONTINUES)
+@operation(Rotating, after=CONTINUES, again=False, writes=True)
 def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
     """Move a stored table to another key: all of it is sealed again.
 
-    Until that is done queries use the old key. The same call continues a rotation that was stopped.
+    Until that is done the table is under the old key alone. The same call continues a rotation that was stopped;
+    `undo`: it ends it instead, and the table stays under the old key.
     """
     from cleave.ckks.key_file import describe_key, open_key  # noqa: PLC0415 - as above
     from cleave.ckks.public_key import public_side  # noqa: PLC0415
     from cleave.maintain.rotate import rotate as put_under  # noqa: PLC0415
+    from cleave.maintain.rotate import undo as leave  # noqa: PLC0415
     from cleave.store.seen_versions import SeenVersions  # noqa: PLC0415
     from cleave.store.tables import Tables  # noqa: PLC0415
 
@@ -435,6 +442,8 @@ def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotatin
     tables = task.tables
     other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
     new = Tables(tables.stores, other, SeenVersions(), user=user())
+    if options["undo"]:  # the new key tells which copy
+        return stored_table(leave(tables, new, name).manifest)
     done = put_under(tables, new, name, task.progress).manifest
     task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")
     if done.contributors:

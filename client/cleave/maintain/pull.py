@@ -16,8 +16,10 @@ import duckdb
 
 from cleave.files import FORCE, atomically, require_target
 from cleave.share.collect import news
+from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.manifest import Object
 from cleave.store.measures import columns_of
+from cleave.store.reader import LostError
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose
 from cleave.store.views import views_in
@@ -158,18 +160,25 @@ class Damage:
     reason: str
 
 
-def verify(stored: Stored, progress: Progress) -> list[Damage]:
+def verify(stored: Stored, progress: Progress, checked: set[str] | None = None) -> list[Damage]:
     """Read and check every object: its digest, and that sealed objects open. Also checks the log, and each
-    contributor's head: its signature, and that it is no older than what was collected. Raises StoreError.
+    contributor's head: its signature, and that it is no older than what was collected.
+
+    `checked`: names of objects that were found whole before, which are not read; it gets those found now. Raises
+    StoreError; ReplacedError and LostError if a newer version replaced this one, so that its objects are no damage.
     """
-    tables, damages = stored.tables, list[Damage]()
+    tables, damages, checked = stored.tables, list[Damage](), set[str]() if checked is None else checked
     assert isinstance(tables, Tables)  # noqa: S101 - only owners verify: others cannot read a log
     every = list(_objects(stored))
     advance = progress.stage("verify", sum(which.bytes for _, which, _ in every), "bytes")
     for what, which, check in every:
         try:
-            check()
+            if which.name not in checked:
+                check()
+                checked.add(which.name)
         except CheckFailed as failure:
+            if isinstance(failure, LostError) and is_replaced(failure):
+                raise
             damages.append(Damage(what, failure.message))
         advance(which.bytes)
     if not damages:  # all totals must open too: a wrong key or foreign ciphertexts would show
@@ -182,6 +191,8 @@ def verify(stored: Stored, progress: Progress) -> list[Damage]:
         try:
             news(tables, stored.manifest, each)
         except CheckFailed as failure:
+            if tables.replaced(stored.opened):
+                raise ReplacedError from None
             damages.append(Damage("the head of a contribution", failure.message))
     return damages
 

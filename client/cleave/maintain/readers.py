@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import JsonValue
 
 from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.change import apply, last_change
+from cleave.store.change import Change, Done, Plan, always, finished, make
 from cleave.store.contributors import min_group_of
-from cleave.store.manifest import Manifest, Reader, Sealed, new_id, now
+from cleave.store.manifest import Manifest, Reader, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -65,63 +68,102 @@ def add(
     writer changed the table meanwhile.
     """
     opened = tables.open(table)
-    manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
-    spelled = _spelled(schema, columns)
-    reader = _reader_of(manifest, name, public)
-    if reader is not None:
-        if (reader.columns, reader.names) != (spelled, names):
-            raise InputError(
-                f"reader {reader.name!r} has other rights: {described(reader)}",
-                hint=f"cleave reader revoke {table} {reader.name}, then add it again",
-            )
-        publish_bundle(tables, opened, reader)
-        return opened
-    if len(manifest.readers) >= MOST_READERS:
-        raise InputError(f"a table has at most {MOST_READERS} readers")
-    _require_consent(manifest, schema, yes=yes)
-    box, signing, place = encoded(public.box), encoded(public.signing), place_of(Bundle, public, manifest.table)
-    reader = Reader(
-        id=new_id(), name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=now()
-    )
-    request = [public.fingerprint, spelled, names]
-    changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
-    done = _resealed(tables, opened, changed, reader, "reader add", request, progress, lambda each: each.keys == 1)
-    publish_bundle(tables, done, done.manifest.readers[-1])
+    spelled = _spelled(load_stored_schema(opened.manifest), columns)
+    box, signing = encoded(public.box), encoded(public.signing)
+    place, id_, added = place_of(Bundle, public, opened.manifest.table), new_id(), now()
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None:
+            raise tables.no_table(table)
+        manifest, schema = base.manifest, load_stored_schema(base.manifest)
+        reader = _reader_of(manifest, name, public)
+        if reader is not None:
+            if (reader.columns, reader.names) != (_spelled(schema, columns), names):
+                raise InputError(
+                    f"reader {reader.name!r} has other rights: {described(reader)}",
+                    hint=f"cleave reader revoke {table} {reader.name}, then add it again",
+                )
+            return Plan(manifest, idle=True)
+        if len(manifest.readers) >= MOST_READERS:
+            raise InputError(f"a table has at most {MOST_READERS} readers")
+        _require_consent(manifest, schema, yes=yes)
+        reader = Reader(
+            id=id_, name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=added
+        )
+        changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
+        return Plan(changed, details=_details(reader))
+
+    change = Change("reader add", [public.fingerprint, spelled, names], plan)
+    done = make(tables, table, change, progress).opened
+    publish_bundle(tables, done, next(each for each in done.manifest.readers if public_of(each) == public))
     return done
 
 
-def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader, Manifest]:
+def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[Opened, Reader]:
     """Seal the columns of a reader, given by name or fingerprint, under new keys that only the other readers get.
 
-    Returns the table after that, the reader, and the version before, whose objects must be deleted. A call that repeats
-    the table's last change returns that change, while the version before still exists. Raises InputError if there is no
-    such reader, ConflictError if another writer changed the table meanwhile.
+    From the first of two versions on it gets no view. Until the second, with the new keys, only deletions change the
+    table besides. Returns the table after that, and the reader. Raises InputError if there is no such reader,
+    ConflictError if others change the rows again and again.
     """
-    opened = tables.open(table)
-    manifest = opened.manifest
-    reader = _named(manifest, named)
+
+    def mark(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None:
+            raise tables.no_table(table)
+        manifest = base.manifest
+        if _named(manifest.revoking, named) is not None:
+            return Plan(manifest, idle=True)
+        reader = _named(manifest.readers, named)
+        if reader is None:
+            there = ", ".join(each.name for each in manifest.readers) or "none"
+            raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
+        others = tuple(each for each in manifest.readers if each != reader)
+        changed = manifest.model_copy(update={"readers": others, "revoking": (*manifest.revoking, reader)})
+        return Plan(changed, details=_details(reader))
+
+    def reseal(base: Opened | None, stack: ExitStack) -> Plan:
+        if base is None:
+            raise tables.no_table(table)
+        manifest = base.manifest
+        if not manifest.revoking:  # by another process, meanwhile
+            return Plan(manifest, idle=True)
+        places = {place for each in manifest.revoking for place in places_of(manifest, each)}
+        sealed = tuple(
+            each.model_copy(update={"id": new_id()}) if number in places else each
+            for number, each in enumerate(manifest.sealed)
+        )
+        rows = stack.enter_context(closing(Rows(tables, base)))
+        pieces = [Resealed(each, rows, tables, sorted(places)) for each in manifest.segments]
+        return Plan(
+            manifest.model_copy(update={"sealed": sealed, "revoking": ()}),
+            pieces,
+            details={"readers": ", ".join(each.name for each in manifest.revoking)},
+            facts={"readers": [each.model_dump() for each in manifest.revoking]},
+        )
+
+    resealing = Change("reader reseal", [], reseal, always, stage="seal again", strict=True)
+    done = finished(tables, table, resealing, progress)
+    reader = _named(_resealed_in(done), named) if done is not None else None
+    if done is None or reader is None:
+        marked = make(tables, table, Change("reader revoke", [named], mark, always), progress).opened
+        reader = _named(marked.manifest.revoking, named)
+        if reader is not None:
+            tables.stores.sensitive.delete([f"{reader.place}/head"])
+        done = make(tables, table, resealing, progress)
+    reader = reader or _named(_resealed_in(done), named)
     if reader is None:
-        if (draft := last_change(tables, manifest, "reader revoke", [named])) and draft.head:
-            before = tables.earlier(opened, draft.head)
-            if before is not None and (gone := _named(before, named)):
-                return opened, gone, before
-        there = ", ".join(each.name for each in manifest.readers) or "none"
-        raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
-    tables.stores.sensitive.delete([f"{reader.place}/head"])  # first: what is repeated deletes it again
-    places = places_of(manifest, reader)
-    sealed = tuple(
-        each.model_copy(update={"id": new_id()}) if number in places else each
-        for number, each in enumerate(manifest.sealed)
-    )
-    others = tuple(each for each in manifest.readers if each != reader)
-    changed = manifest.model_copy(update={"sealed": sealed, "readers": others})
-    done = _resealed(tables, opened, changed, reader, "reader revoke", [named], progress, lambda _: True, stays=True)
-    return done, reader, manifest
+        raise InputError(f"there is no reader {named!r}", hint="another process has just revoked it")
+    return done.opened, reader
 
 
-def _named(manifest: Manifest, named: str) -> Reader | None:
+def _resealed_in(done: Done) -> list[Reader]:
+    """The readers whose columns a change has sealed again."""
+    return [Reader.model_validate(each) for each in cast("list[Any]", done.facts.get("readers", []))]
+
+
+def _named(readers: Sequence[Reader], named: str) -> Reader | None:
     """The reader with this name or fingerprint."""
-    return next((each for each in manifest.readers if named in (each.name, public_of(each).fingerprint)), None)
+    return next((each for each in readers if named in (each.name, public_of(each).fingerprint)), None)
 
 
 def described(reader: Reader) -> str:
@@ -129,30 +171,8 @@ def described(reader: Reader) -> str:
     return f"{', '.join(reader.columns)}{', and the names of all columns' if reader.names else ''}"
 
 
-def _resealed(
-    tables: Tables,
-    opened: Opened,
-    changed: Manifest,
-    reader: Reader,
-    what: str,
-    request: Sequence[object],
-    progress: Progress,
-    is_due: Callable[[Sealed], bool],
-    *,
-    stays: bool = False,
-) -> Opened:
-    """Commit `changed`, after sealing again those columns of `reader` for which `is_due` is true."""
-    places = places_of(opened.manifest, reader)
-    with closing(Rows(tables, opened)) as rows:
-        due = {each.id: [at for at in places if is_due(each.columns[at])] for each in opened.manifest.segments}
-        pieces = [Resealed(each, rows, tables, due[each.id]) for each in opened.manifest.segments if due[each.id]]
-        details = {"reader": reader.name, "columns": ", ".join(reader.columns)}
-        return apply(
-            *(tables, opened, changed, pieces, what, request, progress),
-            stage="seal again",
-            stays=stays,
-            details=details,
-        )
+def _details(reader: Reader) -> dict[str, JsonValue]:
+    return {"reader": reader.name, "columns": ", ".join(reader.columns)}
 
 
 def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:

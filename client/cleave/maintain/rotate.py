@@ -8,14 +8,14 @@ rows added in between are copied first.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from cleave.objects.storage import ConflictError
 from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
-from cleave.store.change import apply
-from cleave.store.log import copied
+from cleave.store.change import Change, HeldError, Plan, digest_of, held, in_the_way, make
+from cleave.store.log import copied as copied_log
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
@@ -25,86 +25,107 @@ from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
 
 _TRIES = 20  # attempts to close a table while others add rows
+_HOLDS = 3  # the attempt after which others may not add rows
 
 
 def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
     """Move `table` to the key of `new`. Under the key of `old` nothing of it can be opened afterwards.
 
-    Raises InputError if the new key has another table of that name, or if contributors' rows are not collected;
-    CheckFailed for damaged objects.
+    Until the old head says that it moved, the table is under the old key alone. Raises InputError if the new key has
+    another table of that name, or if contributors' rows are not collected; CheckFailed for damaged objects.
     """
     key_id = new.key.key_id
     if old.key.key_id == key_id:
         raise InputError("the table is already under this key", hint="make one with: cleave key new")
-    for _ in range(_TRIES):
-        if old.moved_to(table) != key_id:  # otherwise only its remains must be deleted
-            opened = old.open(table)
-            for each in opened.manifest.contributors:
-                if news(old, opened.manifest, each).head is not None:
-                    raise InputError(
-                        f"contributor {each.name!r} has put rows that are not collected yet",
-                        hint="first `cleave contributor collect`, or `cleave contributor remove`",
-                    )
-            _rotate_version(old, new, opened, progress)
-            try:
-                old.close_as_moved(opened, key_id)
-            except ConflictError:
-                continue
-        old.clear(table)
-        new.drop_note(table, old)
-        reseal(new, table)
-        done = new.open(table)
-        for reader in done.manifest.readers:
-            publish_bundle(new, done, reader)
-        return done
-    raise InputError(f"table {table!r} is changed faster than it can be put under another key")
+    for attempt in range(_TRIES):
+        if old.moved_to(table) == key_id:  # only its remains must be deleted
+            break
+        opened = old.open(table)
+        for each in opened.manifest.contributors:
+            if news(old, opened.manifest, each).head is not None:
+                raise InputError(
+                    f"contributor {each.name!r} has put rows that are not collected yet",
+                    hint="first `cleave contributor collect`, or `cleave contributor remove`",
+                )
+        if opened.manifest.revoking:
+            raise HeldError(*(held(opened) or ("", "")))
+        try:
+            if attempt >= _HOLDS and not opened.head.moving_to:
+                old.hold(opened, key_id)
+                opened = old.open(table)
+            with new.receiving(table, old):
+                _rotate_version(old, new, opened, progress)
+            old.close_as_moved(opened, key_id)
+        except ConflictError:
+            continue
+    if old.moved_to(table) != key_id:
+        raise InputError(f"table {table!r} is changed faster than it can be put under another key")
+    done = new.open(table)
+    if done.head.moving_from is not None:
+        new.record(done, "rotate ends", 0)  # its head does not need the old one any more
+    old.clear(table)
+    new.drop_note(table, old)
+    reseal(new, table)
+    done = new.open(table)
+    for reader in done.manifest.readers:
+        publish_bundle(new, done, reader)
+    return done
+
+
+def undo(old: Tables, new: Tables, table: str) -> Opened:
+    """Leave `table` under the key of `old`, and delete what a rotation has copied. Raises InputError if it moved."""
+    opened = old.open(table)
+    restore = new.discard(table, old)
+    try:
+        old.hold(opened, "")  # a rotation that is under way cannot close this version any more
+    except ConflictError:
+        if old.moved_to(table) is not None:
+            restore()
+        raise
+    new.clear_discarded(table)
+    old.drop_note(table, new)
+    return old.open(table)
 
 
 def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress) -> None:
     """Copy one version of the old table under the new key."""
     source = opened.manifest
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
-    existing = new.find(table)
-    if existing is not None and existing.manifest.table_id != table_id:
-        raise InputError(f"there is another table {table!r} under the new key")
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+        if old.replaced(opened):  # what is read of it may be deleted by now
+            raise in_the_way(old)
+        if base is not None and base.manifest.table_id != table_id:
+            raise InputError(f"there is another table {table!r} under the new key")
+        digests = {each.id: _made_from(source, each) for each in source.segments}
+        copied = dict(base.manifest.copied) if base is not None else {}
+        there = {each.id: each for each in base.manifest.segments} if base is not None else {}
+        present = {each: there[each] for each in there.keys() & digests if copied.get(each) == digests[each]}
+        fields = {
+            **dict(source),
+            "version": max(source.version, base.manifest.version if base else 0),
+            "table_id": table_id,
+            "release": _moved(old, new, opened, table_id),
+            "segments": tuple(present.get(each.id, each) for each in source.segments),
+            "copied": tuple(digests.items()),
+            "contributors": tuple(
+                each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
+            ),
+        }
+        del fields["secret"]  # the new table has its own
+        if base:
+            fields["secret"] = base.manifest.secret
+        log = copied_log(old.log(opened), new, new.folder(table), new.vault(table_id))
+        rows = stack.enter_context(closing(Rows(old, opened)))
+        missing = [each for each in source.segments if each.id not in present]
+        pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
+        return Plan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
+
     old.note(table, new)
     new.note(table, old)
-    present = {_content(each): each for each in (existing.manifest.segments if existing else ())}
-    if existing is not None and _lineage(existing.manifest) != _lineage(source):  # marks belong to another lineage
-        present = {}
-    fields = {
-        **dict(source),
-        "table_id": table_id,
-        "release": _moved(old, new, opened, table_id),
-        "segments": tuple(present.get(_content(each), each) for each in source.segments),
-        "contributors": tuple(
-            each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
-        ),
-    }
-    del fields["secret"]  # the new table has its own
-    if existing:
-        fields["secret"] = existing.manifest.secret
-    target = Manifest.model_construct(**fields)
     new.take_spent(table, old.spent(opened))
-    cells, log = old.cells(opened), copied(old.log(opened), new, new.folder(table), new.vault(table_id))
-    with closing(Rows(old, opened)) as rows:
-        missing = [each for each in source.segments if _content(each) not in present]
-        pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
-        request = [source.table_id, source.version]
-        done = apply(
-            new,
-            existing,
-            target,
-            pieces,
-            "rotate",
-            request,
-            progress,
-            cells=cells,
-            stage="encrypt again",
-            rows=0,
-            log=log,
-        )
-    new.sweep(done)
+    request = [source.table_id, source.version]
+    make(new, table, Change("rotate", request, plan, basis=lambda _: [table_id], stage="encrypt again"), progress)
 
 
 def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:
@@ -122,12 +143,7 @@ def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release |
     return release.model_copy(update=update)
 
 
-def _lineage(manifest: Manifest) -> str | None:
-    return manifest.release.lineage if manifest.release else None
-
-
-def _content(segment: Segment) -> tuple[object, ...]:
-    """Identity of a segment's content, equal under both keys. Its rows never change, but columns may be derived and
-    rows published.
-    """
-    return (segment.id, segment.totals[-1].stop, segment.contributor, segment.unpublished)
+def _made_from(manifest: Manifest, segment: Segment) -> str:
+    """Digest of all that a copy of a segment is made from."""
+    lineage = manifest.release.lineage if manifest.release else None
+    return digest_of([segment, manifest.sealed, manifest.measures, manifest.by, manifest.scanned, lineage])

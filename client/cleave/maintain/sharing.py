@@ -33,7 +33,7 @@ _READER = "a reader makes a key with `cleave reader new FILE` and sends FILE.pub
 _MOST_PAGE = 64 << 20  # bytes
 
 
-@operation(Contributing, after=CONTINUES)
+@operation(Contributing, after=CONTINUES, again=False)
 def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing]) -> Contribution:
     """Add rows to the table `name` that `public_key` was exported for, as `cleave put --public-key` does.
 
@@ -60,23 +60,22 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     return Contribution(invited.invitation.table, invited.identity.public, head.version, count, added)
 
 
-@operation(Place)
+@operation(Place, writes=True)
 def add_contributor(task: Task, name: str, contributor: str, contributor_key: str | Path, **_: Unpack[Place]) -> str:
     """Register a contributor by the public half of its identity. Returns the folder that it writes to.
 
     `contributor_key`: FILE=SHA256:..., or only the file if the key was used here before.
     """
     from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
-    from cleave.store.contributors import register  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
+    from cleave.store.removing import register  # noqa: PLC0415
 
     file = PublicFile.parse(contributor_key)
     public = read_contributor_key(file.path)
     tables = task.tables  # a missing key is reported first
     require_compared("contributor", "--contributor-key", [(file, contributor_fingerprint(public))])
     done = register(tables, name, contributor, public)
-    tables.sweep(done)
     return folder_of(done.manifest.table_id, public)
 
 
@@ -104,7 +103,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     return done
 
 
-@operation(Place, seconds=LONGEST_TIMEOUT)
+@operation(Place, seconds=LONGEST_TIMEOUT, writes=True)
 def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
     """Delete the parts that `collect` names as not collected. Returns how many."""
     from cleave.share.lost import clear  # noqa: PLC0415 - as above
@@ -112,7 +111,7 @@ def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
     return sum(each.parts for each in clear(task.tables, name))
 
 
-@operation(Releasing)
+@operation(Releasing, writes=True)
 def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts | NoisyReleaseFacts | str:
     """Release totals of a stored table to its analysts, as `cleave release new` does.
 
@@ -185,7 +184,7 @@ def _read_page(path: Path) -> str:
         raise InputError(f"{path}: cannot be read", hint="--dry-run --page FILE writes it") from None
 
 
-@operation(Place)
+@operation(Place, writes=True)
 def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFacts | NoisyReleaseFacts | None:
     """Seal what was released again, under a new key, for all analysts of a table except one.
 
@@ -213,7 +212,7 @@ class ReaderFacts:
     fingerprint: str
 
 
-@operation(Opening, after=CONTINUES)
+@operation(Opening, after=CONTINUES, writes=True)
 def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts:
     """Let a reader query `columns` of the table `name`, as `cleave reader add` does.
 
@@ -234,18 +233,15 @@ def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts
     require_compared("reader", "--to", [(file, public.fingerprint)], listed)
     wanted, how = column_names(options["columns"]) or (), {"names": options["names"], "yes": options["yes"]}
     done = add(tables, name, reader, public, wanted, task.progress, **how)
-    tables.sweep(done)
     return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
 
 
-@operation(Place, after=CONTINUES)
+@operation(Place, after=CONTINUES, writes=True)
 def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
     """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
     from cleave.maintain.readers import revoke as take_away  # noqa: PLC0415 - as above
 
-    done, gone, before = take_away(task.tables, name, reader, task.progress)
-    task.tables.delete_older(before, done)  # its keys open these objects
-    task.tables.sweep(done)
+    done, gone = take_away(task.tables, name, reader, task.progress)
     return _facts(task.tables, done, gone)
 
 

@@ -21,7 +21,7 @@ from cleave.table.progress import Progress, bars
 from cleave_shared.errors import CleaveWarning, ServiceError
 
 if TYPE_CHECKING:
-    from cleave.store.reader import Opened
+    from cleave.store.reader import LostError, Opened
     from cleave.store.tables import Tables
 
 P = ParamSpec("P")
@@ -33,22 +33,44 @@ CONTINUES = "run it again to continue from there"
 class Task:
     """A running operation: its tables, opened at first use, and its progress.
 
-    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped.
+    `seconds`: default limit for calls to the store. `after`: what `say` advises if it is stopped. `writes`: it changes
+    tables, so it refuses those that this release may only read. `checked`: names of objects that it found whole. They
+    never change, so work that begins again need not read them.
     """
 
-    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN) -> None:
+    def __init__(self, place: Place, seconds: float | None = None, after: str = AGAIN, *, writes: bool = False) -> None:
         self._place = place
         self._seconds = seconds
         self._after = after
+        self._writes = writes
         self._opened = ExitStack()
+        self.checked: set[str] = set()
 
     @cached_property
     def tables(self) -> Tables:
-        return self._opened.enter_context(opened(self._place, self._seconds))
+        tables = self._opened.enter_context(opened(self._place, self._seconds))
+        tables.writes = self._writes
+        return tables
 
     @cached_property
     def progress(self) -> _Noted:
         return _Noted(self._opened.enter_context(bars(self._place["progress"])()))
+
+    def on_newest(self, work: Callable[[], R], *, again: bool) -> R:
+        """Return `work()`. If another process changes a table that it reads, it begins again on the newest version,
+        unless it has made a change itself, or `again` is False: then this raises ChangedError.
+        """
+        from cleave.store.changed import ChangedError, is_replaced, on_newest  # noqa: PLC0415 - pydantic, for --help
+
+        def begins_again(error: ServiceError | LostError) -> bool:
+            if not is_replaced(error):
+                return False
+            if not again or self.tables.has_committed:
+                raise ChangedError from None
+            self.say("another process changed the table: reading its newest version")
+            return True
+
+        return on_newest(work, begins_again)
 
     def say(self, text: str) -> None:
         """Pass a line to the caller's `say`, if there is one."""
@@ -94,9 +116,13 @@ class _Noted:
 
 
 def operation(
-    options: type, *, seconds: float | None = None, after: str = AGAIN
+    options: type, *, seconds: float | None = None, after: str = AGAIN, again: bool = True, writes: bool = False
 ) -> Callable[[Callable[Concatenate[Task, P], R]], Callable[P, R]]:
-    """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults."""
+    """Decorator: gives a function its `Task`, and all keyword arguments of `options` with defaults.
+
+    `again`: the function can begin again beside others' changes (`Task.on_newest`). False where its input is read once,
+    or a passphrase is asked for. `writes`: see `Task`.
+    """
 
     def decorate(function: Callable[Concatenate[Task, P], R]) -> Callable[P, R]:
         _, *own = signature(function).parameters.values()
@@ -106,8 +132,8 @@ def operation(
         def call(*args: Any, **given: Any) -> R:
             named = {name: given.pop(name) for name in names & given.keys()}
             settings = complete(options, given)
-            with Task(cast("Place", settings), seconds, after) as task:
-                return function(task, *args, **named, **settings)
+            with Task(cast("Place", settings), seconds, after, writes=writes) as task:
+                return task.on_newest(lambda: function(task, *args, **named, **settings), again=again)
 
         call.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
         return cast("Callable[P, R]", stated(options)(call))
@@ -116,21 +142,17 @@ def operation(
 
 
 def change(
-    options: type, *, seconds: float | None = None, after: str = AGAIN
+    options: type, *, seconds: float | None = None, after: str = AGAIN, again: bool = True
 ) -> Callable[[Callable[Concatenate[Task, P], Opened]], Callable[P, StoredTable]]:
-    """Decorator for an operation that changes a table. Afterwards it deletes the objects that the table no longer
-    names.
-    """
+    """Decorator for an operation that changes a table, and returns its facts."""
 
     def decorate(function: Callable[Concatenate[Task, P], Opened]) -> Callable[P, StoredTable]:
         @wraps(function)
         def changed(task: Task, /, *args: P.args, **given: P.kwargs) -> StoredTable:
-            done = function(task, *args, **given)
-            task.tables.sweep(done)
-            return stored_table(done.manifest)
+            return stored_table(function(task, *args, **given).manifest)
 
         shown = signature(function).replace(return_annotation="StoredTable")
         changed.__signature__ = shown  # type: ignore[attr-defined]
-        return operation(options, seconds=seconds, after=after)(changed)
+        return operation(options, seconds=seconds, after=after, again=again, writes=True)(changed)
 
     return decorate

@@ -102,7 +102,8 @@ class Sums:
     `min_group` is the threshold in force, or 0. `left_out` counts groups that it left out.
     """
 
-    def __init__(self, session: Session, asking: Asking, table: str = "") -> None:
+    def __init__(self, session: Session, asking: Asking, table: str = "", spent: float = 0.0) -> None:
+        """`spent`: seconds that are used up already of the time that all statements have together."""
         self._session = session
         self._asking = asking
         self._options = question_options(asking)
@@ -110,7 +111,7 @@ class Sums:
         self.answers: list[Result] = []
         self.seen: list[Description] = []
         self.seconds = 0.0
-        self._spent = 0.0  # of the time that all statements have together
+        self._spent = spent
 
     @property
     def schema(self) -> Schema:

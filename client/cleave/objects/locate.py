@@ -16,7 +16,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -104,6 +104,11 @@ class Stores:
     def distinct(self) -> list[Storage]:
         """Each store once."""
         return list({id(each): each for each in (self.sensitive, self.plain)}.values())
+
+    def flush(self, folders: Sequence[str]) -> None:
+        """Let no power failure lose an object of `folders`, in either store. Call it before a head names them."""
+        for each in self.distinct():
+            each.flush(folders)
 
     def limit(self, deadline: Deadline | None) -> None:
         """End every call with `deadline`; None: only with the store's own limit."""
@@ -208,13 +213,18 @@ class Folder:
         with self._translated("written"):
             folder_store.write(str(self._root), checked(name), content)
 
+    def flush(self, folders: Iterable[str]) -> None:
+        with self._translated("written"):
+            folder_store.flush_names(str(self._root), map(checked, folders))
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        with self._locked(checked(name).rpartition("/")[0]):
+        with self._locked(folder := checked(name).rpartition("/")[0]):
             current = self.read_versioned(name, limits.MAX_MANIFEST_BYTES)
             if (current[1] if current else None) != expected:
                 raise ConflictError(f"{self.location}: another process changed the table at the same time")
             with self._translated("written"):
                 folder_store.write(str(self._root), name, content, overwrite=True)
+                folder_store.flush_names(str(self._root), [folder])
         return _version(content)
 
     def exists(self) -> bool:
@@ -229,6 +239,15 @@ class Folder:
             with contextlib.suppress(StoreError):  # locks are not objects
                 sizes[checked(name)] = status.st_size
         return sizes
+
+    def dates(self, prefix: str) -> dict[str, float]:
+        with self._translated("listed"):
+            listed = folder_store.described(str(self._root), checked(prefix) if prefix else "")
+        dates = {}
+        for name, status in listed:
+            with contextlib.suppress(StoreError):  # as above
+                dates[checked(name)] = status.st_mtime
+        return dates
 
     def names(self, prefix: str) -> Iterator[str]:
         with self._translated("listed"):

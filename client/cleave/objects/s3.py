@@ -81,6 +81,7 @@ _VERSIONING = "before-parse.s3.GetBucketVersioning"
 _VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfiguration
 
 Answer = TypeVar("Answer")
+Fact = TypeVar("Fact")
 
 
 _tried: set[tuple[str, str]] = set()  # endpoints and buckets that respect conditions, as this process has tested
@@ -123,6 +124,9 @@ class Bucket:
     def write(self, name: str, content: bytes) -> None:
         self._put(name, content, {"IfNoneMatch": "*"})
 
+    def flush(self, folders: Iterable[str]) -> None:
+        """What S3 has confirmed is durable."""
+
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
         return self._put(name, content, {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected})
 
@@ -130,12 +134,19 @@ class Bucket:
         return True
 
     def sizes(self, prefix: str) -> dict[str, int]:
+        return self._listed(prefix, lambda each: int(each["Size"]))
+
+    def dates(self, prefix: str) -> dict[str, float]:
+        return self._listed(prefix, lambda each: float(each["LastModified"].timestamp()))
+
+    def _listed(self, prefix: str, fact: Callable[[dict[str, Any]], Fact]) -> dict[str, Fact]:
+        """A fact of each object under `prefix`, by name."""
         wanted = {"Bucket": self._bucket, "Prefix": f"{self.key(prefix)}/" if prefix else self._prefix}
-        sizes: dict[str, int] = {}
+        facts: dict[str, Fact] = {}
         while True:
-            token = self._try(lambda: _add_page(sizes, self._client.list_objects_v2(**wanted), wanted))
+            token = self._try(lambda: _add_page(facts, self._client.list_objects_v2(**wanted), wanted, fact))
             if token is None:
-                return {checked(key.removeprefix(self._prefix)): size for key, size in sizes.items()}
+                return {checked(key.removeprefix(self._prefix)): each for key, each in facts.items()}
             wanted["ContinuationToken"] = token
 
     def names(self, prefix: str) -> Iterator[str]:
@@ -306,7 +317,7 @@ class Bucket:
         except WrongAnswerError as error:
             raise StoreError(f"{self.location}: the answering service is not S3 ({error})", hint=_NOT_S3) from None
         # botocore follows circular redirects without end
-        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError) as error:
+        except (ResponseParserError, RecursionError, KeyError, TypeError, ValueError, AttributeError) as error:
             name = type(error).__name__
             raise StoreError(f"{self.location}: the answering service is not S3 ({name})", hint=_NOT_S3) from None
 
@@ -339,10 +350,13 @@ def _require_versioning(response_dict: dict[str, Any], **_: Any) -> None:
         raise StoreError("the store does not say whether it keeps old versions", hint=_NOT_S3, status=_NOT_TOLD[-1])
 
 
-def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str]) -> str | None:
-    """Add a page of a list to `sizes`, by key. Returns the token of the next page, None after the last.
+def _add_page(
+    facts: dict[str, Fact], page: dict[str, Any], wanted: dict[str, str], fact: Callable[[dict[str, Any]], Fact]
+) -> str | None:
+    """Add a `fact` of each object of a page of a list to `facts`, by key. Returns the token of the next page, None
+    after the last.
 
-    Raises ValueError or KeyError for anything that is no page of that list.
+    Raises ValueError, KeyError or AttributeError for anything that is no page of that list.
     """
     token = str(page["NextContinuationToken"]) if page["IsTruncated"] else None
     if token is not None and token == wanted.get("ContinuationToken"):
@@ -351,13 +365,13 @@ def _add_page(sizes: dict[str, int], page: dict[str, Any], wanted: dict[str, str
     if page.get("KeyCount", len(listed)) != len(listed):
         raise WrongAnswerError("its list names fewer objects than it counts")
     for each in listed:
-        key, size = str(each["Key"]), int(each["Size"])
+        key, found = str(each["Key"]), fact(each)
         if not key.startswith(wanted["Prefix"]):
             raise WrongAnswerError("its list names objects of another folder")
-        if key in sizes:
+        if key in facts:
             raise WrongAnswerError("its list names an object twice")
-        sizes[key] = size
-    if len(sizes) > limits.MAX_LISTED_NAMES:
+        facts[key] = found
+    if len(facts) > limits.MAX_LISTED_NAMES:
         raise WrongAnswerError(f"its list has more than {limits.MAX_LISTED_NAMES:,} names")
     return token
 

@@ -2,9 +2,10 @@
 
   read      a whole object of known size, or a range
   write     a new object; an existing one is never overwritten
+  flush     make written objects survive a power failure
   replace   an object that changes (a table's head), only if it is unchanged since it was read
   exists    whether the location exists
-  sizes     bytes by name of the objects under a prefix; `names` without sizes
+  sizes     bytes by name of the objects under a prefix; `names` without sizes; `dates`: when each was written
   delete    objects; missing ones are ignored
   retention how long deleted objects can be restored
   link      a URL by which a service may read one object for some time; put_link, to write a new one
@@ -98,12 +99,16 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Raises ConflictError if an object of that name exists."""
+        """A power failure may lose the object until `flush`. Raises ConflictError if an object of that name exists."""
+        ...
+
+    def flush(self, folders: Iterable[str]) -> None:
+        """Let no power failure lose an object that is in one of `folders` now. Call it before a head names them."""
         ...
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str:
-        """Replace the version `expected` (None: no object may exist) and return the new version. Raises
-        ConflictError.
+        """Replace the version `expected` (None: no object may exist) and return the new version, which no power failure
+        loses. Raises ConflictError.
         """
         ...
 
@@ -117,6 +122,10 @@ class Storage(Protocol):
 
     def names(self, prefix: str) -> Iterator[str]:
         """The names of `sizes`."""
+        ...
+
+    def dates(self, prefix: str) -> dict[str, float]:
+        """When each object of `sizes` was written, by name: seconds since 1970 by the store's own clock."""
         ...
 
     def delete(self, names: Iterable[str]) -> None: ...

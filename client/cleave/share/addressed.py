@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
 
+from cleave import formats
 from cleave.ckks.public_key import PublicKey, open_sealed, read_public_key
 from cleave.objects.storage import ConflictError, replaced
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Analyst, Count, Hex, Reader, StoredModel
+from cleave.store.manifest import Analyst, Compatibility, Count, Hex, Reader
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ MOST_HEAD = 16 << 10
 _TRIES = 8
 
 
-class Addressed(StoredModel):
+class Addressed(Compatibility):
     """`box`, `signing`, `key`: the owner's public keys and the sealed secret, in base64.
 
-    `number`: grows with each head of a table. `WHAT`: its kind, in what is signed. `HINT`: how it is made again.
+    `number`: grows with each head of a table. `WHAT`: its kind, in what is signed. `KIND`: name of its format number.
+    `HINT`: how it is made again.
     """
 
     WHAT: ClassVar[str]
+    KIND: ClassVar[str]
     HINT: ClassVar[str]
 
     suite: str
@@ -104,15 +107,18 @@ def read_holders(paths: Sequence[Path], role: str, hint: str) -> dict[str, Publi
 
 
 def read_head(kind: type[H], content: bytes, holder: PublicKey, table: str) -> H:
-    """Raises CheckFailed for a head that its owner did not sign for this holder and table."""
+    """Raises AnotherRelease for a head that this release may not read, CheckFailed for one that its owner did not sign
+    for this holder and table.
+    """
     failed = _damaged(kind)
     try:
         if len(content) > MOST_HEAD:
             raise failed
+        formats.require_readable(json.loads(content), kind.KIND, f"the head of a {kind.WHAT} of table {table!r}")
         head = kind.model_validate_json(content)
         if not is_signed(head.owner.signing.hex(), head.signature, head.signed(holder, table)):
             raise failed
-    except (ValueError, RecursionError, ValidationError):
+    except (ValueError, TypeError, KeyError, RecursionError, ValidationError):
         raise failed from None
     return head
 
@@ -139,6 +145,8 @@ def publish(
     for left in reversed(range(_TRIES)):
         current = store.read_versioned(place, MOST_HEAD)
         there = _current(current[0], public, table, head) if current else None
+        if there is not None:
+            there.require_writable(f"the head of a {head.WHAT} of table {table!r}")
         if there is not None and there.bound() == head.bound():
             return
         if there is not None and there.number > head.number and (most is None or there.number <= most):

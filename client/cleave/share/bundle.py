@@ -28,14 +28,15 @@ class Bundle(Addressed):
     """
 
     WHAT = "reader"
+    KIND = "cleave_reader"
     HINT = "the table's owner writes it again with `cleave reader add`"
 
-    cleave_reader: Literal[1] = 1
+    cleave_reader: Literal[3] = 3
     reader: Hex
 
     def bound(self, *more: str) -> str:
         place = [self.suite, self.owner.fingerprint, self.table_id, self.reader, self.number]
-        return json.dumps(["cleave reader 1", *place, *more])
+        return json.dumps(["cleave reader 3", *place, *more])
 
 
 def publish_bundle(tables: Tables, opened: Opened, reader: Reader) -> None:

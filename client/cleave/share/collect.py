@@ -10,19 +10,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
+from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError, read_twice
 from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
 from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS
-from cleave.store.change import apply
+from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.contribution import (
     ContributionHead,
     Entry,
@@ -79,7 +82,7 @@ def news(tables: Tables, manifest: Manifest, who: Contributor) -> News:
             raise CheckFailed(
                 "stored", f"the store shows another state than version {who.version}, which was seen", hint=_RESTORE
             )
-    except CheckFailed as failure:
+    except (CheckFailed, AnotherRelease) as failure:
         raise _naming(who, failure) from None
     if head.version == who.version:
         return News(who, None, (), ())
@@ -96,7 +99,7 @@ def newest_versions(tables: Tables, manifest: Manifest) -> dict[str, int]:
     """The version of each contributor's head in the store, by its key. Refused heads are omitted."""
     versions: dict[str, int] = {}
     for who in manifest.contributors:
-        with contextlib.suppress(CheckFailed):  # a refused head must not block the others' invitation
+        with contextlib.suppress(CheckFailed, AnotherRelease):  # a refused head must not block the others' invitation
             head = news(tables, manifest, who).head
             versions[who.key] = head.version if head else who.version
     return versions
@@ -131,7 +134,7 @@ def collect(
     for who in chosen:
         try:
             pending = news(tables, opened.manifest, who)
-        except CheckFailed as failure:
+        except (CheckFailed, AnotherRelease) as failure:
             failures.append(failure)
             continue
         if pending.head is None:
@@ -141,16 +144,17 @@ def collect(
             opened = _take(tables, opened, pending, progress)
             done.append(pending)
         except LostError as failure:  # not refused: the store may find it again
+            if _is_replaced(tables, opened.manifest, pending, failure):
+                raise ReplacedError from None
             failures.append(_naming(who, failure))
             continue
         except (CheckFailed, InputError) as failure:
             failures.append(_naming(who, failure))
-            opened = _refuse(tables, opened, pending)
+            opened = _refuse(tables, opened, pending, progress)
         if has_ended(before, opened.manifest):
             warn(ENDS)
-        tables.sweep(opened)
         store = tables.stores.sensitive
-        for entry in pending.head.parts:
+        for entry in pending.head.parts if pending.head else ():
             with contextlib.suppress(StoreError, CheckFailed):  # what cannot be deleted now is deleted the next time
                 store.delete(names_of(entry, store.read(entry.names.name, most=entry.names.bytes)))
     if failures:
@@ -160,33 +164,36 @@ def collect(
 
 def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
     """Check all of one contributor's news, then write. Raises CheckFailed, InputError; then none of it counts."""
-    who, manifest = pending.contributor, opened.manifest
-    schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
-    parts: list[PartManifest] = []
-    most = limits.MAX_FACTS_BYTES  # of all new parts together
-    for entry in pending.added:
-        part, size = _open_part(tables, manifest, entry, who, most)
-        parts.append(part)
-        most -= size
-    rows = [ContributedRows(tables, part, schema, folder) for part in parts]
-    gone = _gone(manifest, pending)
-    _require_room(tables, opened, who, _keys(rows, manifest.by), gone)
-    _require_key(tables, opened, rows, gone)
-    manifest, cells = without(tables, opened, gone)
-    pieces = [_PartRows(who, each, number) for each in rows for number in range(len(each.part.segments))]
-    handled = {part.id: [each.label for each in pieces if each.part is part] for part in parts}
-    return apply(
-        tables,
-        opened,
-        _with_parts(manifest, pending, handled),
-        pieces,
-        "collect",
-        [who.key, pending.head.digest if pending.head else ""],
-        progress,
-        cells=cells,
-        stage=f"collect {who.name}",
-        details={"contributor": who.name},
-    )
+    who, table = pending.contributor, opened.manifest.table
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None:
+            raise tables.no_table(table)
+        manifest = base.manifest
+        if who not in manifest.contributors or load_stored_schema(manifest) != load_stored_schema(opened.manifest):
+            raise in_the_way(tables)
+        schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
+        parts: list[PartManifest] = []
+        most = limits.MAX_FACTS_BYTES  # of all new parts together
+        for entry in pending.added:
+            part, size = _open_part(tables, manifest, entry, who, most)
+            parts.append(part)
+            most -= size
+        rows = [ContributedRows(tables, part, schema, folder) for part in parts]
+        gone = _gone(manifest, pending)
+        _require_room(tables, base, who, _keys(rows, manifest.by), gone)
+        _require_key(tables, base, rows, gone)
+        manifest, cells = without(tables, base, gone)
+        pieces = [_PartRows(who, each, number) for each in rows for number in range(len(each.part.segments))]
+        handled = {part.id: [each.label for each in pieces if each.part is part] for part in parts}
+        return Plan(_with_parts(manifest, pending, handled), pieces, cells, details={"contributor": who.name})
+
+    def follows(before: Manifest | None, newest: Manifest) -> bool:
+        return before is not None and not pending.gone and who in newest.contributors
+
+    request = [who.key, pending.head.digest if pending.head else ""]
+    change = Change("collect", request, plan, follows, stage=f"collect {who.name}")
+    return make(tables, table, change, progress).opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +228,37 @@ class _PartRows(Piece):
         yield self.step(segment, keys=partial.keys)
 
 
-def _refuse(tables: Tables, opened: Opened, pending: News) -> Opened:
+def _is_replaced(tables: Tables, manifest: Manifest, pending: News, lost: LostError) -> bool:
+    """True if a lost object of the owner is of an older version, or one of a contributor of a part that is handled."""
+    who = pending.contributor
+    if not lost.name.startswith(f"{folder_of(manifest.table_id, who.key)}/"):
+        return is_replaced(lost)
+    return _is_handled(tables, manifest, who, pending.added)
+
+
+def _is_handled(tables: Tables, manifest: Manifest, who: Contributor, parts: Sequence[Entry]) -> bool:
+    """True if some of a contributor's `parts` do not wait in the newest version: another process has handled them, the
+    contributor has replaced them, or it was removed.
+    """
+    newest = tables.open(manifest.table).manifest
+    now = next((each for each in newest.contributors if each.key == who.key), None)
+    waiting = () if now is None else news(tables, newest, now).added
+    return not {each.id for each in parts} <= {each.id for each in waiting}
+
+
+def _refuse(tables: Tables, opened: Opened, pending: News, progress: Progress) -> Opened:
     """Record that the new parts were handled, without collecting any."""
-    manifest, cells = without(tables, opened, _gone(opened.manifest, pending))
-    manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
-    manifest = manifest.model_copy(update={"cells": tables.seal_cells(manifest, cells)})
-    return tables.commit(manifest, opened, "collect", contributor=pending.contributor.name)
+    who, table = pending.contributor, opened.manifest.table
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None or who not in base.manifest.contributors:
+            raise in_the_way(tables)
+        manifest, cells = without(tables, base, _gone(base.manifest, pending))
+        manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
+        return Plan(manifest, cells=cells, details={"contributor": who.name})
+
+    request = [who.key, pending.head.digest if pending.head else "", "refused"]
+    return make(tables, table, Change("collect", request, plan), progress).opened
 
 
 def _keys(rows: Sequence[ContributedRows], by: Sequence[str]) -> set[Texts]:
@@ -325,6 +357,8 @@ def _open_part(
     try:
         content = tables.read(entry.manifest)
     except LostError:
+        if _is_handled(tables, manifest, who, [entry]):
+            raise ReplacedError from None
         raise CheckFailed(
             "stored",
             "a part is lost, or was collected before the contributor was removed",
@@ -349,4 +383,4 @@ def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed 
     message = prefix + failure.message.removeprefix(prefix)
     if isinstance(failure, CheckFailed):
         return CheckFailed(failure.check, message, hint=failure.hint)
-    return InputError(message, hint=failure.hint)
+    return type(failure)(message, hint=failure.hint)

@@ -201,6 +201,8 @@ class Contributions:
         another process puts with the same identity.
         """
         current, version = self.head()
+        if current is not None:
+            current.require_writable("the head of a contribution")
         check_fits(rows.schema, self._schema, self._invitation.table, invited=True)
         survey = rows.survey(progress)
         if not survey.rows:
@@ -239,7 +241,6 @@ class Contributions:
             of = ColumnTarget(
                 *(self._stores.sensitive, self.folder, table_id, segment),
                 lambda _, name: key_of_object(secret, name),
-                keys=1,
             )
             with ThreadPoolExecutor(THREADS) as pool:
                 sealed = [each for group in of.write(pool, table, columns) for each in group.result()]
@@ -300,6 +301,7 @@ class Contributions:
         parts = [which for each in draft.segments for which in each.parts()]
         require_listed(self._stores, before, [*parts, entry.manifest, entry.names])
         content = dump_head(head, self._identity.sign(head.signed()))
+        self._stores.flush([self.folder])
         replaced(self._stores.sensitive, f"{self.folder}/head", content, version)
         self._memory.remember(self._seen, head.table_id, head.version)
         return head, before

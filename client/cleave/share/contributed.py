@@ -1,7 +1,7 @@
 """Opens one contributor's rows as the owner. Nothing in them is trusted before it is checked.
 
-Sizes are compared before anything is read. The stated sizes of a segment's blocks are added up before any is
-decompressed. Then one block of each column is opened at a time, and DuckDB's memory is limited.
+Sizes are compared before anything is read. One block of each column is opened at a time, and DuckDB's memory is
+limited.
 
 Values must have the one form that cleave.store.columns writes: within their bounds, zero for NULL, booleans 0 or 1,
 texts valid UTF-8. Accepted rows are stored again under the owner's keys, so no query reads a contributor's bytes.

@@ -123,7 +123,7 @@ def drafted(
             f"table {table!r} gets no parts: it was restored, and releases made after that copy are not known here",
             hint="--new-lineage --yes publishes all rows; those releases can be subtracted, if there were any",
         )
-    least = _least(table, schema, None if begins and (before or (newest and newest.epsilon)) else newest, least)
+    least = _least(table, schema, None if begins else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
     draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, accepted=accepted)
@@ -236,7 +236,7 @@ def _itself(measure: Measure) -> tuple[str, ...]:
 
 
 def ledger_of(tables: Tables, opened: Opened) -> Ledger | None:
-    """The ledger of a table's lineage. None if it has no lineage, or if Cleave 1.0 made its releases."""
+    """The ledger of a table's lineage. None if it has no lineage."""
     newest = opened.manifest.release
     if newest is None or newest.lineage is None:
         return None

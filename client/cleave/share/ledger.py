@@ -115,7 +115,7 @@ class Ledger:
 
     def dump(self) -> bytes:
         content = {
-            "format": 2,
+            "format": 3,
             "key": self.key.hex(),
             "least": self.least,
             "by": self.by,
@@ -159,7 +159,7 @@ def load_ledger(content: bytes) -> Ledger:
 
 
 def key_of(content: bytes) -> bytes:
-    """The key of the newest totals, from a ledger of this version or of Cleave 1.0."""
+    """The key of the newest totals, from the ledger of an exact or a noisy release."""
     fields: dict[str, Any] = json.loads(content)
     return bytes.fromhex(fields["key"])
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError
 from cleave.store.contribution import ContributionHead, folder_of, read_head
 from cleave.store.manifest import Manifest
@@ -76,7 +77,7 @@ def _head(tables: Tables, folder: str) -> ContributionHead | None:
         read = tables.stores.sensitive.read_versioned(f"{folder}/head")
         fields = json.loads(read[0]) if read else {}
         head = read_head(read[0] if read else b"", fields["contributor"], fields["table_id"], fields["owner"])
-    except (CheckFailed, StoreError, ValueError, TypeError, KeyError, RecursionError):
+    except (AnotherRelease, CheckFailed, StoreError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return head if folder == folder_of(head.table_id, head.contributor) else None
 

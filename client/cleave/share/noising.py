@@ -151,7 +151,7 @@ def _committed(
     before = {name: getattr(newest, name) for name in ("epsilon", "request", "drawn")} if newest and not draw else {}
     released = Release.model_validate({**stored, **before, **draw})
     said: dict[str, Any] = {"epsilon": epsilon_text(released.epsilon)} if draw else {}
-    return committed(tables, opened, released, what, key, **said)
+    return committed(tables, opened, released, what, key, draws=bool(draw), **said)
 
 
 def _ledger(key: bytes, content: NoisyTotals) -> bytes:

@@ -16,6 +16,7 @@ from cleave.table.duck import identifier
 _MOST_DECIMALS = 38
 _INT64 = range(-(1 << 63), 1 << 63)
 _DIGITS = 21  # of a number, with its sign and comma
+_NOISE = 64  # of epsilon and scale of a statistic
 
 
 class NoisyStatistic(StoredModel):
@@ -40,6 +41,7 @@ class NoisyTotals(StoredModel):
     """
 
     format: Literal[3] = 3
+    kind: Literal["noisy"] = "noisy"
     table: str
     schema_toml: str
     by: tuple[str, ...]
@@ -83,6 +85,7 @@ class NoisyTotals(StoredModel):
 
     def dump(self) -> bytes:
         """JSON, padded to a size that follows from the schema and the number of cells."""
-        rest = len(self.model_copy(update={"numbers": ()}).model_dump_json().encode())
-        room = len(self.statistics) * (self.cells * _DIGITS + 2)
-        return self.model_dump_json().encode().ljust(padded(rest + room))
+        unsized = tuple(each.model_copy(update={"epsilon": "", "scale": 0.0}) for each in self.statistics)
+        rest = self.model_copy(update={"numbers": (), "epsilon": 0, "statistics": unsized}).model_dump_json()
+        room = _DIGITS + len(self.statistics) * (self.cells * _DIGITS + 2 + _NOISE)
+        return self.model_dump_json().encode().ljust(padded(len(rest.encode()) + room))

@@ -6,17 +6,21 @@ A head is replaced only by a newer one. Until an analyst's head names the new to
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from pydantic import JsonValue
 
 from cleave.ckks.public_key import public_side
 from cleave.share import addressed
 from cleave.share.addressed import SUITE
 from cleave.share.ledger import key_of
 from cleave.share.release import ReleaseHead, open_content, seal_content
-from cleave.store.manifest import Object, Release, Segment
+from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
 
 
 def old_content(tables: Tables, opened: Opened) -> bytes | None:
@@ -48,8 +52,7 @@ def head_of(
 
 
 def _head_of(tables: Tables, opened: Opened, release: Release) -> ReleaseHead:
-    least = release.lowest or release.least
-    return head_of(tables, opened.manifest.table_id, release.id, release.number, least, release.totals)
+    return head_of(tables, opened.manifest.table_id, release.id, release.number, release.lowest, release.totals)
 
 
 def write_totals(tables: Tables, key: bytes, head: ReleaseHead, content: bytes) -> Object:
@@ -64,25 +67,49 @@ def committed(
     release: Release,
     what: str,
     key: bytes,
-    segments: Sequence[Segment] | None = None,
-    **details: Any,
+    segments: Mapping[str, Segment] | None = None,
+    *,
+    draws: bool = False,
+    **details: JsonValue,
 ) -> Opened:
-    """Commit a release, with new `segments` if there are any, and publish it under `key`.
+    """Commit a release, which was made of `opened`, and publish it under `key`. `segments`: with new marks, by id.
 
-    Raises ConflictError if another writer changed the table meanwhile.
+    Others may have added rows meanwhile: these are not in it. `draws`: numbers were drawn for the next version, so
+    nobody may. Raises ConflictError if another writer changed anything else.
     """
-    manifest = opened.manifest
-    update = {"release": release, "segments": manifest.segments if segments is None else tuple(segments)}
-    names = ", ".join(each.name for each in release.analysts)
-    done = tables.commit(manifest.model_copy(update=update), opened, what, to=names, **details)
-    finish(tables, done, key)
-    return done
+    news = segments or {}
+
+    def may_follow(before: Manifest | None, newest: Manifest) -> bool:
+        if before is None or draws:
+            return before is not None and before.version == newest.version
+        return only_added(before, newest)
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None or not may_follow(opened.manifest, base.manifest):
+            raise in_the_way(tables)
+        manifest = base.manifest
+        made = release.model_copy(update={"drawn": manifest.version + 1}) if draws else release
+        update = {"release": made, "segments": tuple(news.get(each.id, each) for each in manifest.segments)}
+        names = ", ".join(each.name for each in release.analysts)
+        return Plan(manifest.model_copy(update=update), details={"to": names, **details})
+
+    publish(tables, opened)  # or totals that an analyst's head names would be deleted
+    change = Change(what, [release.id], plan, may_follow, publish=lambda done: publish(tables, done.opened, key))
+    return make(tables, opened.manifest.table, change, Silent()).opened
 
 
-def finish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:
+def only_added(before: Manifest, newest: Manifest) -> bool:
+    """True if nothing but rows was added between two versions: segments, cells and batches."""
+    added = {"version", "changed", "cells", "segments", "batches", "doomed", "doomed_plain", "sweeps", "swept"}
+    there = {each.id: each for each in newest.segments}
+    same = before.model_dump(exclude=added) == newest.model_dump(exclude=added)
+    return same and all(there.get(each.id) == each for each in before.segments)
+
+
+def finish(tables: Tables, opened: Opened) -> None:
     """Publish the committed release, and delete what it replaced. A command that was stopped may have left both."""
-    publish(tables, opened, key)
-    tables.sweep(opened)
+    publish(tables, opened)
+    tables.delete_doomed(opened)
 
 
 def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:

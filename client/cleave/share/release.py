@@ -43,7 +43,8 @@ class ReleasedTotals(StoredModel):
     people; else of rows. `times`: number and time of each release with new parts. `as_of`: by part, its index in these.
     """
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
+    kind: Literal["exact"] = "exact"
     table: str
     schema_toml: str
     by: tuple[str, ...]
@@ -97,38 +98,30 @@ class ReleasedTotals(StoredModel):
 
 
 def read_totals(content: bytes) -> ReleasedTotals | NoisyTotals:
-    """Read the content of a release: exact, noisy, or of Cleave 1.0, where each part is a whole cell.
-
-    Raises ValueError.
-    """
+    """Read the content of an exact or a noisy release. Raises ValueError."""
     try:
         fields = json.loads(content)
-        if isinstance(fields, dict) and fields.get("format") == 3:
-            return NoisyTotals.model_validate_json(content)
-        if isinstance(fields, dict) and fields.get("format") == 1:
-            shown = [[2 * bool(each) for each in of] for of in fields["shown"]]
-            del fields["hides"]
-            fields |= {"format": 2, "people": False, "shown": shown}
-            return ReleasedTotals.model_validate_json(json.dumps(fields))
-    except (KeyError, TypeError, RecursionError) as error:
+    except RecursionError as error:
         raise ValueError from error
-    return ReleasedTotals.model_validate_json(content)
+    is_noisy = isinstance(fields, dict) and fields.get("kind") == "noisy"
+    return (NoisyTotals if is_noisy else ReleasedTotals).model_validate_json(content)
 
 
 class ReleaseHead(Addressed):
     """Names the totals. Its secret is the key of the release."""
 
     WHAT = "release"
+    KIND = "cleave_release"
     HINT = "the owner writes it again with `cleave release new`"
 
-    cleave_release: Literal[1] = 1
+    cleave_release: Literal[3] = 3
     release: Hex
     least: Count
     totals: Object
 
     def bound(self, *more: str) -> str:
         place = [self.suite, self.owner.fingerprint, self.table_id, self.release, self.number, self.least]
-        return json.dumps(["cleave release 1", *place, *more])
+        return json.dumps(["cleave release 3", *place, *more])
 
 
 def seal_content(key: bytes, head: ReleaseHead, content: bytes) -> bytes:

@@ -8,7 +8,6 @@ analyst's head names the new ones.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
@@ -121,25 +120,20 @@ def commit(draft: Draft) -> ReleaseFacts:
     key = secrets.token_bytes(KEY_BYTES)
     new = [(each.key, each.rows, each.sums) for each in draft.parts]
     ledger = replace(draft.ledger, key=key).with_parts(number, at, draft.measures, new)
-    is_old = newest is not None and newest.lineage is None and not draft.publishes  # of Cleave 1.0
     head = head_of(tables, manifest.table_id, new_id(), number, ledger.least, None)
     content = None
     if draft.analysts:
         content = None if draft.publishes else old_content(tables, opened)
-        if content is None and not is_old and ledger.by == manifest.by:  # or nothing can be shown by these columns
+        if content is None and ledger.by == manifest.by:  # or nothing can be shown by these columns
             content = released_totals(manifest, ledger).dump()
     written = None if content is None else write_totals(tables, key, head, content)
     lineage = new_id() if draft.begins else newest.lineage if newest else new_id()
-    ledger_content = ledger.dump()
-    if is_old and newest is not None:
-        old = json.loads(tables.unseal(opened.vault, "release", newest.ledger))
-        ledger_content = json.dumps({**old, "key": key.hex()}).encode()
     released = Release(
         id=head.release,
         number=number,
         at=at,
         least=draft.least,
-        ledger=tables.seal(tables.folder(manifest.table), opened.vault, "release", ledger_content),
+        ledger=tables.seal(tables.folder(manifest.table), opened.vault, "release", ledger.dump()),
         totals=written,
         before=newest.totals if newest and draft.what == "release" else None,
         analysts=draft.analysts,
@@ -154,14 +148,13 @@ def commit(draft: Draft) -> ReleaseFacts:
     return _facts(draft, number, ledger)
 
 
-def _segments(draft: Draft) -> tuple[Segment, ...]:
-    """The segments, with new marks of those that were read."""
+def _segments(draft: Draft) -> dict[str, Segment]:
+    """The segments that were read, by id, with new marks."""
     published = {each.cell for each in draft.parts}
-    news = {
+    return {
         each.segment.id: write_marks(draft.tables, draft.opened.manifest, each.segment, each.published(published))
         for each in draft.read
     }
-    return tuple(news.get(each.id, each) for each in draft.opened.manifest.segments)
 
 
 def _facts(draft: Draft, number: int, ledger: Ledger) -> ReleaseFacts:
@@ -252,7 +245,7 @@ def reseal(tables: Tables, table: str) -> None:
     newest = opened.manifest.release
     if newest is not None and newest.epsilon and newest.totals is None and newest.analysts:
         sealed_again(tables, opened, "release", newest.analysts, newest.revoked)
-    elif newest is not None and newest.lineage is not None and newest.totals is None and newest.analysts:
+    elif newest is not None and newest.totals is None and newest.analysts:
         commit(_sealed_again(tables, opened, newest, "release", newest.analysts, newest.revoked))
 
 
@@ -264,7 +257,8 @@ def _sealed_again(
     analysts: tuple[Analyst, ...],
     revoked: tuple[Analyst, ...],
 ) -> Draft:
-    past = ledger_of(tables, opened) or Ledger(b"", newest.least, opened.manifest.by, (), ())
+    past = ledger_of(tables, opened)
+    assert past is not None  # noqa: S101 - `newest` is exact
     return Draft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False)
 
 

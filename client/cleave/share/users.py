@@ -10,8 +10,7 @@
   [users.bob]
   rows = true                 # may read rows, so no group is hidden; excludes min_group
 
-Passwords are stored as SCRAM verifiers (cleave.share.scram). A user from 1.0 has an Argon2id hash instead, with which
-PostgreSQL's protocol admits nobody. A token is 32 random bytes, so its SHA-256 is enough.
+Passwords are stored as SCRAM verifiers (cleave.share.scram). A token is 32 random bytes, so its SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from cleave.table.privacy import LEAST
 from cleave_shared.errors import InputError
 
 _MOST_BYTES: Final = 1 << 20
-_ARGON2: Final = r"^\$argon2id\$v=19\$m=\d{1,7},t=\d{1,2},p=\d{1,2}\$\S{1,200}$"  # of 1.0
 _MAKE: Final = "make one with: cleave user add NAME"
 
 
@@ -46,7 +44,7 @@ class User(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    password: Annotated[str, Field(pattern=f"{PATTERN}|{_ARGON2}")] | None = None
+    password: Annotated[str, Field(pattern=PATTERN)] | None = None
     tokens: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     tables: tuple[str, ...] | None = None
     columns: tuple[str, ...] = ()
@@ -76,11 +74,6 @@ class User(BaseModel):
         """Prefixes of columns of `tables`."""
         return [f"{each.lower()}." for each in self.tables or ()]
 
-    @property
-    def is_old(self) -> bool:
-        """True if 1.0 set the password, which must be set again."""
-        return self.password is not None and self.password.startswith("$")
-
 
 def columns_of(columns: Sequence[str], table: str) -> frozenset[str] | None:
     """The columns of one table in `columns`, in lower case without its name; None: all of its columns."""
@@ -89,21 +82,18 @@ def columns_of(columns: Sequence[str], table: str) -> frozenset[str] | None:
 
 
 class Users(BaseModel):
-    """Users by name. `secret` None: the file is from 1.0."""
+    """Users by name. `secret`: makes salts for names that are no user's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    secret: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    secret: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     users: dict[str, User] = {}
 
-    def verifier(self, name: str, secret: bytes) -> Verifier:
-        """The verifier of `name`. If there is no such user, or 1.0 set its password, no password fits it.
-
-        `secret`: used if the file has none.
-        """
+    def verifier(self, name: str) -> Verifier:
+        """The verifier of `name`. If there is no such user, or it has no password, no password fits it."""
         user = self.users.get(name)
-        if user is None or user.password is None or user.is_old:
-            return Verifier.of_no_password(name, bytes.fromhex(self.secret) if self.secret else secret)
+        if user is None or user.password is None:
+            return Verifier.of_no_password(name, bytes.fromhex(self.secret))
         return Verifier.read(user.password)
 
     def with_token(self, token: str) -> tuple[str, User] | None:
@@ -162,7 +152,7 @@ def write_user(
     """
     if not name.strip() or len(name) > 32:
         raise InputError("a user's name has 1 to 32 characters")
-    there = read_users(path) if names_file(path) else Users()
+    there = read_users(path) if names_file(path) else Users(secret=secrets.token_hex(32))
     before = there.users.get(name, User())
     if password is not None:
         refuse_trivial(password, "password")
@@ -192,7 +182,7 @@ def delete_user(path: Path, name: str) -> None:
 
 def _write(path: Path, there: Users, users: dict[str, User]) -> None:
     shown = {each: user.model_dump(exclude_none=True) for each, user in users.items()}
-    document = {"secret": there.secret or secrets.token_hex(32), "users": shown}
+    document = {"secret": there.secret, "users": shown}
     write_atomically(path, tomlkit.dumps(document), error=InputError, overwrite=True)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cleave.store.changed import ReplacedError, on_newest
 from cleave.store.log import records_of
-from cleave.store.reader import LostError
+from cleave.store.reader import LostError, Opened
 from cleave.store.tables import Tables
 from cleave.text.quantities import counted
 from cleave_shared.errors import CheckFailed, InputError
@@ -42,9 +43,21 @@ def accept(tables: Tables, name: str, version: int) -> Accepted:
     Raises InputError if there is no such table or version, CheckFailed if some of its objects are missing.
     """
     where = tables.stores.sensitive.location
-    try:
+
+    def read() -> tuple[Opened, str, set[str]]:
         opened = tables.shown(name)
-        missing, at = tables.missing(opened), records_of(tables, opened.vault, opened.head.log)[-1].at
+        try:
+            at, missing = records_of(tables, opened.vault, opened.head.log)[-1].at, tables.missing(opened)
+        except LostError:
+            if tables.shown(name).head.log != opened.head.log:
+                raise ReplacedError from None
+            raise
+        if missing and tables.replaced(opened):
+            raise ReplacedError
+        return opened, at, missing
+
+    try:
+        opened, at, missing = on_newest(read, lambda error: isinstance(error, ReplacedError))
     except LostError:
         raise CheckFailed(
             "stored", f"{where}: the manifest or the log of table {name!r} is missing", hint=_INCOMPLETE
@@ -56,7 +69,7 @@ def accept(tables: Tables, name: str, version: int) -> Accepted:
         )
     if missing:
         raise CheckFailed(
-            "stored", f"{where}: {counted(missing, 'object')} of table {name!r} are missing", hint=_INCOMPLETE
+            "stored", f"{where}: {counted(len(missing), 'object')} of table {name!r} are missing", hint=_INCOMPLETE
         )
     was, lost = tables.refusal(name, opened)
     if was:

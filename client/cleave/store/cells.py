@@ -76,7 +76,8 @@ def load_index(content: bytes, segment: Segment) -> Index:
 @dataclass(slots=True)
 class Cells:
     """`keys[c]`: DuckDB's text of the by columns' values of cell c. Numbers are random. A number is reused after its
-    cell has lost all rows, because no segment has a total for it then.
+    cell has lost all rows, because no segment has a total for it then. Until then a stored list has () for its key: the
+    values of deleted rows are not stored (without by columns, the key of the only cell is () anyway).
     """
 
     keys: list[Texts] = field(default_factory=list)
@@ -109,6 +110,29 @@ class Cells:
         for number, more in zip(cells, rows, strict=True):
             self.rows[number] += more
         return cells
+
+    def claim(self, by: Sequence[str], keys: Sequence[tuple[int, Texts]]) -> bool:
+        """Give cells these numbers and keys. False, and nothing is done, if one of the numbers or keys is in use
+        otherwise. Raises InputError as `require_cells` does.
+        """
+        filled = {key: number for number, key in enumerate(self.keys) if self.rows[number]}
+        for number, key in keys:
+            if filled.get(key, number) != number:
+                return False
+            if number < len(self) and self.rows[number] and self.keys[number] != key:
+                return False
+        wanted = {key: number for number, key in keys}
+        for number, key in enumerate(self.keys):
+            if not self.rows[number] and wanted.get(key, number) != number:
+                self.keys[number] = ()
+        more = max((number + 1 for number, _ in keys), default=0) - len(self)
+        self.keys += [()] * max(0, more)
+        self.rows += [0] * max(0, more)
+        for number, key in keys:
+            self.keys[number] = key
+        if more > 0:
+            require_cells(by, len(self), longest_texts(self.keys, len(by)))
+        return True
 
     def count(self, index: Index, times: int = 1) -> None:
         """Add the rows of a segment `times` times; -1 removes them."""
@@ -143,12 +167,13 @@ class Cells:
         )
 
     def dump(self) -> bytes:
-        return json.dumps({"keys": self.keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+        keys = [key if rows else () for key, rows in zip(self.keys, self.rows, strict=True)]
+        return json.dumps({"keys": keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def longest_texts(keys: Collection[Texts], columns: int) -> list[int]:
     """Bytes of the longest text of each by column, as in a record."""
-    return [max((text_bytes(each) for each in {key[at] for key in keys}), default=0) for at in range(columns)]
+    return [max((text_bytes(each) for each in {key[at] for key in keys if key}), default=0) for at in range(columns)]
 
 
 def longest_in(by: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Chooses small segments to merge. They are consecutive, so rows keep their order and work is limited.
+"""Chooses small segments, and merges them. They are consecutive, so rows keep their order and work is limited.
 
 Each append makes a segment, which costs every query some requests and a decryption. In the long run a merged segment is
 at most half of the new one. So a row is rewritten a number of times that grows with the logarithm of all rows.
@@ -6,16 +6,73 @@ at most half of the new one. So a row is rewritten a number of times that grows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from itertools import groupby
 
+from cleave.objects.storage import ConflictError, StoreError
+from cleave.store.change import Change, Plan, always, make
 from cleave.store.filling import rows_together
-from cleave.store.manifest import Manifest, Segment
+from cleave.store.manifest import Manifest, Segment, new_id
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.store.newest import MovedError
+from cleave.store.pieces import SegmentRows
+from cleave.store.reader import Opened
+from cleave.store.rows import Rows
+from cleave.store.tables import Tables
+from cleave.table.progress import Progress
 from cleave.table.stream import Survey
+from cleave_shared.errors import CleaveWarning
 
 MOST_SMALL = 8  # small segments allowed after an append
 _FEWEST = 4  # minimum segments that an append merges
+
+
+def compact(tables: Tables, name: str, progress: Progress) -> Opened:
+    """Merge small segments, and delete what stopped changes left. Rows keep their order.
+
+    Others may change the table meanwhile. Raises ConflictError if they change the merged segments again and again.
+    """
+    change = Change("compact", [], partial(_plan, tables, name, merges), always, sweeps=True)
+    return make(tables, name, change, progress).opened
+
+
+def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
+    """Merge the newest segments of a table after an append, if there are too many.
+
+    An error only causes a warning. It gives way to others who merge the same segments, without one.
+    """
+    if not merge_due(opened.manifest):
+        return opened
+
+    def due(manifest: Manifest) -> list[tuple[Segment, ...]]:
+        return [each for each in [merge_due(manifest)] if each]
+
+    # an id of its own: many writers may merge at once, and none takes over what another one is just writing
+    change = Change("merge", [new_id()], partial(_plan, tables, opened.manifest.table, due), always, rounds=1)
+    try:
+        return make(tables, opened.manifest.table, change, progress).opened
+    except (ConflictError, MovedError):  # others have changed these segments: they merge what is left
+        return opened
+    except StoreError as error:
+        warnings.warn(f"small segments are not merged: {error.message}", CleaveWarning, stacklevel=2)
+        return opened
+
+
+def _plan(
+    tables: Tables,
+    name: str,
+    choose: Callable[[Manifest], Sequence[Sequence[Segment]]],
+    base: Opened | None,
+    stack: ExitStack,
+) -> Plan:
+    if base is None:
+        raise tables.no_table(name)
+    groups = choose(base.manifest)
+    rows = stack.enter_context(closing(Rows(tables, base)))
+    return Plan(base.manifest, [SegmentRows(rows, tuple(each), same_cells=True) for each in groups], idle=not groups)
 
 
 def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from cleave import formats
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
+from cleave.store.manifest import Compatibility, Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 
@@ -35,13 +36,13 @@ class Entry(StoredModel):
     names: Object
 
 
-class ContributionHead(StoredModel):
+class ContributionHead(Compatibility):
     """`owner`: the key id of its reader. `version` grows with every change.
 
     Collected parts stay in the list, but their objects are deleted: the owner has copies.
     """
 
-    cleave_contribution: Literal[2] = 2
+    cleave_contribution: Literal[3] = 3
     owner: Hex
     table_id: Hex
     contributor: Key
@@ -70,7 +71,7 @@ class ContributedSegment(StoredModel):
 class PartManifest(StoredModel):
     """`registration` and `terms`: from the invitation that it follows. `key`: its columns are sealed under it."""
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     id: Hex
     table_id: Hex
     contributor: Key
@@ -88,7 +89,7 @@ class PartManifest(StoredModel):
 
 def context_of(owner: str, table_id: str, contributor: str, registration: str, terms: str, part: str, name: str) -> str:
     """The text that a sealed part's manifest is bound to: the owner's fingerprint and the part's position."""
-    return json.dumps(["cleave part 2", owner, table_id, contributor, registration, terms, part, name])
+    return json.dumps(["cleave part 3", owner, table_id, contributor, registration, terms, part, name])
 
 
 def folder_of(table_id: str, contributor: str) -> str:
@@ -102,9 +103,13 @@ def dump_head(head: ContributionHead, signature: str) -> bytes:
 
 
 def read_head(content: bytes, contributor: str, table_id: str, owner: str) -> ContributionHead:
-    """The head of `contributor`, verified by its signature. Raises CheckFailed for any other."""
+    """The head of `contributor`, verified by its signature.
+
+    Raises AnotherRelease if this release may not read it, CheckFailed for any other head.
+    """
     try:
         members: dict[str, Any] = json.loads(content)
+        formats.require_readable(members, "cleave_contribution", "the head of a contribution")
         signature = members.pop("signature")
         head = ContributionHead.model_validate_json(json.dumps(members))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ValidationError):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from cleave.store.cells import Cells
-from cleave.store.consent import require_no_reader
-from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
+from cleave.store.manifest import Contributor, Manifest, Segment
 from cleave.store.reader import Objects, Opened
 from cleave.store.schemas import load_stored_schema
-from cleave.store.tables import Tables
 from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.schema import Column, Kind, Schema
 from cleave.text.quantities import counted
@@ -18,26 +15,6 @@ from cleave_shared.errors import InputError, QueryRefused
 
 OWNER = "owner"  # whose rows are those of no contributor
 MIN_GROUP = 5  # rows that a group of a table with contributors has at least, where nothing else is said
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
-
-
-def register(tables: Tables, table: str, name: str, key: str) -> Opened:
-    """Register the holder of `key` (64 hex digits) as contributor `name`. Raises InputError."""
-    opened = tables.open(table)
-    if not _NAME.fullmatch(name) or name.lower() == OWNER:
-        raise InputError(
-            f"{name!r}: not a contributor's name", hint="letters, digits, blanks and . _ - up to 64, and not 'owner'"
-        )
-    for each in opened.manifest.contributors:
-        if each.name.lower() == name.lower():
-            raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
-        if each.key == key:
-            raise InputError(f"this key is that of contributor {each.name!r}")
-    if not _is_shared(opened.manifest):
-        require_no_reader(opened.manifest, "rows of contributors")
-    contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
-    manifest = opened.manifest.model_copy(update={"contributors": (*opened.manifest.contributors, contributor)})
-    return tables.commit(manifest, opened, "contributor add", contributor=name)
 
 
 def contributed(manifest: Manifest) -> str:
@@ -52,10 +29,10 @@ def contributed(manifest: Manifest) -> str:
 
 def min_group_of(manifest: Manifest) -> int:
     """Default minimum people, or rows, of every shown group. It is not 0 if the table has others' rows."""
-    return MIN_GROUP if _is_shared(manifest) else 0
+    return MIN_GROUP if is_shared(manifest) else 0
 
 
-def _is_shared(manifest: Manifest) -> bool:
+def is_shared(manifest: Manifest) -> bool:
     return bool(manifest.contributors) or any(each.contributor for each in manifest.segments)
 
 
@@ -63,7 +40,7 @@ def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
     """`schema` with the column of each row's contributor. Unchanged if no row is a contributor's, or the name
     is used.
     """
-    if not _is_shared(manifest) or CONTRIBUTOR in map(str.lower, schema.names):
+    if not is_shared(manifest) or CONTRIBUTOR in map(str.lower, schema.names):
         return schema
     return replace(schema, columns=(*schema.columns, Column(CONTRIBUTOR, Kind.PLAIN, "VARCHAR", nullable=False)))
 
@@ -73,7 +50,7 @@ def party_of(manifest: Manifest) -> str:
 
     Raises QueryRefused if the table has another column of that name.
     """
-    if not _is_shared(manifest):
+    if not is_shared(manifest):
         return ""
     if CONTRIBUTOR in map(str.lower, load_stored_schema(manifest).names):
         raise QueryRefused(

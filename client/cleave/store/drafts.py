@@ -1,10 +1,10 @@
-"""Drafts: sealed records of segments already stored during a put, from which a second attempt continues.
+"""Drafts: sealed records of segments that a change or a put has stored, from which a second attempt continues.
 
-  PLACE          the request, the head it started from, and the first segment
+  PLACE          the request, and the first segment
   PLACE.ID.n     the n-th further segment; ID is random and belongs to this draft only
 
-Each record is written once, after its segment, and contains only what is new. It has the digest of the previous record,
-so records of two attempts are never combined. A draft is bound to its starting head and to the request. It proves
+Each record has the digest of the step before it, so records of two attempts are never combined. Records of steps are
+written once; the first may be replaced, by whoever takes the draft over. A draft is bound to its request. It proves
 nothing about the rows: their digests are compared with the rows that are put.
 """
 
@@ -36,7 +36,7 @@ class Step(StoredModel):
     digest: str
     segment: StoredModel | None = None
     replaces: tuple[Hex, ...] = ()
-    after: str | None = None  # digest of the previous record; None in the first
+    after: str | None = None  # digest of the step before it; None in the first
 
 
 class Draft(StoredModel):
@@ -90,7 +90,6 @@ class Drafts(Generic[D, S]):
         self._draft = draft
         self._step = step
         self._version: str | None = None  # of the first record in the store
-        self._last = ""  # digest of the last record
 
     def find(self, request: str) -> D | None:
         """The draft of `request`. None if there is none, it is of another request, or it is damaged.
@@ -101,20 +100,28 @@ class Drafts(Generic[D, S]):
         stored = store.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
         self._version = stored[1] if stored else None
         draft = self._opened(self._draft, self._place, stored[0]) if stored else None
-        if draft is None or stored is None or draft.request != request:
+        if draft is None or draft.request != request:
             return None
-        self._last = _digest(stored[0])
         steps = list(draft.steps)
         with contextlib.suppress(NotStoredError):
-            while True:
+            while steps:
                 name = self._name(draft.id, len(steps))
                 content = store.read(name, most=limits.MAX_MANIFEST_BYTES)
                 step = self._opened(self._step, name, content)
-                if step is None or step.after != self._last:
+                if step is None or step.after != _digest(steps[-1]):
                     return None
-                self._last = _digest(content)
                 steps.append(step)
         return draft.model_copy(update={"steps": tuple(steps)})
+
+    def is_there(self) -> bool:
+        """True if its first record is stored, whoever wrote it."""
+        return self._stores.sensitive.read_versioned(self._place, limits.MAX_MANIFEST_BYTES) is not None
+
+    def find_any(self) -> D | None:
+        """The first record, of whatever request; None if there is none, or it is damaged. Raises as `find`."""
+        stored = self._stores.sensitive.read_versioned(self._place, limits.MAX_MANIFEST_BYTES)
+        draft = self._opened(self._draft, self._place, stored[0]) if stored else None
+        return None if draft is None else self.find(draft.request)
 
     def resumable(self, draft: D | None, head: str | None) -> D | None:
         """Return `draft` if a put on top of `head` can continue it; None otherwise, also if an object is missing."""
@@ -137,11 +144,17 @@ class Drafts(Generic[D, S]):
         if not draft.steps:
             self._begin(longer)
         else:
-            name = self._name(draft.id, len(draft.steps))
-            content = self._sealed(name, step.model_copy(update={"after": self._last}))
-            self._stores.sensitive.write(name, content)
-            self._last = _digest(content)
+            name, after = self._name(draft.id, len(draft.steps)), _digest(draft.steps[-1])
+            step = step.model_copy(update={"after": after})
+            replaced(self._stores.sensitive, name, self._sealed(name, step), None)
+            longer = draft.model_copy(update={"steps": (*draft.steps, step)})
         return longer
+
+    def rewrite(self, draft: D) -> None:
+        """Write the first record of `draft` again, with what changed in it. Raises ConflictError if another process
+        took the draft over.
+        """
+        self._begin(draft.model_copy(update={"steps": draft.steps[:1]}))
 
     def finish(self, draft: D) -> None:
         """Delete all of a draft but what later recognises its rows. Its segments must already be in the head."""
@@ -160,6 +173,11 @@ class Drafts(Generic[D, S]):
             self.finish(draft)
         self._stores.sensitive.delete([self._place])
 
+    def remove(self, draft: D) -> None:
+        """Delete the records, the first last: until then the draft is found."""
+        self._stores.sensitive.delete([*self.names(draft)][1:])
+        self._stores.sensitive.delete([self._place])
+
     def names(self, draft: D) -> Iterator[str]:
         """Names of its records."""
         yield self._place
@@ -171,7 +189,6 @@ class Drafts(Generic[D, S]):
     def _begin(self, draft: D) -> None:
         content = self._sealed(self._place, draft)
         self._version = replaced(self._stores.sensitive, self._place, content, self._version)
-        self._last = _digest(content)
 
     def _sealed(self, name: str, record: BaseModel) -> bytes:
         return self._vault.seal("draft", name, record.model_dump_json().encode())
@@ -184,5 +201,5 @@ class Drafts(Generic[D, S]):
             return None
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(step: Step) -> str:
+    return hashlib.sha256(step.model_dump_json().encode()).hexdigest()

@@ -73,6 +73,19 @@ class NewRows:
         """True if these rows are exactly those of `steps`, compared by digests."""
         return self.rows == sum(each.rows for each in steps) and self._begin_with(steps)
 
+    def continues(self, steps: Sequence[Step]) -> bool:
+        """True if `steps` were stored from the first of these rows by a call that was stopped. It also says so."""
+        if not self._begin_with(steps):
+            return False
+        if steps:
+            self._say(f"resuming an interrupted put of the same rows: {self._stored(steps)} are stored")
+        return True
+
+    def digests(self) -> list[str]:
+        """The digest of each segment of these rows. Reads all of them."""
+        with Slices(self._stream, self._schema) as slices:
+            return [digest_of(slices.table(each)) for each in iter(lambda: slices.next(self.together), None)]
+
     def can_resume(self, steps: Sequence[Step]) -> bool:
         """True if `steps` were stored from the first of these rows. It also says what happens next."""
         if not steps:
@@ -80,9 +93,12 @@ class NewRows:
         if not self._begin_with(steps):
             self._say("the rows differ from those of the interrupted put: all of them are stored again")
             return False
-        stored = counted(sum(each.rows for each in steps), "row")
-        self._say(f"resuming an interrupted put of the same rows: {stored} are stored")
+        self._say(f"resuming an interrupted put of the same rows: {self._stored(steps)} are stored")
         return True
+
+    @staticmethod
+    def _stored(steps: Sequence[Step]) -> str:
+        return counted(sum(each.rows for each in steps), "row")
 
     def _begin_with(self, steps: Sequence[Step]) -> bool:
         with Slices(self._stream, self._schema) as slices:

@@ -11,11 +11,13 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
+from cleave import formats
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import FORMAT, TableHead
-from cleave_shared.errors import DAMAGED, CheckFailed, InputError
+from cleave.store.manifest import TableHead
+from cleave_shared.errors import DAMAGED, CheckFailed
 
+_KIND = "cleave_table"
 _MOST_BYTES = 4096
 
 
@@ -36,23 +38,18 @@ class Heads:
     def dump(self, tag: str, head: dict[str, Any]) -> bytes:
         if self._signing is None:
             raise TypeError("only its owner signs the head of a table")
-        head = {"cleave_table": FORMAT, "key_id": key_id_of(self._public), **head}
+        head = {**formats.header(_KIND), "key_id": key_id_of(self._public), **head}
         return json.dumps({**head, "signature": self._signing.sign(_signed(tag, head)).hex()}).encode()
 
     def load(self, tag: str, content: bytes) -> dict[str, Any]:
-        """Raises CheckFailed for a head that the owner did not sign, or signed for another table."""
+        """Raises AnotherRelease for a head that this release may not read, CheckFailed for one that the owner did not
+        sign, or signed for another table.
+        """
         failed = CheckFailed("stored", f"{self._location}: a table's head is damaged", hint=DAMAGED)
         try:
             head: dict[str, Any] = _parsed(content)
-            if head.get("cleave_table") == 1:
-                raise CheckFailed(
-                    "stored",
-                    f"{self._location}: the table was stored by an earlier release, in format 1",
-                    hint="pull it with that release and store it again with this one",
-                )
+            formats.require_readable(head, _KIND, self._a_table)
             signature = head.pop("signature")
-            if head["cleave_table"] != FORMAT:
-                raise failed
             if not isinstance(signature, str) or not is_signed(self._public.hex(), signature, _signed(tag, head)):
                 raise failed
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -60,14 +57,19 @@ class Heads:
         return head
 
     def shown(self, head: dict[str, Any]) -> TableHead:
-        """What a head says of its table. Raises InputError for an earlier release's head."""
+        """What a head says of its table. Raises CheckFailed if it lacks something."""
         try:
             return TableHead.model_validate({name: head[name] for name in TableHead.model_fields if name in head})
         except ValidationError:
-            raise InputError(
-                f"{self._location}: a table's head is not of this release",
-                hint="use the release that wrote it, or a later one",
-            ) from None
+            raise CheckFailed("stored", f"{self._location}: a table's head is damaged", hint=DAMAGED) from None
+
+    def require_writable(self, head: dict[str, Any]) -> None:
+        """Raise AnotherRelease if this release may not change the table of a head that `load` returned."""
+        formats.require_writable(head["written_by"], head["lowest_writer"], self._a_table)
+
+    @property
+    def _a_table(self) -> str:
+        return f"{self._location}: a table"
 
 
 def _signed(tag: str, head: dict[str, Any]) -> bytes:

@@ -117,5 +117,6 @@ def total_lanes(measures: Sequence[Measure], profile: Profile) -> Lanes:
     return plan_lanes([column.total for column in of_measures.columns_of(measures)], WINDOW, profile)
 
 
-def total_label(segment: str, first: int) -> bytes:
-    return f"totals/{segment}/{first}".encode()
+def total_label(label: str) -> bytes:
+    """What the sentinels of totals follow from. `label`: that of the totals in the manifest."""
+    return f"totals/{label}".encode()

@@ -1,7 +1,7 @@
 """The audit log of a table: one record per change and per export, sealed, signed and chained.
 
 The log is a chain of pages, which are sealed objects of up to PAGE records. The table's signed head has the number of
-records, the digest of the last one, and the newest page, which names the full pages before it. Every record has the
+records, the digest of the last one, and the newest page. A page names the full page before it. Every record has the
 digest of its predecessor. So a removed, changed or moved record is detected, and so is a truncated log. Pages are read
 to append or to read the log, never to open the table.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, ValidationError
@@ -22,13 +24,14 @@ from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 
 PAGE = 64  # records per page
-_MOST = 128  # Cleave 1.0's limit
 
 
 class Record(StoredModel):
     """`rows`: added; negative: removed. `details`: names of contributors and other facts, never a value of the table.
 
-    `version`: of the table after this. `user`: the user's name on the machine where it was done.
+    `version`: of the table after this. `user`: the user's name on the machine where it was done. `change`: the random
+    id of a change; "" for an event. `owner`: random, of the process that committed it. `content`: keyed digest of what
+    the change was asked for, and of its rows.
     """
 
     number: Annotated[int, Field(ge=1)]
@@ -40,6 +43,9 @@ class Record(StoredModel):
     what: str
     rows: int
     details: dict[str, JsonValue]
+    change: str = ""
+    owner: str = ""
+    content: str = ""
     before: str  # digest of the previous record; "" in the first
     signature: str = ""
 
@@ -54,16 +60,44 @@ class Record(StoredModel):
 
 
 class Page(StoredModel):
-    """`pages`: the full pages before this one."""
+    """`earlier`: the full page before this one."""
 
-    pages: tuple[Object, ...] = ()
-    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=_MOST)]
+    earlier: Object | None = None
+    records: Annotated[tuple[Record, ...], Field(min_length=1, max_length=PAGE)]
+
+
+@dataclass(slots=True)
+class Made:
+    """What a record says of the change that it is of; of an event, nothing.
+
+    `wrote`: names of objects that attempts to commit it wrote and that no head names. `expected`: versions of heads
+    that they wanted to replace. `ids`: that they had, if it began anew.
+    """
+
+    change: str = ""
+    owner: str = ""
+    content: str = ""
+    wrote: set[str] = field(default_factory=set)
+    expected: set[str | None] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {"change": self.change, "owner": self.owner, "content": self.content}
+
+    def found_in(self, records: Iterable[Record]) -> Record | None:
+        """The one of `records` that is of this change; None if none is."""
+        ids = self.ids | {self.change} if self.change else self.ids
+        return next((each for each in records if each.change in ids), None)
 
 
 def extended(
     objects: Objects, folder: str, vault: Vault, log: LogHead | None, fields: dict[str, Any]
 ) -> tuple[LogHead, Page]:
-    """Append one record to `log` and write its page. `fields`: the record, without its position in the chain."""
+    """Append one record to `log` and write its page. `fields`: the record, without its position in the chain.
+
+    The page of `log` is not needed after that, unless the new page names it.
+    """
     page = _page(objects, vault, log.page) if log else None
     record = _signed(
         objects.key, {**fields, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
@@ -71,36 +105,66 @@ def extended(
     if log is None or page is None:
         page = Page(records=(record,))
     elif len(page.records) < PAGE:
-        page = Page(pages=page.pages, records=(*page.records, record))
+        page = Page(earlier=page.earlier, records=(*page.records, record))
     else:
-        page = Page(pages=(*page.pages, log.page), records=(record,))
+        page = Page(earlier=log.page, records=(record,))
     return LogHead(count=record.number, last=digest_of(record), page=_sealed(objects, folder, vault, page)), page
 
 
 def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
     """All records in order. Raises CheckFailed if they are not as written."""
-    newest = _page(objects, vault, log.page)
-    records = [each for which in newest.pages for each in _page(objects, vault, which).records]
-    records += newest.records
-    before = ""
-    for number, record in enumerate(records, 1):
-        if record.number != number or record.before != before:
-            raise _broken(f"record {number:,} does not fit the one before it")
+    return records_after(objects, vault, log, 0)
+
+
+def records_after(objects: Objects, vault: Vault, log: LogHead, number: int) -> tuple[Record, ...]:
+    """The records after record `number`, in order. Pages before are not read. Raises as `records_of`."""
+    pages: list[Page] = []
+    for page in _pages(objects, vault, log):
+        pages.insert(0, page)
+        if page.records[0].number <= number + 1:
+            break
+    records = [each for page in pages for each in page.records]
+    last, before = records[0].number - 1, records[0].before
+    if number < last or (before and not last):
+        raise _broken(f"record {records[0].number:,} is not the first, and none is before it")
+    for record in records:
+        if record.number != last + 1 or record.before != before:
+            raise _broken(f"record {last + 1:,} does not fit the one before it")
         if not is_signed(record.key, record.signature, _content(record)):
-            raise _broken(f"record {number:,} is not signed by the key that it names")
-        before = digest_of(record)
-    if (len(records), before) != (log.count, log.last):
-        raise _broken(f"it ends with record {len(records):,}, which is not the last of {log.count:,}")
-    return tuple(records)
+            raise _broken(f"record {record.number:,} is not signed by the key that it names")
+        last, before = record.number, digest_of(record)
+    if (last, before) != (log.count, log.last):
+        raise _broken(f"it ends with record {last:,}, which is not the last of {log.count:,}")
+    return tuple(each for each in records if each.number > number)
+
+
+def newest_records(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ...]:
+    """The newest PAGE records, or all if there are fewer; up to twice as many are read. Raises as `records_of`."""
+    return records_after(objects, vault, log, max(0, log.count - PAGE))
+
+
+def pages_of(objects: Objects, vault: Vault, log: LogHead) -> list[Object]:
+    """The objects of all pages of a log. Reads all of them."""
+    return [log.page, *(each.earlier for each in _pages(objects, vault, log) if each.earlier is not None)]
+
+
+def _pages(objects: Objects, vault: Vault, log: LogHead) -> Iterator[Page]:
+    """Pages from the newest to the first."""
+    which: Object | None = log.page
+    while which is not None:
+        page = _page(objects, vault, which)
+        yield page
+        which = page.earlier
 
 
 def copied(records: tuple[Record, ...], target: Objects, folder: str, vault: Vault) -> LogHead:
     """Seal the records of a log, unchanged, for another key."""
-    pages = list[Object]()
+    earlier: Object | None = None
     for start in range(0, len(records), PAGE):
-        page = Page(pages=tuple(pages), records=records[start : start + PAGE])
-        pages.append(_sealed(target, folder, vault, page))
-    return LogHead(count=len(records), last=digest_of(records[-1]), page=pages[-1])
+        earlier = _sealed(target, folder, vault, Page(earlier=earlier, records=records[start : start + PAGE]))
+    if earlier is None:
+        raise _broken("it has no record")
+    return LogHead(count=len(records), last=digest_of(records[-1]), page=earlier)
 
 
 def _sealed(objects: Objects, folder: str, vault: Vault, page: Page) -> Object:

@@ -31,7 +31,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FORMAT = 2
+from cleave import formats
+from cleave_shared.version import VERSION as RELEASE
+
 WINDOW = 64  # segments whose totals may be added up, position by position
 
 # Columns that DuckDB's tables have here besides the stored table's. No schema may use these names: a row number, for
@@ -47,6 +49,23 @@ Count = Annotated[int, Field(ge=0)]
 
 class StoredModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Compatibility(StoredModel):
+    """A head's members that say which releases may read and write it (cleave.formats)."""
+
+    written_by: str = RELEASE
+    lowest_reader: str = formats.LOWEST_READER
+    lowest_writer: str = formats.LOWEST_WRITER
+
+    def require_writable(self, what: str) -> None:
+        """Raise AnotherRelease if this release may not change the object `what`."""
+        formats.require_writable(self.written_by, self.lowest_writer, what)
+
+    @property
+    def extra(self) -> Literal["ignore", "forbid"]:
+        """How to read members that this release does not know, of this head and of what its writer sealed with it."""
+        return "ignore" if formats.is_later(self.written_by) else "forbid"
 
 
 class Object(StoredModel):
@@ -81,9 +100,10 @@ class TotalsObjects(StoredModel):
     """The totals of measures `first`..`stop` over a segment: one object per lane.
 
     `sums` and `weighted`: for every lane, the sum of its entries, plain and with secret weights. They verify a sum over
-    several segments that a service computed.
+    several segments that a service computed. `label`: random; the sentinels in the ciphertexts follow from it.
     """
 
+    label: Hex
     first: Count
     stop: Count
     lanes: tuple[Object, ...]
@@ -102,15 +122,10 @@ class SealedColumn(StoredModel):
 
 
 class Sealed(StoredModel):
-    """The object of a sealed column in one segment. `lengths`: of its blocks, for values of variable length.
-
-    `keys` 2: its key is derived from the column's. 1: from the key of all rows (Cleave 1.0), or of the part
-    (contributions).
-    """
+    """The object of a sealed column in one segment. `lengths`: of its blocks, for values of variable length."""
 
     object: Object
     lengths: tuple[Count, ...] = ()
-    keys: Annotated[Literal[1, 2], Field(exclude_if=lambda keys: keys == 1)] = 1
 
 
 class ScanObjects(StoredModel):
@@ -191,7 +206,7 @@ class Release(StoredModel):
     `number`: counts releases. `least`: minimum people of a cell, or rows without an entity. `ledger`, sealed: the key
     of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
     until their heads name the new ones. `revoked`: analysts who get no more. `lineage`: id of a series of releases in
-    which no row appears twice; None: made by Cleave 1.0. `digests`, sealed: of published rows that left. `ended` 1: a
+    which no row appears twice; None: it is noisy. `digests`, sealed: of published rows that left. `ended` 1: a
     published row left without a digest, so the lineage gets no more releases; or this one is noisy, and an exact one
     was before it. `accepted`: number of restored copies in the log when it began.
 
@@ -252,7 +267,17 @@ class Batch(StoredModel):
 
 
 class Manifest(StoredModel):
-    format: Literal[2] = 2
+    """A version of a table.
+
+    `copied`: while a rotation copies a table here, digests of what each segment was made from, by its id. `revoking`:
+    readers that get no view any more, and still have keys of columns.
+
+    `doomed`, `doomed_plain`: names of objects in the sensitive and the plain store that no version from this one on
+    names. They are deleted after its commit, by whoever comes first, and leave the list with the next commit. `sweeps`:
+    how many commits doomed objects that no version named. `swept`: when these were looked for last.
+    """
+
+    format: Literal[3] = 3
     table: str
     table_id: Hex
     version: Annotated[int, Field(ge=1)]
@@ -272,6 +297,12 @@ class Manifest(StoredModel):
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
     readers: tuple[Reader, ...] = ()
+    revoking: tuple[Reader, ...] = ()
+    copied: tuple[tuple[Hex, str], ...] = ()
+    doomed: tuple[str, ...] = ()
+    doomed_plain: tuple[str, ...] = ()
+    sweeps: Count = 0
+    swept: str = ""  # ISO 8601, UTC
 
     @property
     def rows(self) -> int:
@@ -288,7 +319,7 @@ class Manifest(StoredModel):
         return self.release.number + 1 if self.release else 1
 
     def next(self) -> Manifest:
-        """The manifest of the next version."""
+        """The manifest of the next version, whose list of doomed objects is still this one's."""
         return self.model_copy(update={"version": self.version + 1, "changed": now()})
 
     def objects(self) -> set[str]:
@@ -315,9 +346,19 @@ class LogHead(StoredModel):
     page: Object
 
 
-class TableHead(StoredModel):
+class MovedFrom(StoredModel):
+    """The head of a table under the key that it leaves. `public`: of that key (Ed25519, hex); it verifies the head."""
+
+    place: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}$")]
+    public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TableHead(Compatibility):
     """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
     `spent`: epsilon of its noisy releases, in millionths.
+
+    `moving_from`: while a rotation copies a table here, the head that it had: this is no table until that one says that
+    it moved here. `moving_to`: the key to which a table is moved, if others change it faster than it can be copied.
     """
 
     table_id: Hex
@@ -326,6 +367,8 @@ class TableHead(StoredModel):
     log: LogHead
     views: Object | None = None
     spent: Count = 0
+    moving_from: MovedFrom | None = None
+    moving_to: str = ""
 
 
 def now() -> str:

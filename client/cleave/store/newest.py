@@ -16,8 +16,9 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
+from cleave.store.changed import on_newest
 from cleave.store.heads import Heads, key_moved_to
-from cleave.store.manifest import Manifest, TableHead
+from cleave.store.manifest import Manifest, MovedFrom, TableHead
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
@@ -27,7 +28,6 @@ from cleave.text.quantities import counted
 from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
 
 HEAD = "head"
-TRIES = 4  # to read a table that others change meanwhile
 
 
 Seen = tuple[tuple[str, int] | None, tuple[bytes, str] | None]
@@ -36,6 +36,23 @@ Seen = tuple[tuple[str, int] | None, tuple[bytes, str] | None]
 
 class MovedError(InputError):
     """A head names another key."""
+
+
+DISCARDED = "discarded"  # member of a head that takes no more: it names what deletes its objects
+DISCARDS = {
+    "drop": "run `cleave drop` again: it was stopped, or is under way",
+    "undo": "run the same `cleave key rotate --undo` again: it was stopped, or is under way",
+}
+
+
+def discarded_by(head: dict[str, Any]) -> str | None:
+    """What deletes the objects of a head's table; None for a table."""
+    by = head.get(DISCARDED)
+    return by if by in DISCARDS else None
+
+
+class DiscardedError(MovedError):
+    """A table is being deleted."""
 
 
 class Newest(Objects):
@@ -49,6 +66,10 @@ class Newest(Objects):
         super().__init__(stores, key, cache)
         self._seen = SeenTables(memory, key, self.seen)
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
+        self._tags: set[str] = set()  # of tables that were opened or committed here
+        self._names: dict[str, tuple[Opened, frozenset[str]]] = {}  # by tag: a version, and what it leads to
+        self._receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
+        self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
     @abstractmethod
     def _heads(self, tag: str) -> Heads:
@@ -85,18 +106,67 @@ class Newest(Objects):
 
     def _latest(self, tag: str, held: Opened | None = None, first: Seen | None = None) -> Opened | None:
         """`first`: what was seen here before, and the head as it was read."""
-        for left in reversed(range(TRIES)):
+        given = [first] if first else []
+        shown: dict[str, Any] = {}
+
+        def opened() -> Opened | None:
+            nonlocal shown
             # read what was seen before the head: other processes here may commit in between
-            seen, stored = first or (self._seen.newest(tag), None)
-            loaded, first = self._read_head(tag, stored), None
+            seen, stored = given.pop() if given else (self._seen.newest(tag), None)
+            loaded = self._read_head(tag, stored)
             if loaded is None:
                 return None
-            try:
-                return self._believed(tag, *loaded, seen, held)
-            except LostError:  # a later commit has deleted what this head named
-                if not left:
-                    raise
-        return None
+            shown = loaded[0]
+            newest = self._believed(tag, *loaded, seen, held)
+            self._tags.add(tag)
+            return newest
+
+        return on_newest(opened, lambda error: self._shows_newer(tag, shown, error))
+
+    def _shows_newer(self, tag: str, head: dict[str, Any], error: Exception) -> bool:
+        """True if `error` is a lost object of what `head` shows, and the head in the store shows another manifest."""
+        return isinstance(error, LostError) and self._shows_other(tag, head.get("manifest"))
+
+    def _shows_other(self, tag: str, manifest: object) -> bool:
+        """True if the head does not show this manifest, or if there is no head now."""
+        current = self._read_head(tag)
+        return current is None or current[0].get("manifest") != manifest
+
+    def is_named(self, name: str) -> bool:
+        """True if the newest version of a table that was opened here leads to an object. Raises as `find`."""
+        own = {name.removeprefix("tables/").rpartition("/")[0]} & self._tags
+        return any(name in self._names_now(tag) for tag in own or self._tags)  # totals of releases lie elsewhere
+
+    def _names_now(self, tag: str) -> frozenset[str]:
+        """The names of all objects that the newest version of a table leads to, except older pages of its log."""
+        before, known = self._names.get(tag, (None, frozenset()))
+        newest: Opened | None = None
+
+        def named() -> frozenset[str]:
+            nonlocal newest
+            newest = self._latest(tag, before)
+            return known if newest is before else self._named_by(newest)
+
+        def begins_again(error: Exception) -> bool:
+            is_older = newest is not None and self.replaced(newest)
+            return isinstance(error, LostError) and is_older
+
+        names = on_newest(named, begins_again)
+        if newest is None or (current := self._read_head(tag)) is None:
+            return frozenset()
+        self._names[tag] = newest, names
+        return names | {self._head_of(tag, current[0]).log.page.name}  # every record has a new page
+
+    def _named_by(self, opened: Opened | None) -> frozenset[str]:
+        if opened is None:
+            return frozenset()
+        names = opened.manifest.objects() | {opened.head.manifest.name}
+        if opened.head.views is not None:
+            from cleave.store.views import views_in  # noqa: PLC0415 - DuckDB: a list of tables does not need it
+
+            views = views_in(self.read(opened.head.views)).values()
+            names |= {opened.head.views.name, *(each.name for each in views)}
+        return frozenset(names)
 
     def _read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
         """Return the head, after a check of the owner's signature, and its version in the store. Raises CheckFailed.
@@ -114,7 +184,10 @@ class Newest(Objects):
         def marked(stored: tuple[bytes, str] | None) -> tuple[dict[str, Any], str] | None:
             if stored is None:
                 return None
-            fields = self._heads(tag).load(tag, stored[0])
+            heads = self._heads(tag)
+            fields = heads.load(tag, stored[0])
+            if self.writes:
+                heads.require_writable(fields)
             self._heads_read[tag] = stored
             return fields, stored[1]
 
@@ -164,24 +237,47 @@ class Newest(Objects):
         return opened
 
     def _head_of(self, tag: str, fields: dict[str, Any]) -> TableHead:
-        """Return what a head says of its table. Raises MovedError if that is under another key."""
+        """Return what a head says of its table. Raises MovedError if that is under another key, or not here yet."""
         if (key_id := key_moved_to(fields)) is not None:
             raise MovedError(
                 f"{self.stores.sensitive.location}: the table is under another key now, {key_id}",
                 hint=self.MOVED,
             )
-        return self._heads(tag).shown(fields)
+        if (by := discarded_by(fields)) is not None:
+            raise DiscardedError(f"{self.stores.sensitive.location}: the table is being deleted", hint=DISCARDS[by])
+        head = self._heads(tag).shown(fields)
+        if head.moving_from is not None and tag not in self._receiving and not self._has_come(head, fields["key_id"]):
+            raise MovedError(
+                f"{self.stores.sensitive.location}: the table is being moved to this key, and is not here yet",
+                hint="run the same `cleave key rotate` again",
+            )
+        return head
+
+    def _has_come(self, head: TableHead, key_id: str) -> bool:
+        """True if the head under the key that a table leaves says that it moved to the key `key_id`."""
+        source = head.moving_from
+        stored = self.stores.sensitive.read_versioned(f"{source.place}/{HEAD}") if source else None
+        if source is None or stored is None:
+            return source is None
+        heads = Heads(bytes.fromhex(source.public), self.stores.sensitive.location)
+        return key_moved_to(heads.load(source.place.removeprefix("tables/"), stored[0])) == key_id
 
     def shown(self, name: str) -> Opened:
         """Return the table as the store has it, whatever this machine remembers about it. Raises InputError,
         CheckFailed, StoreError.
         """
         tag = self.tag(name)
-        loaded = self._read_head(tag)
-        if loaded is None:
-            raise self.no_table(name)
-        fields, stored = loaded
-        return self._open(tag, self._head_of(tag, fields), stored)
+        shown: dict[str, Any] = {}
+
+        def opened() -> Opened:
+            nonlocal shown
+            loaded = self._read_head(tag)
+            if loaded is None:
+                raise self.no_table(name)
+            shown, stored = loaded
+            return self._open(tag, self._head_of(tag, shown), stored)
+
+        return on_newest(opened, lambda error: self._shows_newer(tag, shown, error))
 
     def _shown_name(self, tag: str, head: TableHead, stored: str) -> str:
         """Return the name of a table that is refused, as a shell reads it, or NAME if its manifest cannot be read."""
@@ -219,10 +315,14 @@ class Newest(Objects):
 
     def replaced(self, opened: Opened) -> bool:
         """Check whether the table has another version now."""
-        current = self._read_head(self.tag(opened.manifest.table))
-        return current is None or current[0].get("manifest") != opened.head.manifest.model_dump()
+        return self._shows_other(self.tag(opened.manifest.table), opened.head.manifest.model_dump())
 
-    def missing(self, opened: Opened) -> int:
-        """Return how many objects of a version are no longer in the stores."""
+    def missing(self, opened: Opened) -> set[str]:
+        """Return the names of a version's objects that are no longer in the stores."""
         there = listed(self.stores, self.folders(opened.manifest))
-        return len(opened.manifest.objects().difference(*(sizes for _, sizes in there)))
+        return opened.manifest.objects().difference(*(sizes for _, sizes in there))
+
+    def has_deleted(self, opened: Opened) -> bool:
+        """True if objects of a version are deleted because the newest version does not name them."""
+        missing = self.missing(opened)
+        return bool(missing) and bool(missing - self._names_now(self.tag(opened.manifest.table)))

@@ -27,8 +27,9 @@ from cleave_shared.errors import InputError
 
 
 class ChangeStep(Step):
-    """`keys`: the new cells of the segment, with their numbers."""
+    """`keys`: the cells of the segment, with their numbers. `context`: digest of the segments that it came from."""
 
+    context: str = ""
     segment: Segment | None = None
     keys: tuple[tuple[Count, Texts], ...] = ()
 
@@ -57,10 +58,6 @@ class Piece(ABC):
     def most_rows(self) -> int:
         """Rows of its largest segment, if it encrypts them for scans."""
         return self.rows
-
-    def can_resume(self, done: Sequence[ChangeStep]) -> bool:  # noqa: ARG002 - other pieces use it
-        """True if `done`, stored by an earlier attempt, belongs to this piece."""
-        return True
 
     def take_out(self, cells: Cells) -> None:  # noqa: B027 - most pieces replace nothing
         """Subtract the rows of the replaced segments from their cells. Raises CheckFailed, StoreError."""
@@ -111,9 +108,6 @@ class StreamRows(Piece):
     @property
     def most_rows(self) -> int:
         return self.new.together
-
-    def can_resume(self, done: Sequence[ChangeStep]) -> bool:
-        return self.new.can_resume(done)
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
         writer.advance(sum(each.rows for each in done))

@@ -1,13 +1,9 @@
-"""Puts rows into a store: check and describe them, store segment after segment, and write the head last.
-
-The draft of an append stays until the table's next version. It identifies an append that repeats a killed one, which
-then adds nothing.
-"""
+"""Puts rows into a store: check and describe them, store segment after segment, and write the head last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -15,19 +11,31 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from cleave.formats import FORMAT
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
-from cleave.store.change import apply, last_change
+from cleave.store.change import Change, Plan, always, basis_of, committed_after, make, marking_of
 from cleave.store.columns import sealed_column
-from cleave.store.compacting import merge_due
+from cleave.store.compacting import merged
 from cleave.store.consent import require_no_reader, require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
-from cleave.store.manifest import FORMAT, ROW, Batch, Manifest, Measure, Reader, Release, SealedColumn, new_id
-from cleave.store.pieces import SegmentRows, StreamRows, whole
+from cleave.store.log import PAGE
+from cleave.store.manifest import (
+    ROW,
+    Batch,
+    Manifest,
+    Measure,
+    Reader,
+    Release,
+    SealedColumn,
+    Segment,
+    new_id,
+)
+from cleave.store.pieces import SegmentRows, StreamRows
 from cleave.store.products import measures_of_products, products_of
 from cleave.store.published import ENDS, all_rows, leaving, would_end
 from cleave.store.reader import Opened
@@ -48,7 +56,7 @@ from cleave.table.stream import Extent, Stream, Survey, stream_of
 from cleave.table.table import Table
 from cleave.text.quantities import counted, listed
 from cleave_shared.errors import InputError
-from cleave_shared.params import DEFAULT_PROFILE, Profile
+from cleave_shared.params import DEFAULT_PROFILE, PROFILES, Profile
 
 _NAMED = 8  # number of bounds that `put` lists
 _STAGE = "encrypt and store"
@@ -83,34 +91,54 @@ def put(
     """
     if not name.strip():
         raise InputError("the table has no name", hint="name it with --table")
-    existing = require_new(tables, name, replace=replace, drop_contributors=drop_contributors)
+    over = {"replace": replace, "drop_contributors": drop_contributors}
+    existing = require_new(tables, name, **over)
     with as_stream(rows) as stream:
         how: dict[str, Any] = {"key": key, "products": products, "scan": scan, "say": say, "profile": profile}
         planned = plan_put(stream, name, by, progress, existing, **how)
-        manifest, survey, local = planned.manifest, planned.survey, planned.manifest.local
-        if existing is not None:
-            manifest = manifest.model_copy(update={"release": _replaced(tables, existing, manifest, warn)})
-        if entity := planned.schema.privacy.entity:
-            say(f"people are counted by {', '.join(entity)}")
-        if local:
-            say(f"not stored: {', '.join(local)} (kind local)")
-        if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
-            rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
-            say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
-        say(describe(manifest, survey, planned.cells, planned.segments, profile))
-        pieces = [StreamRows(_rows_of(stream, survey, manifest, segment_rows, say))]
-        return apply(
-            tables,
-            existing,
-            manifest,
-            pieces,
+        _describe(planned, say)
+        new = _rows_of(stream, planned.survey, planned.manifest, segment_rows, say)
+
+        def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+            nonlocal planned
+            if base is not existing:  # another process was faster
+                require_replaceable(tables, name, base, **over)
+                planned = plan_put(stream, name, by, progress, base, **{**how, "say": silent})
+            manifest = planned.manifest
+            if base is not None:
+                manifest = manifest.model_copy(update={"release": _replaced(tables, base, manifest, warn)})
+            return Plan(manifest, [StreamRows(new)], Cells(), planned.survey.rows)
+
+        change = Change(
             "put",
-            _request(manifest),
-            progress,
-            cells=Cells(),
+            [*_request(planned.manifest), planned.survey.rows],
+            plan,
+            _may_replace,
+            new.continues,
+            new.digests,
+            basis=marking_of,
             stage=_STAGE,
-            rows=survey.rows,
         )
+        return make(tables, name, change, progress).opened
+
+
+def _describe(planned: PlannedPut, say: Say) -> None:
+    """Say what will be stored."""
+    manifest = planned.manifest
+    if entity := planned.schema.privacy.entity:
+        say(f"people are counted by {', '.join(entity)}")
+    if manifest.local:
+        say(f"not stored: {', '.join(manifest.local)} (kind local)")
+    if bounds := [f"{each} {lower} to {upper}" for each, (lower, upper) in planned.bounds.items()]:
+        rest = f" and {len(bounds) - _NAMED} more" if len(bounds) > _NAMED else ""
+        say(f"these bounds now hold for all rows, until `cleave alter`: {', '.join(bounds[:_NAMED])}{rest}")
+    profile = PROFILES[manifest.profile]
+    say(describe(manifest, planned.survey, planned.cells, planned.segments, profile))
+
+
+def _may_replace(before: Manifest | None, newest: Manifest) -> bool:
+    """Whether a put may replace what others made of the table meanwhile. If there was none, its plan refuses."""
+    return before is None or not any(each.release or each.readers or each.contributors for each in (before, newest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +228,14 @@ def plan_put(
 def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: bool = False) -> Opened | None:
     """The table that `name` replaces; None if there is none. Raises InputError if it must not be replaced."""
     existing = tables.find(name)
+    require_replaceable(tables, name, existing, replace=replace, drop_contributors=drop_contributors)
+    return existing
+
+
+def require_replaceable(
+    tables: Tables, name: str, existing: Opened | None, *, replace: bool, drop_contributors: bool
+) -> None:
+    """Raise InputError if a put must not replace this table."""
     if existing is not None and not replace:
         raise InputError(
             f"{tables.places[0]}: table {name!r} already exists",
@@ -210,7 +246,6 @@ def require_new(tables: Tables, name: str, *, replace: bool, drop_contributors: 
             f"table {name!r} would lose {lost}",
             hint="--append adds rows and keeps theirs; --drop-contributors replaces it all the same",
         )
-    return existing
 
 
 def append(
@@ -231,52 +266,121 @@ def append(
     `batch`: names these rows; they are added only if the table has no batch of that name. `upsert`: they replace rows
     with the same key; without it such rows are refused. `yes`: the plain place may learn which ones.
 
-    Rows that the table's last change appended are not added again: that is a stopped append whose work was done.
-    `again` adds them anyway.
+    Rows that one of the newest changes appended are not added again: that is a stopped append whose work was done.
+    `again` adds them anyway, and continues no stopped call. Others may change the table meanwhile: the rows are added
+    to what they made of it.
     """
     opened = tables.open(name)
     if upsert and not opened.manifest.key:
         raise InputError(f"table {name!r} has no key columns", hint="declare them with put --key-columns")
     if batch is not None and has_batch(opened.manifest, batch, say):
         return opened
-    with tables.changing(opened), as_stream(rows) as stream, closing(Rows(tables, opened)) as stored:
-        manifest, schema = opened.manifest, load_stored_schema(opened.manifest)
-        check_fits(stream.schema, schema, name)
-        survey = stream.survey(progress)
-        check_extents(manifest.measures, survey)
-        count_cells(stream, manifest.by)
-        keys = _keys(stream, schema, manifest.key)
-        request = _request(manifest, *([keys.digest] if keys else []))
-        new = _rows_of(stream, survey, manifest, segment_rows, say)
-        if batch is None and not again and _is_repeated(tables, manifest, request, new, say):
-            return opened
-        merged = merge_due(manifest)
-        touched = keys.count_in(tables, opened, manifest.segments) if keys else {}
-        if keys and touched:
-            _check_upsert(manifest, touched, upsert=upsert, yes=yes)
-            say(f"replacing {counted(sum(touched.values()), 'row')} by rows with the same key")
-            release = leaving(tables, opened, dict.fromkeys(touched, keys.replaced))
-            manifest = manifest.model_copy(update={"release": release})
-        others = keys.others if keys and touched else whole
-        groups = [tuple(merged)] if merged else []
-        groups += [(each,) for each in manifest.segments if each.id in touched and each not in merged]
-        pieces = [SegmentRows(stored, each, others) for each in groups]
-        details: dict[str, JsonValue] = {"replaced": sum(touched.values())} if touched else {}
+    with as_stream(rows) as stream:
+        adding = _Adding(tables, name, stream, opened.manifest, progress, batch, say, upsert=upsert, yes=yes)
+        new = _rows_of(stream, adding.survey, opened.manifest, segment_rows, say)
+        request = [
+            *_request(opened.manifest, *([adding.digest] if adding.digest else [])),
+            new.rows,
+            batch and batch.id,
+            *([new_id()] if again else []),  # it is no stopped call, nor another process's, that adds the same rows
+        ]
+        change = Change(
+            "append",
+            request,
+            lambda base, stack: adding.plan(base, stack, segment_rows),
+            always,
+            new.continues,
+            new.digests,
+            once=0 if batch is not None or again else 1 if upsert else PAGE,
+            stage=_STAGE,
+        )
+        done = make(tables, name, change, progress)
+    if done.record is not None:
+        say(f"version {done.record.version} added the same rows: nothing is added (--again adds them again)")
+    if told := committed_after(done):
+        say(told)
+    return merged(tables, done.opened, progress) if done.made else done.opened
+
+
+class _Adding:
+    """Plans an append on any version. What was found of a segment is not looked for again."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        name: str,
+        stream: Stream,
+        manifest: Manifest,
+        progress: Progress,
+        batch: Batch | None,
+        say: Say,
+        *,
+        upsert: bool,
+        yes: bool,
+    ) -> None:
+        self._tables = tables
+        self._name = name
+        self._stream = stream
+        self._batch = batch
+        self._say = say
+        self._upsert = upsert
+        self._yes = yes
+        self._touched: dict[tuple[str, Segment], int] = {}  # rows with the new keys, by schema and segment
+        self._checked: Manifest | None = None  # what rows and keys were checked against
+        self._keys: Keys | None = None
+        check_fits(stream.schema, load_stored_schema(manifest), name)
+        self.survey = stream.survey(progress)
+        self._check(manifest)
+
+    @property
+    def digest(self) -> str:
+        """Of the keys; "" without any."""
+        return self._keys.digest if self._keys else ""
+
+    def _check(self, manifest: Manifest) -> None:
+        before = self._checked
+        if before is not None and basis_of(before) == basis_of(manifest):
+            return
+        schema = load_stored_schema(manifest)
+        check_fits(self._stream.schema, schema, self._name)
+        check_extents(manifest.measures, self.survey)
+        count_cells(self._stream, manifest.by)
+        self._keys = _keys(self._stream, schema, manifest.key)
+        self._checked = manifest
+
+    def plan(self, base: Opened | None, stack: ExitStack, segment_rows: int) -> Plan:
+        if base is None:
+            raise self._tables.no_table(self._name)
+        manifest, batch = base.manifest, self._batch
+        if batch is not None and has_batch(manifest, batch, self._say):
+            return Plan(manifest, idle=True)
+        self._check(manifest)
+        new = StreamRows(_rows_of(self._stream, self.survey, manifest, segment_rows, self._say))
+        details: dict[str, JsonValue] = {}
         if batch is not None:
             manifest = manifest.model_copy(update={"batches": (*manifest.batches, batch)})
             details["batch"] = batch.id
-        return apply(
-            tables,
-            opened,
-            manifest,
-            [*pieces, StreamRows(new)],
-            "append",
-            request,
-            progress,
-            stays=True,
-            stage=_STAGE,
-            details=details,
-        )
+        keys, touched = self._keys, self._rows_with_keys(base)
+        if keys is None or not touched:
+            return Plan(manifest, [new], details=details)
+        _check_upsert(manifest, touched, upsert=self._upsert, yes=self._yes)
+        self._say(f"replacing {counted(sum(touched.values()), 'row')} by rows with the same key")
+        release = leaving(self._tables, base, dict.fromkeys(touched, keys.replaced))
+        stored = stack.enter_context(closing(Rows(self._tables, base)))
+        pieces = [SegmentRows(stored, (each,), keys.others) for each in manifest.segments if each.id in touched]
+        details["replaced"] = sum(touched.values())
+        return Plan(manifest.model_copy(update={"release": release}), [*pieces, new], details=details)
+
+    def _rows_with_keys(self, base: Opened) -> dict[str, int]:
+        """Number of rows with one of the new keys, by segment id; segments without any are omitted."""
+        if self._keys is None:
+            return {}
+        names = {each: (base.manifest.schema_toml, each) for each in base.manifest.segments}
+        due = [each for each in base.manifest.segments if names[each] not in self._touched]
+        found = self._keys.count_in(self._tables, base, due)
+        self._touched |= {names[each]: found.get(each.id, 0) for each in due}
+        counts = {each.id: self._touched[names[each]] for each in base.manifest.segments}
+        return {each: count for each, count in counts.items() if count}
 
 
 def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: int, say: Say) -> NewRows:
@@ -290,15 +394,6 @@ def _request(manifest: Manifest, *more: object) -> list[object]:
     """Settings that a second put or append must share with the first to continue it. `more`: further ones."""
     exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
     return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, *more, manifest.scanned]
-
-
-def _is_repeated(tables: Tables, manifest: Manifest, request: Sequence[object], new: NewRows, say: Say) -> bool:
-    """True if the last change appended exactly these rows (found by its draft)."""
-    draft = last_change(tables, manifest, "append", request)
-    if draft is None or not new.are(draft.put):
-        return False
-    say(f"version {manifest.version} added the same rows: nothing is added (--again adds them again)")
-    return True
 
 
 def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cleave.ckks.owner_key import OwnerKey
@@ -25,7 +26,6 @@ from cleave_shared.params import PROFILES, Profile
 if TYPE_CHECKING:
     from cleave.store.cells import Cells, Index
 
-_DRAFT = "draft"
 _SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 
 
@@ -33,16 +33,14 @@ _SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 class Opened:
     """A table, as described by one head.
 
-    `head_etag`: the head's version in the store. `deletable`: objects of the table's folder, by store, that existed
-    before the commit here and that its log does not need. `others`: names of columns that a reader
-    has no keys of, if it may know them.
+    `head_etag`: the head's version in the store. `others`: names of columns that a reader has no keys of, if it may
+    know them.
     """
 
     manifest: Manifest
     vault: Vault
     head: TableHead
     head_etag: str
-    deletable: tuple[tuple[Storage, tuple[str, ...]], ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -81,7 +79,17 @@ _LOST = f"{DAMAGED}; a copy or a replica whose objects are still to come is whol
 
 
 class LostError(CheckFailed):
-    """An object in the manifest is missing: it is damaged, or a later version replaced it."""
+    """An object that a version names is missing. It is damage only if the newest version names it too
+    (cleave.store.changed).
+
+    `name`: of the object. `is_named()`: whether the newest version names it. `is_damage`: True once that was found.
+    """
+
+    def __init__(self, message: str, name: str, is_named: Callable[[], bool], hint: str = _LOST) -> None:
+        super().__init__("stored", message, hint=hint)
+        self.name = name
+        self.is_named = is_named
+        self.is_damage = False
 
 
 class Objects:
@@ -157,10 +165,13 @@ class Objects:
         """Write the sealed object of a table's cells."""
         return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
 
-    def draft(self, name: str, version: int) -> tuple[str, Vault]:
-        """The location of a version's draft, and the vault that seals it."""
-        tag = self.tag(name)
-        return f"tables/{tag}/{_DRAFT}.{version}", Vault(self.key, f"draft {tag}")
+    def drafts(self, name: str) -> str:
+        """The folder of the drafts of changes of a table."""
+        return f"drafts/{self.tag(name)}"
+
+    def draft_vault(self, name: str) -> Vault:
+        """What seals them."""
+        return Vault(self.key, f"draft {self.tag(name)}")
 
     def read(self, which: Object, *, plain: bool = False, cached: bool = True) -> bytes:
         """An object as written. Raises CheckFailed if it is missing or damaged.
@@ -221,11 +232,16 @@ class Objects:
         try:
             content = store.read(which.name, start, stop, which.bytes)
         except NotStoredError:
-            raise LostError("stored", f"{store.location}: an object of the table is lost", hint=_LOST) from None
+            message = f"{store.location}: an object of the table is lost"
+            raise LostError(message, which.name, partial(self.is_named, which.name)) from None
         with self._counting:
             self.objects_read += 1
             self.bytes_read += len(content)
         return content
+
+    def is_named(self, name: str) -> bool:  # noqa: ARG002 - whatever it is
+        """True if the newest version of its table names an object. Here no newer version is known."""
+        return True
 
     def _place(self, *, plain: bool) -> Storage:
         return self.stores.plain if plain else self.stores.sensitive

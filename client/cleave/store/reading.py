@@ -389,7 +389,8 @@ class Reading:
     def _blocks(self, segment: Segment, wanted: BlockRange, content: bytes, blocks: Blocks) -> list[ColumnBlock]:
         """Decrypt some blocks of a range. Damaged ones are read once more, as a bit may have flipped."""
         place = place_of(self._manifest, segment, wanted.column)
-        key, (first, stop) = self._vault.key_of_sealed(place.column, stored_of(segment, wanted.column)), blocks
+        stored, (first, stop) = stored_of(segment, wanted.column), blocks
+        key = self._vault.key_in_column(place.column, stored.object.name)
         before, after = first - wanted.blocks[0], stop - wanted.blocks[0]
         start = sum(wanted.sizes[:before])
         part = BlockRange(wanted.column, blocks, wanted.sizes[before:after], wanted.start + start)

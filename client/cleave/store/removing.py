@@ -1,30 +1,70 @@
-"""Removes whole segments of a contributor from a table."""
+"""Registers contributors of a table, and removes them with their rows."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from cleave.store.cells import Cells
-from cleave.store.contributors import contributor_of
+from cleave.store.change import Change, Plan, make
+from cleave.store.consent import require_no_reader
+from cleave.store.contributors import OWNER, contributor_of, is_shared
 from cleave.store.filling import Say, silent
-from cleave.store.manifest import Manifest, Segment
+from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.published import ENDS, all_rows, has_ended, leaving
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
+from cleave.table.progress import Silent
+from cleave_shared.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
+
+
+def register(tables: Tables, table: str, name: str, key: str) -> Opened:
+    """Register the holder of `key` (64 hex digits) as contributor `name`. Raises InputError, ConflictError."""
+    contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        if base is None:
+            raise tables.no_table(table)
+        if not _NAME.fullmatch(name) or name.lower() == OWNER:
+            raise InputError(
+                f"{name!r}: not a contributor's name",
+                hint="letters, digits, blanks and . _ - up to 64, and not 'owner'",
+            )
+        for each in base.manifest.contributors:
+            if each.name.lower() == name.lower():
+                raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
+            if each.key == key:
+                raise InputError(f"this key is that of contributor {each.name!r}")
+        if not is_shared(base.manifest):
+            require_no_reader(base.manifest, "rows of contributors")
+        manifest = base.manifest.model_copy(update={"contributors": (*base.manifest.contributors, contributor)})
+        return Plan(manifest, details={"contributor": name})
+
+    return make(tables, table, Change("contributor add", [name, key], plan), Silent()).opened
 
 
 def remove(tables: Tables, table: str, name: str, warn: Say = silent) -> Opened:
-    """Remove a contributor and its rows. `warn` is told if the table's releases end."""
-    opened = tables.open(table)
-    who = contributor_of(opened.manifest, name)
-    gone = [each for each in opened.manifest.segments if each.contributor == who.name]
-    manifest, cells = without(tables, opened, gone)
-    left = tuple(each for each in manifest.contributors if each != who)
-    manifest = manifest.model_copy(update={"contributors": left, "cells": tables.seal_cells(manifest, cells)})
-    done = tables.commit(manifest, opened, "contributor remove", contributor=who.name)
-    if has_ended(opened.manifest, done.manifest):
+    """Remove a contributor and its rows. `warn` is told if the table's releases end.
+
+    Raises InputError for an unknown name, ConflictError.
+    """
+
+    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - as above
+        if base is None:
+            raise tables.no_table(table)
+        who = contributor_of(base.manifest, name)
+        gone = [each for each in base.manifest.segments if each.contributor == who.name]
+        manifest, cells = without(tables, base, gone)
+        left = tuple(each for each in manifest.contributors if each != who)
+        return Plan(manifest.model_copy(update={"contributors": left}), cells=cells, details={"contributor": who.name})
+
+    done = make(tables, table, Change("contributor remove", [name.lower()], plan), Silent())
+    if done.before is not None and has_ended(done.before.manifest, done.opened.manifest):
         warn(ENDS)
-    return done
+    return done.opened
 
 
 def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> tuple[Manifest, Cells]:

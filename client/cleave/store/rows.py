@@ -321,7 +321,7 @@ class Rows:
         which = stored.object
         content = self._tables.read(which)
         sizes = place.sizes(stored.lengths)
-        return open_blocks(self._vault.key_of_sealed(place.column, stored), place, 0, cut(content, sizes))
+        return open_blocks(self._vault.key_in_column(place.column, which.name), place, 0, cut(content, sizes))
 
     def _runs(self, segments: Sequence[Segment], cells: SelectedCells | None) -> Iterator[Run]:
         before = 0

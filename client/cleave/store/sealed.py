@@ -2,8 +2,8 @@
 
 A block has 65,536 rows: nonce, ciphertext, tag. Values of fixed width are as wide as the declared bounds need, so their
 object's size follows from the schema and the number of rows. For values of variable length, padding hides most of what
-the size would reveal; Cleave 1.0 compressed them too. A block's associated data contain its table, object, segment,
-column, format and number, so it opens nowhere else.
+the size would reveal. A block's associated data contain its table, object, segment, column, format and number, so it
+opens nowhere else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
-import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
@@ -28,12 +27,10 @@ BLOCK_ROWS = 1 << 16
 SMALL_ROWS = 1000  # fewer rows are padded to their longest text
 OVERHEAD = 28  # nonce and tag
 _NONCE = 12
-_FORMAT = b"cleave sealed column 2"
-_SIZE = struct.Struct("<Q")  # bytes of a block's content, and _AS_IT_IS
-_AS_IT_IS = 1 << 63  # flag: not compressed
+_FORMAT = b"cleave sealed column 3"
+_SIZE = struct.Struct("<Q")  # bytes of a block's content
 _SHORTEST = 64  # minimum bytes of a padded text in a small segment
 _MOST_CONTENT = 1 << 32  # bytes of a block
-_FRAME_HEAD = 18  # maximum bytes of a zstd frame header
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +162,7 @@ def seal_column(key: bytes, place: ColumnPlace, values: ColumnValues) -> list[by
     cipher, column = AESGCM(key), place.column
     contents = [each.content(nullable=column.nullable) for each in values.blocks(range(place.blocks))]
     if contents and not column.width:
-        contents = [_SIZE.pack(len(each) | _AS_IT_IS) + each for each in contents]
+        contents = [_SIZE.pack(len(each)) + each for each in contents]
         contents[-1] += bytes(_padding(values, list(map(len, contents))))
     nonces = [os.urandom(_NONCE) for _ in contents]
     return [
@@ -179,7 +176,7 @@ def open_blocks(
 ) -> list[ColumnBlock]:
     """Open the blocks from number `first`. Raises CheckFailed if one was not sealed for this position.
 
-    `most`: maximum bytes of a block's content after decompression.
+    `most`: maximum bytes of a block's content.
     """
     cipher, blocks = AESGCM(key), []
     for block, content in enumerate(sealed, first):
@@ -195,7 +192,7 @@ def _decrypted(cipher: AESGCM, place: ColumnPlace, block: int, sealed: memoryvie
 
 
 def _stated(plain: bytes | memoryview) -> int:
-    """The size that a block of variable values states, with the flag _AS_IT_IS."""
+    """The size that a block of variable values states."""
     if len(plain) < _SIZE.size:
         raise damaged()
     (size,) = _SIZE.unpack(plain[: _SIZE.size])
@@ -203,11 +200,11 @@ def _stated(plain: bytes | memoryview) -> int:
 
 
 def opened_bytes(key: bytes, place: ColumnPlace, sealed: Iterable[memoryview]) -> int:
-    """Bytes of the contents of an object's blocks, as stated in them, without decompressing. Raises CheckFailed."""
+    """Bytes of the contents of an object's blocks, as stated in them. Raises CheckFailed."""
     if place.column.width:
         return sum(place.sizes(())) - OVERHEAD * place.blocks
     cipher = AESGCM(key)
-    return sum(_stated(_decrypted(cipher, place, block, each)) & ~_AS_IT_IS for block, each in enumerate(sealed))
+    return sum(_stated(_decrypted(cipher, place, block, each)) for block, each in enumerate(sealed))
 
 
 def cut(content: bytes | memoryview, sizes: list[int]) -> list[memoryview]:
@@ -235,7 +232,7 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
     bitmap_bytes = _bitmap_bytes(rows) if column.nullable else 0
     view = memoryview(plain)
     if not column.width:
-        view = _content(view, most, place.rows)
+        view = _content(view, most)
     bitmap = view[:bitmap_bytes] if column.nullable else None
     rest = view[bitmap_bytes:]
     if column.width:
@@ -251,24 +248,12 @@ def _parsed(place: ColumnPlace, block: int, plain: bytes, most: int) -> ColumnBl
     return ColumnBlock(rows, bitmap, data, lengths)
 
 
-def _content(view: memoryview, most: int, rows: int) -> memoryview:
-    """The content of a block of variable values without padding, for a segment of `rows` rows."""
-    size = _stated(view)
-    compressed = not size & _AS_IT_IS and rows >= SMALL_ROWS  # by Cleave 1.0
-    size &= ~_AS_IT_IS
-    rest = view[_SIZE.size :]
-    if size > most:
+def _content(view: memoryview, most: int) -> memoryview:
+    """The content of a block of variable values without padding."""
+    size, rest = _stated(view), view[_SIZE.size :]
+    if size > min(most, len(rest)):
         raise damaged()
-    if not compressed:
-        if size > len(rest):
-            raise damaged()
-        return rest[:size]
-    try:
-        if zstandard.frame_content_size(rest[:_FRAME_HEAD]) != size:  # before memory is allocated for it
-            raise damaged()
-        return memoryview(zstandard.ZstdDecompressor().decompress(rest, allow_extra_data=True))
-    except zstandard.ZstdError:
-        raise damaged() from None
+    return rest[:size]
 
 
 def _bitmap_bytes(rows: int) -> int:

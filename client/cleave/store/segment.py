@@ -10,8 +10,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Literal
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,9 @@ from cleave.store.manifest import (
     now,
 )
 from cleave.store.published import digests_of, identity_of
+from cleave.store.reader import Opened
 from cleave.store.reading import MARKS
+from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.sealed import ColumnPlace, ColumnValues, seal_column
 from cleave.store.slices import sort
@@ -60,7 +62,7 @@ _VALUES_TOGETHER = 1 << 18  # in columns that are read at once
 class PartialSegment:
     """A segment written except for its rows for scans.
 
-    `keys`: its new cells, with their numbers. `words`: the columns of the rows for scans, in their order; `order`: for
+    `keys`: its cells, with their numbers. `words`: the columns of the rows for scans, in their order; `order`: for
     each of them, its row in the segment. Both are empty without scans.
     """
 
@@ -72,17 +74,13 @@ class PartialSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTarget:
-    """Folder for the columns of `segment`, and the key of each object, from its column and name.
-
-    `keys`: how the key is derived (see `Sealed`).
-    """
+    """Folder for the columns of `segment`, and the key of each object, from its column and name."""
 
     store: Storage
     folder: str
     table_id: str
     segment: str
     key_of: Callable[[SealedColumn, str], bytes]
-    keys: Literal[1, 2]
 
     def write(self, pool: Executor, table: Table, columns: Sequence[SealedColumn]) -> list[Future[list[Sealed]]]:
         """Start to seal and write `columns` of the rows of `table` in threads (AES-GCM and DuckDB release the GIL).
@@ -111,13 +109,13 @@ class ColumnTarget:
         content = b"".join(blocks)
         self.store.write(name, content)
         lengths = () if column.width else tuple(map(len, blocks))
-        return Sealed(object=described(name, content), lengths=lengths, keys=self.keys)
+        return Sealed(object=described(name, content), lengths=lengths)
 
 
 def target_of(tables: Tables, manifest: Manifest, segment: str) -> ColumnTarget:
     """Where the columns of a segment of an owner's table are written."""
     vault, folder = tables.vault(manifest.table_id), tables.folder(manifest.table)
-    return ColumnTarget(tables.stores.sensitive, folder, manifest.table_id, segment, vault.key_in_column, keys=2)
+    return ColumnTarget(tables.stores.sensitive, folder, manifest.table_id, segment, vault.key_in_column)
 
 
 class SegmentWriter:
@@ -143,8 +141,8 @@ class SegmentWriter:
         self._cipher = Cipher(secret)
         self._profile = secret.profile
         self._folder = tables.folder(manifest.table)
-        self._digests = digests_of(tables, manifest)
-        self._identity = identity_of(manifest) if self._digests else ()
+        self._identity = identity_of(manifest)
+        self._digests = digests_of(tables, manifest) if self._identity else None  # else the releases have ended
         self._encryptors: RowEncryptors | None = None
         if manifest.scanned and most_rows:
             self._encryptors = RowEncryptors(row_lanes(manifest, self._profile), most_rows, self._cipher)
@@ -174,7 +172,6 @@ class SegmentWriter:
         manifest names what was written.
         """
         segment, manifest, cells = segment or new_id(), self.manifest, self.cells
-        before = list(cells.keys)
         by = plain_by(manifest, table.schema.columns)
         if by:
             sort(table, by)
@@ -185,7 +182,7 @@ class SegmentWriter:
             marks = self._marks(table, contributor)
             summed = Summing(table, manifest.by, manifest.measures).sums()
             numbers = cells.add(manifest.by, summed.keys, summed.counts.tolist())
-            totals = self.write_totals(segment, manifest.measures, 0, summed.columns, numbers, len(cells))
+            totals = self.write_totals(manifest.measures, 0, summed.columns, numbers, len(cells))
             runs = _runs(table, manifest, by, summed.keys, numbers)
             index = Index(np.asarray(numbers, np.int64), summed.counts, np.asarray(runs, np.int64).reshape(-1, 2))
             written = Segment(
@@ -201,8 +198,27 @@ class SegmentWriter:
                 marks=None if marks is None else target.write_marks(marks),
                 unpublished=None if marks is None else int(table.rows - marks.sum()),
             )
-        fresh = (at for at, key in enumerate(cells.keys) if at >= len(before) or before[at] != key)
-        return self.for_scans(table, written, tuple((at, cells.keys[at]) for at in fresh))
+        return self.for_scans(table, written, tuple(zip(numbers, summed.keys, strict=True)))
+
+    def renumbered(self, opened: Opened, segment: Segment) -> tuple[Segment, tuple[tuple[int, Texts], ...]]:
+        """Write index and totals of a stored segment again, because others have used numbers of its cells; and return
+        the keys of its cells with the new numbers. Its rows stay, also those for scans, which have no numbers of cells.
+
+        `opened`: a version of the table. Raises InputError as `Cells.add`, CheckFailed, StoreError.
+        """
+        manifest = self.manifest.model_copy(update={"segments": (segment,)})
+        read = set(self.schema.names)
+        with (
+            closing(Rows(self._tables, replace(opened, manifest=manifest))) as rows,
+            rows.table(read, segments=[segment]) as table,
+        ):
+            summed = Summing(table, manifest.by, manifest.measures).sums()
+            numbers = self.cells.add(manifest.by, summed.keys, summed.counts.tolist())
+            totals = self.write_totals(manifest.measures, 0, summed.columns, numbers, len(self.cells))
+            runs = _runs(table, manifest, plain_by(manifest, table.schema.columns), summed.keys, numbers)
+        index = Index(np.asarray(numbers, np.int64), summed.counts, np.asarray(runs, np.int64).reshape(-1, 2))
+        update = {"index": self._seal("cells", index.dump()), "totals": (totals,), "cells": len(self.cells)}
+        return segment.model_copy(update=update), tuple(zip(numbers, summed.keys, strict=True))
 
     def _marks(self, table: Table, contributor: str | None) -> NDArray[np.bool_] | None:
         """Which rows were published before (rows,); None if none can be."""
@@ -262,7 +278,6 @@ class SegmentWriter:
 
     def write_totals(
         self,
-        segment: str,
         measures: Sequence[Measure],
         first: int,
         sums: Sequence[Words],
@@ -280,16 +295,17 @@ class SegmentWriter:
             entries[:, np.asarray(numbers)] = each
             columns.append(entries)
         planes = lanes.encode(columns)
-        label = total_label(segment, first)
+        label = new_id()
         written = [
             self._tables.write(
                 self._folder,
-                joined(encrypt_lane(lanes, plane, self._cipher, label, lane)),
+                joined(encrypt_lane(lanes, plane, self._cipher, total_label(label), lane)),
             )
             for lane, plane in enumerate(planes)
         ]
         checks = [lane_checks(self._vault, lanes, plane, number) for number, plane in enumerate(planes)]
         return TotalsObjects(
+            label=label,
             first=first,
             stop=first + len(measures),
             lanes=tuple(written),

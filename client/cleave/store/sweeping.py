@@ -1,22 +1,30 @@
-"""Check the store's lists before a sweep deletes objects, and turn later errors into warnings.
+"""What may be deleted, and whether what was written is stored.
 
-Nothing is deleted until three things hold: the new head was read back, all objects that it needs are listed with the
-right size, and the list has the older objects that are known. After a head is written, errors only cause a warning.
+A commit names what it deletes in the manifest, and only that is deleted afterwards. `compact` and `delete` look for
+objects that nobody names; other changes do so at most once a day. Errors while deleting only cause a warning: whoever
+changes the table next goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.processes.deadline import OutOfTime
-from cleave.store.manifest import Object
+from cleave.store.manifest import Manifest, Object
 from cleave_shared.errors import CleaveWarning
 
 Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
+
+DAY = 24 * 3600.0  # seconds
+_THREADS = 8
+_HINT = "it stored them in part, or not at all: docs/stored.md says what a store must do"
 
 
 def listed(stores: Stores, folders: Sequence[str]) -> Listed:
@@ -24,6 +32,65 @@ def listed(stores: Stores, folders: Sequence[str]) -> Listed:
         (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
         for store in stores.distinct()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of objects in the sensitive and the plain store, which may be one."""
+
+    sensitive: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
+
+    def __or__(self, other: Names) -> Names:
+        return Names(self.sensitive | other.sensitive, self.plain | other.plain)
+
+    def __sub__(self, other: Names) -> Names:
+        return Names(self.sensitive - other.sensitive, self.plain - other.plain)
+
+    def __bool__(self) -> bool:
+        return bool(self.sensitive or self.plain)
+
+    def delete(self, stores: Stores) -> None:
+        """Delete them: the plain ones last, since what is sealed says what they belong to. Raises StoreError."""
+        for store, names in ((stores.sensitive, self.sensitive), (stores.plain, self.plain)):
+            if names:
+                store.delete(sorted(names))
+
+
+def names_of(manifest: Manifest) -> Names:
+    """All objects that a version names."""
+    plain = frozenset(each.plain.name for each in manifest.segments if each.plain is not None)
+    return Names(frozenset(manifest.objects()) - plain, plain)
+
+
+def doomed_of(manifest: Manifest) -> Names:
+    """Objects that are deleted, or will be, and that no version from this one on names."""
+    return Names(frozenset(manifest.doomed), frozenset(manifest.doomed_plain))
+
+
+def unstored(stores: Stores, objects: Iterable[Object], plain: Collection[str] = ()) -> list[Object]:
+    """Those of `objects` whose last byte the store does not return. `plain`: names of those in the plain store.
+
+    Raises StoreError for other faults.
+    """
+
+    def is_there(each: Object) -> bool:
+        store = stores.plain if each.name in plain else stores.sensitive
+        try:
+            return len(store.read(each.name, max(0, each.bytes - 1), each.bytes)) == min(1, each.bytes)
+        except NotStoredError:
+            return False
+
+    every = list(objects)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [each for each, there in zip(every, pool.map(is_there, every), strict=True) if not there]
+
+
+def not_all_stored(stores: Stores) -> StoreError:
+    """The error for a store that does not have what was just written there."""
+    return StoreError(
+        f"{stores.sensitive.location}: the store does not have what was written there; nothing is changed", hint=_HINT
+    )
 
 
 def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: Iterable[str] = ()) -> None:
@@ -52,6 +119,38 @@ def _is_there(stores: Stores, name: str) -> bool:
             store.read(name, 0, 1)
             return True
     return False
+
+
+def unnamed(
+    stores: Stores, folders: Sequence[str], named: Collection[str], just_written: Collection[str], *, everything: bool
+) -> Names:
+    """Objects in `folders` that nobody names. `named`: names that stay. `just_written`: an object of each store.
+
+    Only those that are a day older than it count, by each store's own clock: others may still be written. `everything`:
+    all that are listed count.
+    """
+    found = []
+    for store in (stores.sensitive, stores.plain):
+        dates = {name: date for folder in folders for name, date in store.dates(folder).items()}
+        latest = max((dates[each] for each in just_written if each in dates), default=None)
+        old = {
+            name
+            for name, date in dates.items()
+            if name not in named and (everything or (latest is not None and date < latest - DAY))
+        }
+        found.append(frozenset(old))
+        if stores.plain is stores.sensitive:
+            return Names(found[0])
+    return Names(*found)
+
+
+def is_due(manifest: Manifest) -> bool:
+    """True if a day has passed since somebody looked for objects that nobody names."""
+    try:
+        last = datetime.datetime.fromisoformat(manifest.swept)
+    except ValueError:
+        return True
+    return datetime.datetime.now(datetime.UTC) - last > datetime.timedelta(days=1)
 
 
 @contextlib.contextmanager

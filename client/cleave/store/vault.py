@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ckks.owner_key import Deriving
-from cleave.store.manifest import Sealed, SealedColumn
+from cleave.store.manifest import SealedColumn
 from cleave.store.padding import padded, room
 from cleave_shared import limits
 from cleave_shared.errors import DAMAGED, CheckFailed, InputError
@@ -27,7 +27,6 @@ Purpose = Literal["manifest", "cells", "rows", "ckks", "draft", "job", "cache", 
 
 _NONCE_BYTES = 12
 _MAGIC = b"CLS3"
-_COMPRESSED = b"CLS2"  # format of Cleave 1.0: a zstd frame, then zeros
 _SIZE = struct.Struct("<Q")
 # Records are JSON objects. Bytes of a number in them: counts in a segment have 7 digits, rows of a table 15, weighted
 # sums of a lane's entries 35.
@@ -70,20 +69,12 @@ def seal_record(key: bytes, name: str, content: bytes, digits: int | None) -> by
     return seal(_MAGIC, key, b"".join([_SIZE.pack(len(content)), content, padding]), _MAGIC + name.encode())
 
 
-def open_record(key: bytes, name: str, sealed: bytes, *, compressed: bool = True) -> bytes:
-    """Return what `seal_record` was given. Raises CheckFailed for anything that this key did not seal as `name`.
-
-    `compressed`: also open records of Cleave 1.0. Their size is not limited, so they must be the caller's own.
-    """
-    magic = _COMPRESSED if compressed and sealed[: len(_COMPRESSED)] == _COMPRESSED else _MAGIC
+def open_record(key: bytes, name: str, sealed: bytes) -> bytes:
+    """Return what `seal_record` was given. Raises CheckFailed for anything that this key did not seal as `name`."""
     try:
-        packed = unseal(magic, key, sealed, magic + name.encode())
+        packed = unseal(_MAGIC, key, sealed, _MAGIC + name.encode())
     except InvalidTag:
         raise CheckFailed("stored", "a sealed object of the table is damaged or another's", hint=DAMAGED) from None
-    if magic == _COMPRESSED:
-        import zstandard  # noqa: PLC0415 - only of tables of Cleave 1.0
-
-        return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=True)
     (size,) = _SIZE.unpack_from(packed)
     return packed[_SIZE.size : _SIZE.size + size]
 
@@ -105,13 +96,8 @@ class Vault:
         return self.key_of("rows", f"column/{column}")
 
     def key_in_column(self, column: SealedColumn, name: str) -> bytes:
-        """Key of a new object `name` of a sealed column, 32 bytes."""
+        """Key of the object `name` of a sealed column, 32 bytes."""
         return key_of_object(self.column_key(column.id), name)
-
-    def key_of_sealed(self, column: SealedColumn, stored: Sealed) -> bytes:
-        """Key of a stored object of a sealed column, 32 bytes."""
-        name = stored.object.name
-        return self.key_of("rows", name) if stored.keys == 1 else self.key_in_column(column, name)
 
     def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
         """Seal `content`, padded, as the object `name`."""

@@ -44,7 +44,7 @@ MOST_PLACES = 64 << 10  # bytes of the list of views
 class View(StoredModel):
     """`keys` of columns by column id, in base64. `others`: names of columns that the reader has no keys of."""
 
-    format: Literal[1] = 1
+    format: Literal[3] = 3
     manifest: Manifest
     keys: dict[Hex, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$")]]
     others: tuple[str, ...] = ()
@@ -163,8 +163,8 @@ def open_view(key: bytes, head: TableHead, which: Object, content: bytes) -> Vie
     """Open the view `which`, sealed under `key`, of the version that `head` names. Raises CheckFailed."""
     failed = CheckFailed("stored", "a reader's view of a table is damaged, or of another version", hint=DAMAGED)
     try:
-        record = open_record(key_of_object(key, which.name), which.name, content, compressed=False)
-        view = View.model_validate_json(record)
+        record = open_record(key_of_object(key, which.name), which.name, content)
+        view = View.model_validate_json(record, extra=head.extra)
     except ValidationError:
         raise failed from None
     manifest = view.manifest

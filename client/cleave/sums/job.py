@@ -72,7 +72,7 @@ class _State(StoredModel):
     all objects of the job.
     """
 
-    wire: int = wire.PREVIOUS  # release 1.0.0 did not store it
+    wire: int
     execution: str
     content: dict[str, Any]
     counts: tuple[int, ...]

@@ -182,7 +182,7 @@ class TotalsReader:
     def _sentinels(self, run: _Run, lane: int, chunks: int) -> NDArray[np.int64]:
         total = np.zeros((chunks, SENTINELS), np.int64)
         for segment, totals in run.segments:
-            label = total_label(segment.id, totals.first)
+            label = total_label(totals.label)
             for number in range(run.lanes.chunks(segment.cells)):
                 total[number] += sentinels(self._cipher(), label, lane, number)
         return total

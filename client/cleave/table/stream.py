@@ -27,7 +27,7 @@ from cleave.table.reading import SourceReading
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import FLUSHED, Engine, Table, no_table, portable
 from cleave.table.typed_reading import TypedReading
-from cleave.table.types import FLOATS
+from cleave.table.types import FLOATS, bytes_of_value
 from cleave_shared import limits
 from cleave_shared.errors import InputError
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _MEMORY = "512MB"
 _THREADS = min(4, max(2, len(os.sched_getaffinity(0))))  # with one thread DuckDB buffers 131,072 rows of a CSV
 _STDIN_BYTES = 256 << 20  # standard input is kept in memory
-_FIXED_BYTES = 16  # per value that is not text, at most
 
 _BATCH = 50  # columns per query: DuckDB is slow to plan hundreds of aggregates
 
@@ -119,7 +118,8 @@ class Stream:
             rest = figures_row[2 + 3 * len(stated) :][: 3 * len(floats)]
             for column, *values in zip(floats, rest[::3], rest[1::3], rest[2::3], strict=True):
                 extents[column.name] = _wider(extents[column.name], values)
-        return Survey(rows, int(size) + rows * _FIXED_BYTES * len(leaving), extents, int(size))
+        fixed = sum(bytes_of_value(each.type) for each in leaving)
+        return Survey(rows, int(size) + rows * fixed, extents, int(size))
 
     def load(self, progress: Progress | None) -> int:
         """Create the table's relation from all rows, and return their number. Raises as `survey` does, and for too many

@@ -60,6 +60,15 @@ def digits_of(type_: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def bytes_of_value(type_: str) -> int:
+    """Bytes of a value in the memory of DuckDB or Arrow, whichever takes more; without the text of a VARCHAR."""
+    if type_ in INTEGERS:
+        return INTEGERS[type_] // 8
+    if type_ in ("BOOLEAN", "DATE", "FLOAT"):
+        return 1 if type_ == "BOOLEAN" else 4
+    return 8 if type_ in ("DOUBLE", "TIME", "TIMESTAMP", ZONED) else 16
+
+
 def range_of(type_: str) -> tuple[int, int]:
     """Smallest and largest value of an exact type, in units of its last decimal."""
     if type_ == "BOOLEAN":

@@ -21,8 +21,6 @@ _TITLE = re.compile(r"<title[^>]*>([^<]{1,200})</title>", re.IGNORECASE)
 _REQUEST_IDS = ("x-request-id", "x-amzn-requestid", "x-amz-apigw-id")
 _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}", re.ASCII)
 
-# the text with which services up to release 1.0.0 refuse other versions
-_OTHER_VERSION = re.compile(r"wire version is not (\d{1,4})")
 _BY_STATUS = {
     401: "the endpoint requires authentication; add --profile or --sign for an AWS one",
     403: "the caller may not invoke this API: check the credentials' policy, the region and the path of the endpoint",
@@ -84,10 +82,6 @@ def problem(service: str, answer: Response) -> ServiceError:
     """The error for an answer with a status other than 200."""
     status = answer.status
     said, hint = _read(answer.body)
-    version = _OTHER_VERSION.fullmatch(said)
-    if version and int(version[1]) != wire.VERSION:
-        skewed = wire.skewed("service", None, int(version[1]))
-        said, hint = skewed.message, skewed.hint
     if 300 <= status < 400:
         return ServiceError(
             answer.named(f"{service} answered {status}: it has moved, and redirects are not followed"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from cleave_services import bodies, links, previous
+from cleave_services import bodies, links
 from cleave_services.bodies import Note, Received
 from cleave_services.links import TableLinks
 from cleave_services.log import log, log_to_stderr
@@ -90,7 +90,6 @@ def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
 
 
 def _received(step: Call | Reduce, own: TableLinks, model: type[Message]) -> Received:
-    """The step's question. A client of the previous wire version may have started the job."""
     (content,) = own.read([step.question], kind=links.RESULTS)
     return bodies.parse(content, wire.FRAMES_TYPE, model)
 
@@ -117,7 +116,7 @@ def _answers(own: TableLinks, request: ReduceRequest, wanted: Sequence[Linked]) 
     left = iter(wanted)
     while some := list(islice(left, limits.LINK_READS)):
         for content in own.read(some, kind=links.RESULTS):
-            answer = previous.answer(model, content)
+            answer = wire.load(model, content, wire.FRAMES_TYPE)
             if (answer.profile, answer.key_id) != (request.profile, request.key_id):
                 raise WireError("an answer is of another key's ciphertexts")
             yield [blob for each in answer.totals for blob in each]

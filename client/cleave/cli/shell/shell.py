@@ -84,8 +84,10 @@ class Shell:
             console.out(self._schema(_unquoted(match[1])) if match[1] else self._tables())
             return
         started = time.perf_counter()
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
-        answer = self._do(lambda: session.ask(plan, self._options, asking["timeout"], strict=asking["strict"]))
+        strict, cloud_only = asking["strict"], asking["cloud_only"]
+        plan, answer = self._do(
+            lambda: session.answer(sql, self._options, asking["timeout"], strict=strict, cloud_only=cloud_only)
+        )
         seconds = time.perf_counter() - started
         print_answer(answer, self._format, None if self._shows_all else "`.rows all` shows all from the next query on.")
         say_trust(answer, self._format, seconds, self._say)

@@ -1,0 +1,98 @@
+"""Many writers and askers of one table at once: see `World` of tests/store/writing.py for what must hold."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cleave.maintain.rotate import rotate
+from cleave.table.progress import Silent
+from tests.campaign import FACTOR, FULL
+from tests.store.writing import (
+    COMPACTS,
+    DELETES,
+    UPDATES,
+    World,
+    adds,
+    some,
+    times_of,
+    with_columns,
+    with_readers,
+    with_releases,
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return World(tmp_path / "world", key_file)
+
+
+def test_appends_by_five_writers_at_once(world: World) -> None:
+    """Twenty-five, beside compactions, a deleter and questions: nobody is told of a conflict."""
+    world.begin(some("first", 0, 6))
+    works = [adds(world, f"w{number}", 5, batches=number % 2 == 1, upserts=number == 4) for number in range(5)]
+    works += [times_of(world, "compacts", 2, COMPACTS), times_of(world, "deletes", 3, DELETES)]
+    world.run(works, [world.totals, world.verify])
+    assert world.told == []
+    assert len(world.check()[-1]) > 60
+
+
+def all_at_once(world: World, rounds: int) -> None:
+    """Everybody changes the table, `rounds` times each; in the end it moves to another key."""
+    world.begin(some("first", 0, 30))
+    ended = threading.Barrier(2)
+    works = [
+        adds(world, "plain", rounds),
+        adds(world, "batches", rounds, batches=True),
+        adds(world, "upserts", rounds, upserts=True),
+        adds(world, "more", 2 * rounds),
+        times_of(world, "compacts", rounds, COMPACTS),
+        times_of(world, "deletes", rounds, DELETES),
+        times_of(world, "updates", rounds, UPDATES),
+        times_of(world, "readers", max(1, rounds // 2), *with_readers(world)),
+        times_of(world, "columns", max(1, rounds // 2), *with_columns()),
+        times_of(world, "releases", rounds, *with_releases(world)),
+    ]
+
+    def rotated() -> None:
+        ended.wait()
+        rotate(world.as_user("rotates"), world.as_user("rotates", new=True), "trial", Silent())
+
+    def last(work: Callable[[], None]) -> None:
+        ended.wait()
+        work()
+
+    world.run(works, [world.totals, world.rows, world.verify, world.pull])
+    world.is_over.clear()
+    world.run(
+        [rotated, partial(last, adds(world, "late", max(2, rounds // 2)))],
+        [world.totals, world.verify],
+    )
+
+
+@pytest.mark.slow
+def test_all_changes_at_once(world: World, printed_figures: list[str]) -> None:
+    """Beside all kinds of questions. What is added, deleted or merged is never in conflict."""
+    all_at_once(world, 4 * FACTOR if FULL else 4)
+    told = Counter(what for what, _ in world.told)
+    printed_figures.append(f"writers at once: {sum(map(len, world.done.values()))} changes, {dict(told)} in conflict")
+    world.check()
+
+
+@pytest.mark.slow
+def test_all_changes_at_once_in_s3(
+    tmp_path: Path, key_file: Path, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"ENDPOINT_URL": s3_endpoint, "ACCESS_KEY_ID": "an-access-key", "SECRET_ACCESS_KEY": "a-secret"}
+    for name, value in {**given, "REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    world = World(tmp_path / "world", key_file, s3_endpoint)
+    all_at_once(world, 2 * FACTOR if FULL else 2)
+    world.check()
