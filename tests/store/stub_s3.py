@@ -18,6 +18,7 @@ PAGE = b"<html><body><h1>Welcome to the hotel's network, canary-secret</h1></bod
 HEAD = r"/head$"
 OBJECT = r"/[0-9a-f]{32}$"
 ANY = r""
+_DATE = "2026-11-29T12:00:00.000Z"  # of every object
 _ENDLESS = 256 << 20  # bytes of an answer that does not end by itself: the kernel's buffers hold 40 MB of them
 _PART = 1 << 16
 
@@ -222,8 +223,7 @@ class Stub:
 
 def _listed(found: dict[str, bytes], prefix: str, token: str = "", counted: int | None = None) -> Answer:
     contents = "".join(
-        f"<Contents><Key>{escape(name)}</Key><Size>{len(content)}</Size>"
-        "<LastModified>2026-11-29T00:00:00.000Z</LastModified></Contents>"
+        f"<Contents><Key>{escape(name)}</Key><Size>{len(content)}</Size><LastModified>{_DATE}</LastModified></Contents>"
         for name, content in found.items()
     )
     more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""

@@ -202,6 +202,10 @@ class DamagedStepError(CheckFailed):
 class UnkeptError(StoreError):
     """Objects that this change wrote are gone: somebody swept them, or the store lost them."""
 
+    @classmethod
+    def of(cls, error: StoreError) -> UnkeptError:
+        return cls(error.message, hint=error.hint)
+
 
 def drafts_of(tables: Tables, name: str) -> list[tuple[str, Drafts[ChangeDraft, ChangeStep]]]:
     """The drafts of a table, by id. They are not read yet."""
@@ -417,7 +421,7 @@ class _Making:
             steps = writing.all_steps(advance, self._add)
         except DamagedStepError as error:
             self._forget_draft()
-            raise UnkeptError(error.message, hint=error.hint) from None
+            raise UnkeptError.of(error) from None
         self._own |= writing.own
         manifest = next_manifest(manifest, plan.pieces, steps)
         if plan.cells is not None or base is None or not all(each.same_cells for each in plan.pieces):
@@ -495,7 +499,7 @@ class _Making:
                 if self._drafts.is_there():
                     raise self._taken() from None
                 self._forget_draft()
-                raise UnkeptError(not_all_stored(tables.stores).message) from None
+                raise UnkeptError.of(not_all_stored(tables.stores)) from None
         plain = names_of(manifest).plain
         new = [each for each in manifest.parts() if each.name not in old.sensitive | old.plain]
         swept = doomed_of(base.manifest) if base else Names()  # by a change that may not have deleted them yet
@@ -505,7 +509,7 @@ class _Making:
         if lost:
             if lost & self._draft.objects():
                 self._forget_draft()
-            raise UnkeptError(not_all_stored(tables.stores).message)
+            raise UnkeptError.of(not_all_stored(tables.stores))
         digests = [each.digest for each in steps if each.digest] if change.rows is not None else []
         self._made.content = self._content(tables.vault(manifest.table_id), digests)
         opened = tables.commit(manifest, base, change.what, plan.rows, plan.log, made=self._made, details=plan.details)
@@ -517,6 +521,7 @@ class _Making:
         probes = [(store, f"{tables.folder(manifest.table)}/{new_id()}") for store in tables.stores.distinct()]
         for store, probe in probes:
             store.write(probe, b"")
+        self._own |= Names(*(frozenset({probe}) for _, probe in probes))
         own = {*self._drafts.names(self._draft)} if self._drafts and self._draft else set()
         keep = tables.named(base) | own | self._own.sensitive | self._own.plain
         keep |= {part.name for part in manifest.parts()} | (self._draft.objects() if self._draft else set())
@@ -576,8 +581,10 @@ class _Making:
         own = self._own | Names(frozenset(self._made.wrote))
         draft = _objects_of(self._draft) if self._draft else Names()
         own = own | draft if made else own - draft
-        kept = frozenset({newest.head.manifest.name, newest.head.log.page.name})
-        left = own - names_of(newest.manifest) - Names(kept) - doomed_of(newest.manifest)
+        kept = {newest.head.manifest.name, newest.head.log.page.name}
+        if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
+            kept = self._tables.named(newest)
+        left = own - names_of(newest.manifest) - Names(frozenset(kept)) - doomed_of(newest.manifest)
         with cleaning():
             left.delete(self._tables.stores)
         self._own = Names()
@@ -599,7 +606,7 @@ class _Making:
             raise error
         self._waits += 1
         if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
-            raise not_all_stored(self._tables.stores)
+            raise error
         time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.02 * 2**self._waits)))  # noqa: S311 - no secret
 
     def _has_moved(self) -> bool:

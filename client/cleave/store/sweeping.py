@@ -101,10 +101,14 @@ def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: 
     sizes = {name: size for _, each in objects for name, size in each.items()}
     wrong = sum(sizes.get(each.name) != each.bytes for each in new)
     if wrong or unlisted(stores, objects, old):
-        raise StoreError(
-            f"{stores.sensitive.location}: the store does not list what was written there; nothing is changed",
-            hint="its lists leave objects out, or it stored them in part: docs/stored.md says what a store must do",
-        )
+        raise _unlisted(stores)
+
+
+def _unlisted(stores: Stores) -> StoreError:
+    return StoreError(
+        f"{stores.sensitive.location}: the store does not list what was written there; nothing is changed",
+        hint="its lists leave objects out, or it stored them in part: docs/stored.md says what a store must do",
+    )
 
 
 def unlisted(stores: Stores, objects: Listed, names: Iterable[str]) -> list[str]:
@@ -127,9 +131,9 @@ def unnamed(
     """Objects in `folders` that nobody names. `named`: names that stay. `just_written`: an object of each store.
 
     Only those that are a day older than it count, by each store's own clock: others may still be written. `everything`:
-    all that are listed count.
+    all that are listed count, and a list that lacks a name that is there raises StoreError.
     """
-    found = []
+    found, every = [], set[str]()
     for store in (stores.sensitive, stores.plain):
         dates = {name: date for folder in folders for name, date in store.dates(folder).items()}
         latest = max((dates[each] for each in just_written if each in dates), default=None)
@@ -139,8 +143,12 @@ def unnamed(
             if name not in named and (everything or (latest is not None and date < latest - DAY))
         }
         found.append(frozenset(old))
+        every |= dates.keys()
         if stores.plain is stores.sensitive:
-            return Names(found[0])
+            break
+    missing = [each for each in named if each not in every and each.rpartition("/")[0] in folders]
+    if everything and any(_is_there(stores, each) for each in missing):
+        raise _unlisted(stores)
     return Names(*found)
 
 
