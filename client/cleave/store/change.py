@@ -54,6 +54,7 @@ FREE = ("delete", "reader revoke", "reader reseal")  # changes of a table that i
 HELD_SECONDS = 60.0  # for which a change waits for another that takes several versions
 SECONDS = 900.0  # for which a change tries again beside others
 MOST_ROUNDS = 4  # in which others changed what was read
+MOST_IDLE = 8  # attempts in a row beside which nobody changed the table: then the store is the cause
 _LONGEST_WAIT = 2.0
 _BUSY = (409, 429, 503)  # status of an answer that advises to try again
 _GIVEN = ("table_id", "measures", "sealed", "secret")
@@ -203,7 +204,7 @@ class UnkeptError(StoreError):
     """Objects that this change wrote are gone: somebody swept them, or the store lost them."""
 
     @classmethod
-    def of(cls, error: StoreError) -> UnkeptError:
+    def of(cls, error: StoreError | CheckFailed) -> UnkeptError:
         return cls(error.message, hint=error.hint)
 
 
@@ -252,6 +253,7 @@ class _Making:
         self._own = Names()  # objects of attempts
         self._rounds = 0
         self._waits = 0
+        self._idle = 0  # attempts since the head that the last one saw
         self._begun = time.monotonic()
         self._rows: Sequence[str] | None = None  # digests of the new rows, if they were asked for
 
@@ -294,6 +296,8 @@ class _Making:
         if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
+        if (before and before.head_etag) != (base and base.head_etag):
+            self._idle = 0
         self._base, self._is_planned = base, True
         if before is None and self._first is None:
             self._first = base.head.log.count if base else 0
@@ -605,7 +609,8 @@ class _Making:
         if isinstance(error, LostError) and (not self._has_moved() or error.is_damage or not is_replaced(error)):
             raise error
         self._waits += 1
-        if isinstance(error, UnkeptError) and self._waits > MOST_ROUNDS:
+        self._idle += 1
+        if self._idle > (MOST_ROUNDS if isinstance(error, UnkeptError) else MOST_IDLE):
             raise error
         time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.02 * 2**self._waits)))  # noqa: S311 - no secret
 
