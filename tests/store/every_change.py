@@ -33,6 +33,7 @@ from cleave.store.change import drafts_of
 from cleave.store.compacting import compact
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
+from cleave.store.heads import parsed
 from cleave.store.reader import Opened
 from cleave.store.removing import remove
 from cleave.store.seen_versions import SeenVersions
@@ -191,9 +192,11 @@ class Place(Readers):
         return {name: store for store in self.stores().distinct() for name in store.names("")}
 
     def left_over(self) -> list[str]:
-        """What no table, contribution or release needs."""
-        current = self.current()
-        there = {name for name in self.objects() if name.rpartition("/")[2] not in ("head", "draft")}
+        """What no table, contribution, release or head of a table that moved needs."""
+        current, objects = self.current(), self.objects()
+        there = {name for name in objects if name.rpartition("/")[2] not in ("head", "draft")}
+        heads = [name for name in objects if name.rpartition("/")[2] == "head"]
+        there -= {parsed(objects[name].read(name)).get("changes", "") for name in heads}
         if current is None:
             return sorted(there)
         _tables, opened = current
