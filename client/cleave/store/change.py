@@ -675,7 +675,8 @@ class _Writing:
                 if step.segment is not None and not self._claim(step):
                     apart.append((number, place))
             steps.append(list(done))
-        due = [piece for piece, done in zip(self._pieces, self._done, strict=True) if not (piece.replaces and done)]
+        written = [piece.is_written(done) for piece, done in zip(self._pieces, self._done, strict=True)]
+        due = [piece for piece, is_written in zip(self._pieces, written, strict=True) if not is_written]
         if not apart and not due:
             return [each for of in steps for each in of]
         most = max((each.most_rows for each in due), default=0)
@@ -683,11 +684,11 @@ class _Writing:
             for number, place in apart:
                 steps[number][place] = self._renumbered(writer, steps[number][place])
             for number, piece in enumerate(self._pieces):
-                if piece.replaces and self._done[number]:
+                if written[number]:
                     continue
-                context, written = self._context(piece), piece.write(writer, self._done[number])
-                with closing(written):
-                    for step in written:
+                context, more = self._context(piece), piece.write(writer, self._done[number])
+                with closing(more):
+                    for step in more:
                         step = step.model_copy(update={"context": context})  # noqa: PLW2901
                         add(step)
                         steps[number].append(step)

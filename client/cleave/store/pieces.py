@@ -62,6 +62,10 @@ class Piece(ABC):
     def take_out(self, cells: Cells) -> None:  # noqa: B027 - most pieces replace nothing
         """Subtract the rows of the replaced segments from their cells. Raises CheckFailed, StoreError."""
 
+    def is_written(self, done: Sequence[ChangeStep]) -> bool:
+        """True if `write` has nothing to add to `done`."""
+        return bool(done)
+
     @abstractmethod
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
         """Write what follows `done`. Raises InputError, CheckFailed, StoreError."""
@@ -108,6 +112,9 @@ class StreamRows(Piece):
     @property
     def most_rows(self) -> int:
         return self.new.together
+
+    def is_written(self, done: Sequence[ChangeStep]) -> bool:
+        return sum(each.rows for each in done) == self.rows
 
     def write(self, writer: SegmentWriter, done: Sequence[ChangeStep]) -> Generator[ChangeStep]:
         writer.advance(sum(each.rows for each in done))
