@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,26 @@ def test_dagster(stage: Stage, python: Path) -> None:
     stage.run(python, "-c", run, DAGSTER_HOME=str(stage.folder), DAGSTER_DISABLE_TELEMETRY="1")
     assert stage.stored("SELECT COUNT(*) FROM trial") == [(1200,)]
     stage.require_report()
+
+
+def test_a_backfill_of_dagster_loads_its_days_at_once(stage: Stage, python: Path) -> None:
+    """Twelve runs, four at a time: none is in another's way, and a second backfill adds nothing."""
+    stage.write("assets.py")
+    days = [f"2026-01-{day:02}" for day in range(1, 13)]
+    for day in days:
+        shutil.copy(stage.folder / "patients.csv", stage.folder / "feed" / f"{day}.csv")
+    run = (
+        "import assets, sys, dagster as dg; [dg.materialize([assets.trial], partition_key=day) for day in sys.argv[1:]]"
+    )
+
+    def load(some: list[str]) -> None:
+        stage.run(python, "-c", run, *some, DAGSTER_DISABLE_TELEMETRY="1")
+
+    every = " UNION ALL BY NAME ".join(["FROM patients"] * (1 + len(days)))
+    for _ in range(2):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(load, [days[start::4] for start in range(4)]))
+        assert stage.stored(SUMS.format("trial")) == stage.truth(SUMS.format(f"({every})"))
 
 
 @pytest.fixture
