@@ -113,7 +113,8 @@ class Change:
     this change. `rows`: digests of these rows, as of their segments. `once`: number of the newest changes; if an equal
     one is among them, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
     `publish`, `finish`: work after the commit, before and after what it replaced is deleted; a repeated call does it
-    again. `stage`: name for `progress`, default `what`.
+    again. `stage`: name for `progress`, default `what`. `again`: it continues no stopped call, nor one of
+    another process.
 
     `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names.
     `erases`: deletes all drafts and objects that nobody names, whatever their age. `strict`: raises StoreError if what
@@ -131,6 +132,7 @@ class Change:
     basis: Callable[[Manifest | None], object] | None = None
     finish: Callable[[Done], None] | None = None
     stage: str = ""
+    again: bool = False
     rounds: int = MOST_ROUNDS
     sweeps: bool = False
     erases: bool = False
@@ -242,6 +244,7 @@ class _Making:
         self._change = change
         self._progress = progress
         self._request = digest_of_request(change.what, change.request)
+        self._asked = digest_of_request(new_id(), []) if change.again else self._request  # of the draft
         self._made = Made(new_id(), new_id())
         self._draft: ChangeDraft | None = None
         self._drafts: Drafts[ChangeDraft, ChangeStep] | None = None
@@ -309,7 +312,7 @@ class _Making:
     def _find_draft(self) -> None:
         """Take over the draft of a stopped call, if there is one."""
         for id_, drafts in drafts_of(self._tables, self._name):
-            draft = drafts.find(self._request)
+            draft = drafts.find(self._asked)
             if draft is None or draft.id != id_ or draft.what != self._change.what:
                 continue
             if self._change.are_rows is not None and not self._change.are_rows(draft.put):
@@ -401,7 +404,7 @@ class _Making:
             given = {name: getattr(manifest, name) for name in _GIVEN}
             draft = ChangeDraft(
                 id=self._made.change,
-                asked=self._request,
+                asked=self._asked,
                 head=None,
                 what=self._change.what,
                 owner=self._made.owner,

@@ -282,7 +282,6 @@ def append(
             *_request(opened.manifest, *([adding.digest] if adding.digest else [])),
             new.rows,
             batch and batch.id,
-            *([new_id()] if again else []),  # it is no stopped call, nor another process's, that adds the same rows
         ]
         change = Change(
             "append",
@@ -293,6 +292,7 @@ def append(
             new.digests,
             once=0 if batch is not None or again else 1 if upsert else PAGE,
             stage=_STAGE,
+            again=again,
         )
         done = make(tables, name, change, progress)
     if done.record is not None:
