@@ -121,7 +121,7 @@ class Trial:
         return self.rows(path) == expected(self.world, rows, SUMS)
 
     def left(self, path: Path) -> set[str]:
-        """What is in the table's and its contributor's folder a day later, and is no part of the table, head or draft."""
+        """What is in the table's and contributor's folders a day later, and is no part of the table, head or draft."""
         key = open_key(path, None)
         stores = self.stores()
         tables = Tables(stores, key, SeenVersions(self.world.root / f"{path.stem}.seen.json"))
