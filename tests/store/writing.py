@@ -340,9 +340,7 @@ def adds(world: World, user: str, times: int, *, batches: bool = False, upserts:
     return work
 
 
-def times_of(
-    world: World, user: str, count: int, *steps: tuple[str, Callable[[Tables, int], object], Callable[[int], Do]]
-) -> Callable[[], None]:
+def times_of(world: World, user: str, count: int, *steps: Step) -> Callable[[], None]:
     """`steps` in turn, `count` times (0: until all others end)."""
     world.done[user] = []
 
@@ -374,7 +372,7 @@ DELETES = (
 )
 UPDATES = (
     "update",
-    lambda tables, number: (
+    lambda number, tables: (
         update(tables, "trial", {"bill": "bill + 1"}, raised(number)[0], Silent(), yes=True, again=True).rows
     ),
     lambda number: raised(number)[1],
