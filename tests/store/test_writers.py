@@ -7,10 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cleave.maintain.changes import delete
 from cleave.maintain.rotate import rotate
+from cleave.store import put as putting
+from cleave.store.compacting import compact
+from cleave.store.reader import Opened
 from cleave.table.progress import Silent
 from tests.campaign import FACTOR, FULL
 from tests.store.writing import (
@@ -41,6 +46,42 @@ def test_appends_by_five_writers_at_once(world: World) -> None:
     world.run(works, [world.totals, world.verify])
     assert world.told == []
     assert len(world.check()[-1]) > 60
+
+
+def test_a_compaction_beside_appends_is_made(world: World) -> None:
+    """However many: none changes what it merges. What it has merged counts."""
+    world.begin(some("first", 0, 6))
+    for number in range(2):
+        putting.append(world.as_user("before"), world.file(some("before", number)), "trial", Silent())
+    tables, left = world.as_user("compacts"), list(range(5))  # more, and one of them merges
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Opened:
+        if left:
+            loaded = world.file(some("meanwhile", left.pop()))
+            putting.append(world.as_user("meanwhile"), loaded, "trial", Silent())
+        return real(*given, **more)
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    merged = compact(tables, "trial", Silent()).manifest
+    assert left == []
+    assert max(each.rows for each in merged.segments) == 12
+    assert merged.rows == 27
+
+
+def test_an_append_is_made_though_a_delete_swept_what_it_wrote(world: World) -> None:
+    """A delete sweeps all drafts. Nobody else changes the table then."""
+    world.begin(some("first", 0, 6))
+    tables = world.as_user("appends")
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Opened:
+        tables.commit = real  # type: ignore[method-assign]
+        delete(world.as_user("deletes"), "trial", "name = 'first-0-0'", Silent(), yes=True)
+        return real(*given, **more)
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 8
 
 
 def all_at_once(world: World, rounds: int) -> None:

@@ -18,7 +18,7 @@ from cleave.store.change import Change, HeldError, Plan, digest_of, held, in_the
 from cleave.store.log import copied as copied_log
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.pieces import SegmentRows
-from cleave.store.reader import Opened
+from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
@@ -58,6 +58,9 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
             old.close_as_moved(opened, key_id)
         except ConflictError:
             continue
+        except LostError:  # of what was copied
+            if not old.replaced(opened):
+                raise
     if old.moved_to(table) != key_id:
         raise InputError(f"table {table!r} is changed faster than it can be put under another key")
     done = new.open(table)

@@ -13,8 +13,8 @@ import json
 import random
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, JsonValue
@@ -199,7 +199,18 @@ def in_the_way(tables: Tables, more: str = "") -> InTheWayError:
 
 
 class DamagedStepError(CheckFailed):
-    """An object of a draft's step is damaged."""
+    """An object of a draft's step is damaged, or was swept by another change."""
+
+
+@contextmanager
+def _of_step() -> Iterator[None]:
+    """Reads objects of a draft's step alone. Raises DamagedStepError, ForeignError."""
+    try:
+        yield
+    except ForeignError:
+        raise
+    except CheckFailed as failure:
+        raise DamagedStepError(failure.check, failure.message, hint=failure.hint) from None
 
 
 class UnkeptError(StoreError):
@@ -703,12 +714,8 @@ class _Writing:
         """
         segment = step.segment
         assert segment is not None  # noqa: S101 - the caller looked
-        try:
+        with _of_step():
             index = self._tables.index(self._tables.vault(self._manifest.table_id), segment)
-        except (LostError, ForeignError):
-            raise
-        except CheckFailed as failure:
-            raise DamagedStepError(failure.check, failure.message, hint=failure.hint) from None
         if not self._cells.claim(self._manifest.by, step.keys):
             return False
         self._cells.count(index)
@@ -716,7 +723,8 @@ class _Writing:
 
     def _renumbered(self, writer: SegmentWriter, step: ChangeStep) -> ChangeStep:
         assert self._base is not None and step.segment is not None  # noqa: S101, PT018 - else numbers cannot differ
-        segment, keys = writer.renumbered(self._base, step.segment)
+        with _of_step():
+            segment, keys = writer.renumbered(self._base, step.segment)
         written = [segment.index, *(lane for each in segment.totals for lane in each.lanes)]
         self.own |= Names(frozenset(each.name for each in written))
         return step.model_copy(update={"segment": segment, "keys": keys})

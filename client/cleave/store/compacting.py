@@ -33,10 +33,26 @@ _FEWEST = 4  # minimum segments that an append merges
 def compact(tables: Tables, name: str, progress: Progress) -> Opened:
     """Merge small segments, and delete what stopped changes left. Rows keep their order.
 
-    Others may change the table meanwhile. Raises ConflictError if they change the merged segments again and again.
+    Others may change the table meanwhile; segments that they add are not merged. Raises ConflictError if they change
+    the merged segments again and again.
     """
-    change = Change("compact", [], partial(_plan, tables, name, merges), always, sweeps=True)
+    chosen: list[tuple[Segment, ...]] = []
+
+    def unchanged(manifest: Manifest) -> list[tuple[Segment, ...]]:
+        """Groups chosen before, of which no segment changed: what is merged of them counts. If none is left, others."""
+        nonlocal chosen
+        runs = list(_runs(manifest))
+        chosen = [each for each in chosen if any(_has(run, each) for run in runs)] or merges(manifest)
+        return chosen
+
+    change = Change("compact", [], partial(_plan, tables, name, unchanged), always, sweeps=True)
     return make(tables, name, change, progress).opened
+
+
+def _has(run: Sequence[Segment], group: Sequence[Segment]) -> bool:
+    """True if the segments of `group` are consecutive in `run`."""
+    start = run.index(group[0]) if group[0] in run else 0
+    return tuple(run[start : start + len(group)]) == tuple(group)
 
 
 def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
