@@ -67,8 +67,8 @@ campaign: setup
 		$(or $(TESTS),$(shell grep -rl 'from tests.campaign import' tests --include='test_*.py'))
 
 # Stored tables under kills at every write, several writers, a failing S3 and a full disk: FACTOR times their usual size.
-FAULTS := alter contribute_resume contributor_faults faults foreign keys killed killed_contributors kills noisy_faults \
-	release_faults release_people rotate rotate_drop s3_faults scan_faults
+FAULTS := alter beside campaign contribute_resume contributor_faults erased faults foreign keys killed \
+	killed_contributors kills noisy_faults release_faults release_people rotate rotate_drop s3_faults scan_faults
 store-faults: setup
 	CLEAVE_CAMPAIGN=$(or $(FACTOR),50) nice -n 19 $(BIN)/python -m pytest -n auto --dist worksteal $(LASTING) \
 		$(addprefix tests/store/,$(FAULTS:%=test_%.py))

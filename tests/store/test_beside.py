@@ -1,7 +1,7 @@
 """One whole change by another process at a read or a write of every change: both are made, or one is told why not.
 
-At that place the call may also be killed, or its answer be lost. Then it is run again. OUTCOMES says which ends each
-pair may have. DuckDB says which rows there are then: nothing is lost or doubled, and nothing is left over.
+At that place the call may also be killed, or its answer be lost. Then it is run again. outcomes.toml says how each pair
+may end. DuckDB says which rows there are then: nothing is lost or doubled, and nothing is left over.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -27,20 +29,24 @@ from cleave.objects.storage import Storage, StoreError
 from cleave.share.collect import collect
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
-from cleave.store.changed import on_newest
+from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.store.compacting import compact
+from cleave.store.newest import MovedError
+from cleave.store.reader import LostError
 from cleave.store.removing import remove
 from cleave.table.progress import Silent
-from cleave_shared.errors import CleaveError, CleaveWarning
-from tests.store.every_change import MORE, UPSERT, Place, Work, append, based, of_owner, without
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, ServiceError
+from tests.campaign import FACTOR, FULL
+from tests.store.every_change import LU, MORE, UPSERT, Place, Work, append, based, of_owner, without
 from tests.store.faulty import KilledError
 from tests.store.made import filled
+from tests.store.nonces import never_twice
 from tests.store.test_contributors import NORTH, OWN, SOUTH
 
 IVO = "C,m,21,4.00,55.5,Ivo\n"
 LATE = "A,m,29,4.00,61.5,Jo\nB,f,51,4.25,62.5,Kim\n"
 MERGED = "C,f,22,9.00,58.5,Mia\n"
-BASE = OWN + MORE + NORTH + SOUTH
+BASE = OWN + MORE + NORTH + SOUTH + LU
 OF_NORTH = [each.rpartition(",")[2] for each in (NORTH + IVO).splitlines()]
 
 
@@ -113,25 +119,30 @@ COMMANDS = [
 NAMED = {each.name: each for each in COMMANDS}
 BESIDE = [
     "append",
-    "upsert",
     "delete",
     "update",
     "compact",
-    "alter",
-    "collect",
     "release",
-    "reader revoke",
-    "replace",
     "rotate",
+    "alter",
+    "upsert",
+    "collect",
+    "replace",
+    "reader revoke",
     "drop",
+    "merge",
 ]
+QUICK = [("append", "delete"), ("upsert", "update"), ("alter", "append"), ("compact", "upsert"), ("release", "append")]
+ENDS = "DCBMR"  # see `ended`
+OUTCOMES: dict[str, dict[str, str]] = tomllib.loads((Path(__file__).parent / "outcomes.toml").read_text())
+READ_ONCE = ("append", "merge", "upsert", "replace", "rotate")  # their input: they do not begin again by themselves
 
 
 def begun(place: Place, *, waits: bool) -> None:
     """`waits`: a part of a contributor is not collected, which no rotation takes."""
     based(place)
     place.release("carol", "dave", least=3)
-    append(SOUTH)(place, place.stores())
+    append(SOUTH + LU)(place, place.stores())
     for name in ("dan", "eve"):
         place.add_reader(name, yes=True)
     if waits:
@@ -205,13 +216,25 @@ def watched(place: Place, calls: Beside) -> Stores:
 
 
 def ended(command: Command, place: Place, stores: Stores) -> str:
-    """How it ends: D (done), C (exit 6), R (refused, exit 3); K: killed, or the answer was lost."""
+    """How it ends: D (done), C (in conflict, exit 6), B (told to begin again, exit 6), M (the table is under another
+    key), R (refused, exit 3); K: killed, or the answer was lost.
+    """
+
+    def begins_again(error: ServiceError | LostError) -> bool:  # as every command of the product does
+        if is_replaced(error) and command.name in READ_ONCE:
+            raise ChangedError
+        return is_replaced(error)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CleaveWarning)
-            on_newest(lambda: command.work(place, stores))  # as every command of the product does
+            on_newest(lambda: command.work(place, stores), begins_again)
     except KilledError:
         return "K"
+    except ChangedError:
+        return "B"
+    except MovedError:
+        return "M"
     except CleaveError as error:
         if "answer is lost" in error.message or "answer is lost" in str(error.hint):
             return "K"
@@ -221,14 +244,20 @@ def ended(command: Command, place: Place, stores: Stores) -> str:
     return "D"
 
 
+def after(command: Command, rows: str | None) -> str | None:
+    """What it makes of rows; where there is no table, only a put makes one."""
+    return None if rows is None and command.name != "replace" else command.rows(rows or "")
+
+
 def tried(command: Command, change: Command, at: int, way: str, place: Place) -> str:
     """The outcome of `command`, with `change` at its call number `at`; if it was stopped, of its repetition."""
+    of_north = place.contributed()  # where its parts stay if it is removed before they are collected
     others: list[str] = []
     calls = Beside(at, lambda: others.append(ended(change, place, place.stores())), way)
     end = ended(command, place, watched(place, calls))
     (other,) = others
     before, alone = command.rows(BASE), change.rows(BASE) if other == "D" else BASE
-    both = {None if one is None else second.rows(one) for one, second in ((before, change), (alone, command))}
+    both = {after(second, one) for one, second in ((before, change), (alone, command))}
     if other != "D":
         both = {before}
     elif command is change:  # made once, or twice
@@ -237,22 +266,27 @@ def tried(command: Command, change: Command, at: int, way: str, place: Place) ->
         place.check(*both)
     elif end != "K":
         place.check(alone)
-        assert end in "CR", end
-    again = ended(command, place, place.stores()) if end in "KC" else end
+        assert end in "CBMR", end
+    again = ended(command, place, place.stores()) if end in "KCB" else end
     place.check(*(both if again == "D" else {alone, *both}))
     assert place.verified()
+    if "collect" in (command.name, change.name):
+        with suppress(CleaveError):
+            place.collect()
     place.settle(contributes=False)
-    if end == "K" and place.tables()[0].moved_to("trial"):  # nobody else looks for what it had written there
-        place.tables()[0].drop("trial")
-    assert place.left_over() == []
-    assert other in "DCR", other
+    if place.tables()[0].moved_to("trial"):  # nobody looks for what others had written there
+        place.tables()[0].clear("trial")
+    elif {command.name, change.name} == {"rotate", "drop"}:  # nor for what is copied, if there is no table any more
+        with suppress(InputError):
+            place.new_tables(place.stores()).drop("trial")
+    assert [each for each in place.left_over() if not each.startswith(f"{of_north}/")] == []
+    assert other in "DCMR", other
     return again if end == "K" else end
 
 
 def calls_of(command: Command, change: Command, tmp_path: Path, key_file: Path) -> list[str]:
     calls, place = Beside(), begin(tmp_path / "whole", key_file, command.name, change.name)
-    assert ended(command, place, watched(place, calls)) == "D"
-    return calls.kinds
+    return calls.kinds if ended(command, place, watched(place, calls)) == "D" else []
 
 
 def places_in(kinds: list[str], count: int, rng: random.Random) -> list[int]:
@@ -266,6 +300,8 @@ def places_in(kinds: list[str], count: int, rng: random.Random) -> list[int]:
 def outcomes(command: Command, change: Command, count: int, tmp_path: Path, key_file: Path) -> set[str]:
     rng = random.Random(f"{command.name} beside {change.name}")
     kinds = calls_of(command, change, tmp_path, key_file)
+    if not kinds:  # it is refused anyhow, as a rotation while a part waits
+        return {"R"}
     found = set()
     for turn, at in enumerate(places_in(kinds, count, rng)):
         way = "" if turn % 2 == 0 and count else rng.choice(Beside.WAYS)
@@ -279,3 +315,37 @@ def outcomes(command: Command, change: Command, count: int, tmp_path: Path, key_
             raise
         shutil.rmtree(place.root)
     return found
+
+
+def allowed(command: Command, change: Command) -> set[str]:
+    return set(OUTCOMES[command.name][change.name])
+
+
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [(NAMED[command], NAMED[change]) for command, change in QUICK],
+    ids=map(" beside ".join, QUICK),
+)
+def test_a_change_beside_another(command: Command, change: Command, tmp_path: Path, key_file: Path) -> None:
+    with never_twice():
+        assert outcomes(command, change, 2, tmp_path, key_file) <= allowed(command, change)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each in COMMANDS])
+def test_every_change_beside_others(command: Command, tmp_path: Path, key_file: Path) -> None:
+    """Two others, each in two places; in a campaign all, in many."""
+    first = COMMANDS.index(command)
+    some = BESIDE if FULL else [BESIDE[(first + step) % len(BESIDE)] for step in (0, 5)]
+    with never_twice():
+        for change in (NAMED[name] for name in some):
+            folder = tmp_path / change.name
+            assert outcomes(command, change, FACTOR if FULL else 2, folder, key_file) <= allowed(command, change)
+
+
+def test_the_table_has_every_pair() -> None:
+    assert {name: set(of) for name, of in OUTCOMES.items()} == {each.name: set(BESIDE) for each in COMMANDS}
+    assert {letter for of in OUTCOMES.values() for ends in of.values() for letter in ends} <= set(ENDS)
+    for name in ("append", "merge", "upsert", "delete", "update", "compact"):  # docs/stored.md: as if each came last
+        ends = {change: ends for change, ends in OUTCOMES[name].items() if change not in ("rotate", "drop")}
+        assert set(ends.values()) == {"D"}, name

@@ -34,7 +34,7 @@ from cleave.table.progress import Silent
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 from tests.campaign import FULL
-from tests.store.every_change import MORE, Place, Work, append, of_owner
+from tests.store.every_change import LU, MORE, Place, Work, append, of_owner
 from tests.store.made import filled
 from tests.store.test_contributors import NORTH, OWN, SOUTH, expected
 
@@ -44,7 +44,6 @@ ROWS = "SELECT ward, MEDIAN(age), MAX(name) FROM trial GROUP BY ward ORDER BY AL
 SCANNED = "SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY ALL"
 OF_NORTH = "SELECT contributor, COUNT(*), SUM(bill) FROM trial GROUP BY contributor ORDER BY ALL"
 OPENED = "SELECT ward, COUNT(*), SUM(bill), MAX(name) FROM trial GROUP BY ward ORDER BY ALL"
-LU = "B,m,22,8.00,64.5,Lu\n"  # with whom a part of three men can be released
 BASE = OWN + MORE + NORTH + SOUTH + LU
 
 

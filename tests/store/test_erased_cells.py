@@ -58,15 +58,15 @@ class Sealing:
         for module in (sealed, vault):
             monkeypatch.setattr(module, "AESGCM", Recording)
 
-    def having(self, folder: Path, word: str) -> set[str]:
+    def having(self, folder: Path, word: str | bytes) -> set[str]:
         """The objects below `folder` that hold `word`."""
-        names = set()
+        names, raw = set[str](), word if isinstance(word, bytes) else word.encode()
         for path in (each for each in folder.rglob("*") if each.is_file()):
             stored = path.read_bytes()
             opened = [stored, *(content for made, content in self.contents.items() if made in stored)]
             if stored.startswith(b"PAR1"):
                 opened.append(repr(duckdb.execute("FROM read_parquet(?)", [str(path)]).fetchall()).encode())
-            names |= {path.name for each in opened if word.encode() in each}
+            names |= {path.name for each in opened if raw in each}
         return names
 
 
