@@ -271,6 +271,10 @@ def test_a_delete_leaves_nothing(tmp_path: Path, key_file: Path) -> None:
     erase(place, place.stores())
     assert place.left(WORDS.values()) == {}
     assert place.names() == sorted(f"n{number}" for number in range(23))
+    assert stopped(place, COMMANDS[0].work, writes_of(place, COMMANDS[0].work).index("head"))
+    assert place.left(WORDS.values())
+    erase(place, place.stores())  # no row of the table, but of what was stopped
+    assert place.left(WORDS.values()) == {}
 
 
 @pytest.mark.parametrize("change", ["upsert", "update"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,8 +147,9 @@ def delete(
         condition = _condition(schema, where)
         counts = found.counts(base, condition, None)
         planned = _changed(manifest, counts, _deleting(base))
-        if not counts:
-            return Plan(manifest, idle=True)
+        if not counts:  # what writers are just making may have such rows all the same
+            version = manifest.version + 1
+            return Plan(manifest, idle=True, facts=_facts(replace(planned, version=version), manifest, ()))
         if planned.reveals:
             require_word(schema, condition.columns, planned.reveals, yes=yes)
         remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
@@ -157,12 +158,8 @@ def delete(
         touched = [each for each in manifest.segments if each.id in counts]
         after = manifest.model_copy(update={"release": release})
         planned = replace(planned, version=manifest.version + 1, ends_releases=has_ended(manifest, after))
-        facts: dict[str, Any] = {
-            "changed": planned.facts(),
-            "left": manifest.rows - planned.rows,
-            "gone": [each.model_dump() for segment in touched for each in _sealed(segment)],
-        }
-        return Plan(after, [SegmentRows(rows, (each,), lambda _: remaining) for each in touched], facts=facts)
+        pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
+        return Plan(after, pieces, facts=_facts(planned, manifest, touched))
 
     def finished(done: Done) -> None:
         if finish is not None:
@@ -179,6 +176,12 @@ def delete(
     change = Change("delete", [where], plan, always, finish=finished, erases=True, strict=finish is not None)
     done = make(tables, name, change, progress)
     return deleted(done).changed if done.made else planned
+
+
+def _facts(planned: Changed, manifest: Manifest, touched: Sequence[Segment]) -> dict[str, Any]:
+    """What a repeated call says of a deletion that was stopped after its commit."""
+    gone = [each.model_dump() for segment in touched for each in _sealed(segment)]
+    return {"changed": planned.facts(), "left": manifest.rows - planned.rows, "gone": gone}
 
 
 def _leaving(condition: Derived, counts: Collection[str]) -> dict[str, Callable[[Table], str]]:

@@ -366,7 +366,7 @@ class _Making:
         except InputError:
             self._settled(Done(base)) if base is not None else self._drop_draft()
             raise
-        if plan.idle and base is not None and not change.sweeps:
+        if plan.idle and base is not None and not (change.sweeps or change.erases):
             return self._settled(Done(base, base, made=False))
         manifest, steps = self._written(base, plan)
         return self._commit(base, plan, manifest, steps)
