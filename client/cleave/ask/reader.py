@@ -17,8 +17,8 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
 from cleave.share.addressed import MOST_HEAD, place_of
 from cleave.share.bundle import Bundle, open_bundle
-from cleave.store.heads import Heads
-from cleave.store.manifest import Object, TableHead
+from cleave.store.heads import Heads, TableHead
+from cleave.store.manifest import Object
 from cleave.store.newest import Newest
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions

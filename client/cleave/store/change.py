@@ -24,20 +24,9 @@ from cleave.processes.deadline import OutOfTime
 from cleave.store.cells import Cells, index_of
 from cleave.store.changed import is_replaced
 from cleave.store.drafts import Draft, Drafts
+from cleave.store.heads import LogHead
 from cleave.store.log import Made, Record, newest_records, records_after
-from cleave.store.manifest import (
-    Contributor,
-    Count,
-    Hex,
-    LogHead,
-    Manifest,
-    Measure,
-    Object,
-    SealedColumn,
-    Segment,
-    new_id,
-    now,
-)
+from cleave.store.manifest import Contributor, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id, now
 from cleave.store.newest import MovedError
 from cleave.store.pages import pages_of
 from cleave.store.pieces import ChangeStep, Piece

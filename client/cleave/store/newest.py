@@ -18,8 +18,8 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError, read_twice, require_place
 from cleave.store import pages
 from cleave.store.changed import on_newest
-from cleave.store.heads import Heads, key_moved_to
-from cleave.store.manifest import Manifest, MovedFrom, Object, TableHead
+from cleave.store.heads import Heads, MovedFrom, TableHead, key_moved_to
+from cleave.store.manifest import Manifest, Object
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions

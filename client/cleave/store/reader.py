@@ -18,7 +18,8 @@ from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
-from cleave.store.manifest import Manifest, Object, TableHead, described, is_content, new_id
+from cleave.store.heads import TableHead
+from cleave.store.manifest import Manifest, Object, described, is_content, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile

@@ -28,9 +28,9 @@ from cleave.objects.storage import (
 from cleave.store import pages
 from cleave.store.changed import on_newest
 from cleave.store.contribution import folder_of
-from cleave.store.heads import Heads, key_moved_to, parsed
+from cleave.store.heads import Heads, LogHead, MovedFrom, TableHead, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
-from cleave.store.manifest import LogHead, Manifest, MovedFrom, Object, Segment, TableHead
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.newest import DISCARDED, HEAD, MovedError, Newest, Seen, discarded_by
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened

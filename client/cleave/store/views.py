@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.ckks.owner_key import bytes_of, encoded
 from cleave.store import pages
+from cleave.store.heads import TableHead
 from cleave.store.manifest import (
     ROW,
     Hex,
@@ -29,7 +30,6 @@ from cleave.store.manifest import (
     SegmentPage,
     Segments,
     StoredModel,
-    TableHead,
     described,
     new_id,
 )
