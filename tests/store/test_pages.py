@@ -14,6 +14,7 @@ from cleave.ask.question import Options
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.changes import delete
 from cleave.maintain.pull import verify
+from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
@@ -22,6 +23,7 @@ from cleave.store.paged import Content, Form, Page, Paged
 from cleave.store.pages import objects_of_pages, pages_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.tables import Tables
+from cleave.sums.stored import Stored
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave_shared import limits
@@ -203,18 +205,20 @@ def test_rows_of_a_day_read_its_page_alone(tmp_path: Path, key: OwnerKey, key_fi
 def test_sealed_by_columns_do_not_choose_pages(tmp_path: Path, key: OwnerKey, key_file: Path) -> None:
     """Equal days, other wards: the same pages are read, and their number of cells is the same."""
     found = []
-    for number, wards in enumerate([lambda _: ("A", "B", "C"), lambda day: ("ABCDEFG"[day - 1],), lambda _: ("A",)]):
+    for number, wards in enumerate([("ABC",) * 7, "ABCDEFG", "A" * 7, ("AB", "BA", "C", "AC", "A", "B", "AB")]):
         place = Days(tmp_path / str(number), key, "sealed")
-        manifest = place.days(7, wards).manifest
+        for day, of_day in zip((1, 1, 2, 3, 4, 4, 5), wards, strict=True):
+            place.rows(day, of_day)
+        manifest = place.tables.open("t").manifest
         named, read = pages(manifest), []
         for ward in ("A", "C", "none"):
             with place.session(key_file) as session:
                 del place.stores.sensitive.names_read[:]  # type: ignore[attr-defined]
-                session.ask(session.plan(f"{_DAY.format(4)} AND ward = '{ward}'"))
+                session.ask(session.plan(f"{_DAY.format(3)} AND ward = '{ward}'"))
             read.append([named.index(each) for each in place.reads if each in named])
         sizes = [len(base64.b64decode(page.stored.cells or "")) for page in manifest.segments.pages if page.stored]
         found.append((read, sizes))
-    assert found[0] == found[1] == found[2] == ([[1]] * 3, [8] * 3)
+    assert all(each == ([[1]] * 3, [4, 8, 4]) for each in found), found
 
 
 def test_more_combinations_than_the_limit_choose_nothing(
@@ -271,6 +275,22 @@ def test_a_lost_page_is_damage(tmp_path: Path, key: OwnerKey) -> None:
     assert place.fresh().open("t").manifest.segments[-1].rows == _ROWS, "other pages are still read"
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_harmed_page_is_reported_and_the_table_dropped(tmp_path: Path, key: OwnerKey, lost: bool) -> None:
+    place = Days(tmp_path, key)
+    path = tmp_path / "s" / pages(place.days(5).manifest)[0]
+    content = path.read_bytes()
+    path.unlink()
+    if not lost:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    place.tables = place.fresh()
+    damages = verify(place.stored(), Silent())
+    reason = "an object of the table is lost" if lost else "an object of the table is damaged"
+    assert [(each.what, reason in each.reason) for each in damages] == [("a page of the manifest", True)]
+    place.fresh().drop("t")
+    assert not [*place.stores.sensitive.names("tables"), *place.stores.plain.names("tables")]
+
+
 def test_a_page_of_a_version_that_is_replaced_is_no_damage(tmp_path: Path, key: OwnerKey) -> None:
     place = Days(tmp_path, key)
     place.days(4)
@@ -282,25 +302,35 @@ def test_a_page_of_a_version_that_is_replaced_is_no_damage(tmp_path: Path, key: 
     assert not lost.value.is_named()
 
 
-def _forged(place: Days, change: Callable[[Segments], object]) -> Tables:
-    """A version whose page is sealed by its owner, and is not what the manifest says."""
-    opened = place.tables.open("t")
-    content = Segments.CONTENT(items=tuple(opened.manifest.segments)[:1]).model_dump_json().encode()
-    page = opened.manifest.segments.pages[0].stored
-    assert page is not None
-    written = place.tables.seal(place.tables.folder("t"), opened.vault, "manifest", content)
-    forged = Page.of(opened.manifest.segments.pages[0].items, page.model_copy(update={"object": written}))
-    segments = Segments([forged, *opened.manifest.segments.pages[1:]], opened.manifest.segments.last)
-    change(segments)
-    place.tables.commit(opened.manifest.model_copy(update={"segments": segments}), opened, "nothing")
-    return place.fresh()
-
-
-def test_a_page_has_what_the_manifest_says(tmp_path: Path, key: OwnerKey) -> None:
+def test_a_page_that_is_replaced_while_its_name_is_looked_for_is_no_damage(
+    tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Days(tmp_path, key)
     place.days(4)
+    tables = place.fresh()
+    older = tables.open("t")
+    delete(place.tables, "t", "day = DATE '2024-01-01' AND ward = 'B'", Silent(), yes=True)
+    real, stale = tables._latest, [older]
+    monkeypatch.setattr(tables, "_latest", lambda *given: stale.pop() if stale else real(*given))
+    assert not tables.is_named(pages(older.manifest)[0])
+    assert not stale
+
+
+@pytest.mark.parametrize("rows", [(_ROWS,), (2 * _ROWS,), (_ROWS, _ROWS + 1)])
+def test_a_page_has_what_the_manifest_says(tmp_path: Path, key: OwnerKey, rows: Sequence[int]) -> None:
+    """Its owner has sealed it, with other segments."""
+    place = Days(tmp_path, key)
+    opened = place.days(4)
+    pages_there, folder = opened.manifest.segments.pages, place.tables.folder("t")
+    items = tuple(each.model_copy(update={"rows": n}) for each, n in zip(pages_there[0].items, rows, strict=False))
+    content = Segments.CONTENT(items=items).model_dump_json().encode()
+    assert pages_there[0].stored is not None
+    named = {"object": place.tables.seal(folder, opened.vault, "manifest", content)}
+    forged = Page.of(pages_there[0].items, pages_there[0].stored.model_copy(update=named))
+    segments = Segments([forged, *pages_there[1:]], opened.manifest.segments.last)
+    place.tables.commit(opened.manifest.model_copy(update={"segments": segments}), opened, "nothing")
     with pytest.raises(CheckFailed, match="a page of a table is not what its manifest says"):
-        list(_forged(place, lambda _: None).open("t").manifest.segments)
+        list(place.fresh().open("t").manifest.segments)
 
 
 def test_no_page_over_the_limit_is_read(tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,6 +360,25 @@ def test_named_appends_are_found_in_pages(tmp_path: Path, key: OwnerKey) -> None
         putting.append(place.fresh(), table, "t", Silent(), batch=Batch(id="b1", digest=""), say=said.append)
     assert said == ["batch 'b1' already exists: nothing is added"]
     assert {*pages_of(manifest)} <= {*place.stores.sensitive.names("tables")}
+
+
+def test_a_rotation_writes_all_lists_in_pages_of_its_own(tmp_path: Path, key: OwnerKey, other_key: OwnerKey) -> None:
+    place = Days(tmp_path, key)
+    place.days(5)
+    for number in range(3):
+        sql = f"SELECT DATE '2024-02-01' AS day, 'A' AS ward, {number} AS bill"
+        rows = place.make(sql, SCHEMA.format(ward="plain"))
+        place.write(rows, append=True, batch=Batch(id=f"b{number}", digest=""))
+    before = place.tables.open("t").manifest
+    old = {*pages_of(before)}
+    new = Tables(place.stores, other_key, place.memory)
+    after = rotate(place.tables, new, "t", Silent()).manifest
+    assert [each.id for each in after.batches] == [each.id for each in before.batches]
+    assert after.rows == before.rows
+    assert len(pages_of(after)) == len(old) == 5
+    assert not old & {*pages_of(after)}
+    assert not old & {*place.stores.sensitive.names("tables")}
+    assert not verify(Stored(new, new.open("t")), Silent())
 
 
 def test_a_page_is_one_segment_of_many_objects(tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch) -> None:

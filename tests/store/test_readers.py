@@ -272,6 +272,30 @@ def test_a_bundle_opens_its_columns_and_nothing_else(world: Place, monkeypatch: 
     assert newest.isdisjoint(opened), "nothing of the version without it"
 
 
+def test_pages_of_a_view_stay_until_their_segments_change(world: Place) -> None:
+    """An append names those of each reader again; what a version replaces is deleted, and all after a revocation."""
+
+    def appended() -> set[str]:
+        putting.append(world.tables()[0], world.loaded(MORE), "trial", Silent(), again=True)
+        return {*pages.pages_of(view(world, "dan", world.open()).manifest)}
+
+    appended()
+    before = appended()
+    assert len(before) == len(world.open().manifest.segments.pages) > 0
+    appended()
+    after = appended()
+    assert before < after
+    update(world.tables()[0], "trial", {"bill": "bill + 1"}, "bill IS NOT NULL", Silent(), yes=True)
+    left = {*pages.pages_of(view(world, "dan", world.open()).manifest)}
+    there = {*world.stores().sensitive.names("tables")}
+    assert after - left
+    assert not (after - left) & there
+    assert left <= there
+    appended()
+    world.revoke_reader("dan")
+    assert not (after | left) & {*world.stores().sensitive.names("tables")}
+
+
 _ALL = get_args(Purpose)
 
 

@@ -17,7 +17,7 @@ import duckdb
 from cleave.files import FORCE, atomically, require_target
 from cleave.share.collect import news
 from cleave.store.changed import ReplacedError, is_replaced
-from cleave.store.manifest import Object
+from cleave.store.manifest import Object, Segment, Segments
 from cleave.store.measures import columns_of
 from cleave.store.pages import objects_of_pages
 from cleave.store.reader import LostError
@@ -198,6 +198,18 @@ def verify(stored: Stored, progress: Progress, checked: set[str] | None = None) 
     return damages
 
 
+def _readable(segments: Segments) -> Iterator[tuple[int, Segment]]:
+    """The segments of pages that can be read, with their numbers. The pages are objects of their own."""
+    before = 0
+    for page in segments.pages:
+        items: Sequence[Segment] = ()
+        with suppress(CheckFailed):
+            items = page.items
+        yield from enumerate(items, before + 1)
+        before += page.count
+    yield from enumerate(segments.last, before + 1)
+
+
 def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
     """All objects: what each contains, and the function that reads and checks it."""
 
@@ -228,7 +240,7 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
             yield "the digests of released rows that left", *sealed("release", release.digests)
         if release.totals is not None:
             yield "the newest release", *digested(release.totals)
-    for number, segment in enumerate(manifest.segments, 1):
+    for number, segment in _readable(manifest.segments):
         place = f"segment {number} ({counted(segment.rows, 'row')})"
         for at, each in enumerate(manifest.sealed):
             which = segment.columns[at].object

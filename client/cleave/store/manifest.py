@@ -232,7 +232,9 @@ class Segments(Paged[Segment, SegmentPage]):
         return list(dict.fromkeys(each for of in found for each in of))
 
     def replaced(self, news: Mapping[str, Segment | None]) -> Segments:
-        """With other segments for those of these ids; None: without it. Reads all pages."""
+        """With other segments for those of these ids; None: without it. Reads all pages if there are any."""
+        if not news:
+            return self
         found = [news.get(each.id, each) for each in self]
         return self.rearranged(each for each in found if each is not None)
 

@@ -165,23 +165,14 @@ class Newest(Objects):
         self._names[tag] = newest, names
         return names | {self._head_of(tag, current[0]).log.page.name}  # every record has a new page
 
-    def _lost_pages(self, opened: Opened) -> set[str]:
-        """Names of a version's pages of segments that are lost. Raises LostError if there is a newer version now."""
-        lost = set[str]()
-        for page in opened.manifest.segments.pages:
-            try:
-                _ = page.items
-            except LostError as error:
-                if self.replaced(opened):
-                    raise
-                lost.add(error.name)
-        return lost
-
     def _named_by(self, opened: Opened | None) -> frozenset[str]:
         if opened is None:
             return frozenset()
-        there = {each.name for each in opened.manifest.parts(self._lost_pages(opened))}
-        names = {opened.head.manifest.name, *pages.pages_of(opened.manifest), *there}
+        failures = pages.unreadable(opened.manifest)
+        for failure in failures.values():
+            if isinstance(failure, LostError) and self.replaced(opened):
+                raise failure
+        names = {opened.head.manifest.name, *failures, *(each.name for each in opened.manifest.parts(failures))}
         if opened.head.views is not None:
             from cleave.store.views import views_in  # noqa: PLC0415 - DuckDB: a list of tables does not need it
 
@@ -356,8 +347,9 @@ class Newest(Objects):
 
     def missing(self, opened: Opened) -> set[str]:
         """Return the names of a version's objects that are no longer in the stores."""
-        there = listed(self.stores, self.folders(opened.manifest))
-        return opened.manifest.objects().difference(*(sizes for _, sizes in there))
+        there = {name for _, sizes in listed(self.stores, self.folders(opened.manifest)) for name in sizes}
+        lost = pages.pages_of(opened.manifest).keys() - there
+        return lost | {each.name for each in opened.manifest.parts(lost)} - there
 
     def has_deleted(self, opened: Opened) -> bool:
         """True if objects of a version are deleted because the newest version does not name them."""

@@ -84,6 +84,17 @@ def pages_of(manifest: Manifest) -> Pages:
     return {page.stored.name: page for each in lists for page in each.pages if page.stored is not None}
 
 
+def unreadable(manifest: Manifest) -> dict[str, CheckFailed]:
+    """The pages that are lost or damaged, by name, after all are read. Raises StoreError."""
+    failures: dict[str, CheckFailed] = {}
+    for name, page in pages_of(manifest).items():
+        try:
+            _ = page.items
+        except CheckFailed as failure:
+            failures[name] = failure
+    return failures
+
+
 def objects_of_pages(manifest: Manifest) -> list[Object]:
     """The objects of all pages of its lists."""
     return [page.stored.object for page in pages_of(manifest).values() if page.stored is not None]

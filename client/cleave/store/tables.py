@@ -155,8 +155,8 @@ class Tables(Newest):
     def named(self, opened: Opened) -> set[str]:
         """Return the names of all objects that a table's head leads to, and of the head. Reads the whole log."""
         head = opened.head
-        pages = pages_of(self, opened.vault, head.log)
-        own = {f"{self.folder(opened.manifest.table)}/{HEAD}", head.manifest.name, *(each.name for each in pages)}
+        logged = pages_of(self, opened.vault, head.log)
+        own = {f"{self.folder(opened.manifest.table)}/{HEAD}", head.manifest.name, *(each.name for each in logged)}
         notes = [each for each in self.stores.sensitive.names(self.folder(opened.manifest.table)) if _is_note(each)]
         return own | opened.manifest.objects() | self._viewed(opened) | {*notes}
 
@@ -718,12 +718,14 @@ def _drawn_epsilon(manifest: Manifest) -> int:
 
 
 def _named(opened: Opened | None) -> set[str]:
-    """Return the names of all objects that a table's head leads to."""
+    """Return the names of all objects that a table's head leads to, as far as its pages can be read."""
     if opened is None:
         return set()
     head = opened.head
     views = {head.views.name} if head.views else set()
-    return {*opened.manifest.objects(), head.manifest.name, head.log.page.name, *views}
+    failures = pages.unreadable(opened.manifest)
+    there = {each.name for each in opened.manifest.parts(failures)}
+    return {*failures, *there, head.manifest.name, head.log.page.name, *views}
 
 
 def _table_id(head: dict[str, Any]) -> str | None:
