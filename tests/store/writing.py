@@ -374,7 +374,7 @@ DELETES = (
 )
 UPDATES = (
     "update",
-    lambda tables, number: (
+    lambda number, tables: (
         update(tables, "trial", {"bill": "bill + 1"}, raised(number)[0], Silent(), yes=True, again=True).rows
     ),
     lambda number: raised(number)[1],
