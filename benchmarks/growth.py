@@ -37,9 +37,9 @@ from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.objects.locate import Folder, Stores
 from cleave.store import lanes
 from cleave.store import put as putting
-from cleave.store.cells import Cells, Index
+from cleave.store.cells import Cells, Index, index_of
 from cleave.store.encrypting import encrypt_lane
-from cleave.store.manifest import WINDOW, Object, Segment, new_id
+from cleave.store.manifest import WINDOW, Object, Segment, Segments, new_id
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -158,7 +158,7 @@ class World:
         opened = self.tables.open("t")
         cells, first = self.tables.cells(opened), opened.manifest.segments[0]
         variants = list(self._encrypted_again(opened, first))
-        index = self.tables.index(opened.vault, first)
+        index = index_of(first)
         days = range(len(opened.manifest.segments), segments)
         more = [
             self._repeated(opened, variants[day % WINDOW], index, cells, 1 + (day - 1) % (DAYS - 2)) for day in days
@@ -166,7 +166,7 @@ class World:
         first = first.model_copy(update={"cells": len(cells)})
         old = (first, *(each.model_copy(update={"cells": len(cells)}) for each in opened.manifest.segments[1:]))
         more = [each.model_copy(update={"cells": len(cells)}) for each in more]
-        manifest = opened.manifest.model_copy(update={"segments": (*old, *more)})
+        manifest = opened.manifest.model_copy(update={"segments": Segments.of((*old, *more))})
         manifest = manifest.model_copy(update={"cells": self.tables.seal_cells(manifest, cells)})
         self.tables.commit(manifest, opened, "nothing")
 
@@ -190,9 +190,9 @@ class World:
         kept = tuple(each for each in opened.manifest.segments if each.rows == ROWS)
         cells = self.tables.cells(opened)
         for segment in opened.manifest.segments[len(kept) :]:
-            cells.count(self.tables.index(opened.vault, segment), -1)
+            cells.count(index_of(segment), -1)
         manifest = opened.manifest.model_copy(
-            update={"segments": kept, "cells": self.tables.seal_cells(opened.manifest, cells)}
+            update={"segments": Segments.of(kept), "cells": self.tables.seal_cells(opened.manifest, cells)}
         )
         self.tables.commit(manifest, opened, "nothing")
 
@@ -215,7 +215,7 @@ class World:
         ]
         update = {
             "id": new_id(),
-            "index": self.tables.seal(folder, opened.vault, "cells", mine.dump()),
+            "index": mine.dump(),
             "columns": tuple(columns),
             "totals": tuple(totals),
             "plain": linked(first.plain, self.plain) if first.plain else None,

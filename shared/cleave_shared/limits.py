@@ -91,7 +91,7 @@ WARM_LEAST_BYTES = MIB
 # Objects of a store, read by the client. Anyone with write access decides about their content, so nothing is read
 # before its size is known to be within these limits, or to equal the manifest's.
 MAX_HEAD_BYTES = MIB  # a contributor's head has 400 bytes per part; an owner's has 600 bytes in all
-# A sealed manifest, its draft, a job's state: about 300 bytes per object of a table.
+# A sealed manifest, a page of it, a draft, a job's state: about 300 bytes per object of a segment.
 MAX_MANIFEST_BYTES = 256 * MIB
 MAX_OBJECT_BYTES = 1 << 30  # a segment has 2^20 rows; its columns take up to 512 MB during writing
 # A value of a by column, as JSON. Every text of the list of cells is padded to the longest one, so a single value costs

@@ -21,7 +21,8 @@ from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
 from cleave.share import invitation
-from cleave.store import put
+from cleave.store import cells, put
+from cleave.store.manifest import Batches, HandledParts, Segments
 from cleave.table.schema import dump_schema
 from tests.store import made
 from tests.store.trial import World
@@ -81,6 +82,16 @@ def schemas_written_once() -> Iterator[None]:
         written = cache(dump_schema)
         for module in (invitation, put):
             patch.setattr(module, "dump_schema", written)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pages() -> Iterator[None]:
+    """Tables of a few segments and cells have several pages."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Segments, Batches, HandledParts):
+            patch.setattr(kind, "MOST", 2)
+        patch.setattr(cells, "PAGE", 2)
         yield
 
 

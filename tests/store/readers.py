@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
+from cleave.store.views import read_views
 from cleave.table.progress import Silent
 from tests.store.releasing import Releases
 
@@ -87,12 +87,9 @@ def reader_tables(world: Readers, name: str, memory: SeenVersions) -> ReaderTabl
 
 
 def viewed(world: Readers, opened: Opened) -> set[str]:
-    """Names of the views of a version, and of their list."""
-    views = opened.head.views
-    if views is None:
-        return set()
-    listed = json.loads(world.stores().sensitive.read(views.name))
-    return {views.name, *(each["name"] for each in listed.values())}
+    """Names of the views of a version, of their pages, and of their list."""
+    tables, _ = world.tables()
+    return {*read_views(tables, opened).names}
 
 
 __all__ = ["COLUMNS", "Readers", "reader_tables", "viewed"]

@@ -31,9 +31,16 @@ class Table:
         signature = bytes.fromhex(head.pop("signature"))
         signed = json.dumps(["cleave head", tag, head], sort_keys=True, separators=(",", ":")).encode()
         Ed25519PrivateKey.from_private_bytes(hkdf(self.master, "cleave/2/sign")).public_key().verify(signature, signed)
-        content, self.id = (store / (file := head["manifest"]["name"])).read_bytes(), head["table_id"]
+        self.id = head["table_id"]
+        self.manifest = self.unsealed(head["manifest"]["name"])
+        pages, last = self.manifest["segments"]["pages"], self.manifest["segments"]["last"]
+        self.segments = [item for page in pages for item in self.unsealed(page["object"]["name"])["items"]] + last
+
+    def unsealed(self, file: str) -> Any:
+        """Return the JSON of the manifest or of a page."""
+        content = (self.store / file).read_bytes()
         packed = self.cipher("manifest", file).decrypt(content[4:16], content[16:], b"CLS3" + file.encode())
-        self.manifest = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
+        return json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
 
     def cipher(self, purpose: str, *infos: str) -> AESGCM:
         return AESGCM(reduce(hkdf, infos, hkdf(self.master, f"cleave/2/store/{purpose}/{self.id}")))

@@ -18,13 +18,16 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
+from cleave.maintain.changes import delete
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.store import cells as of_cells
 from cleave.store import reading, rows, sealed
+from cleave.store.pages import pages_of
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.lazy import of_files
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.conftest import no_passphrase
 from tests.store.made import filled
@@ -181,7 +184,7 @@ def exchange(entry: Path) -> None:
 def test_an_entry_that_is_harmed_is_as_good_as_none(world: Cached, harm: Callable[[Path], None]) -> None:
     first, read = world.asked()
     for entry in world.entries():
-        if not entry.name.endswith(("-1", "-3", "-5")):  # the other of two that are exchanged
+        if not entry.name.endswith(("-1", "-3", "-5", "-version")):  # the other of two that are exchanged; empty
             harm(entry)
     again, reread = world.asked()
     assert again == first
@@ -217,6 +220,39 @@ def test_a_newer_version_evicts_what_it_does_not_name(world: Cached) -> None:
     assert left <= named
 
 
+def test_pages_that_stay_are_not_read_for_a_newer_version(world: Cached, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by who makes it nor by others; what it does not name is evicted. Of a deletion, one page is new."""
+    monkeypatch.setattr("cleave.store.compacting.MOST_SMALL", 1000)
+    cache = world.root / "cache"
+
+    def fresh() -> Tables:
+        return Tables(world.stores, world.key, world.memory, Cache(cache))
+
+    def entries() -> set[str]:
+        return {each.name.partition("-")[0] for each in world.entries()}
+
+    for _ in range(5):
+        world.fill(8, append=True)
+    before = fresh().open("t")
+    assert len(list(before.manifest.segments)) == 6
+    pages = [name.rpartition("/")[2] for name in pages_of(before.manifest)]
+    assert {*pages, before.head.manifest.name[-32:]} <= entries()
+    for make in (lambda: world.fill(8, append=True), lambda: delete(world.tables, "t", "n > 100", Silent(), yes=True)):
+        world.tables = fresh()
+        make()
+        opened, old = fresh().open("t"), pages
+        opened.manifest.segments.read()
+        pages = [name.rpartition("/")[2] for name in pages_of(opened.manifest)]
+        assert {*pages} & {*old}
+        left = entries()
+        assert {*pages} <= left
+        assert not {*old} - {*pages} & left
+        assert left <= {each.rpartition("/")[2] for each in (*opened.manifest.objects(), opened.head.manifest.name)}
+        tables = fresh()
+        tables.open("t").manifest.segments.read()
+        assert tables.objects_read == 0, "all is in the cache"
+
+
 @pytest.mark.parametrize("cache", [True, False])
 def test_rows_of_a_version_that_is_gone(world: Cached, key_file: Path, cache: bool) -> None:
     """The table is replaced between a plan and its answer: it is answered over the newer version."""
@@ -233,14 +269,14 @@ def test_what_an_older_version_writes_late_is_deleted(world: Cached) -> None:
     old = Cache(world.root / "cache")
     table = "0" * 32
     old.put(table, "a-all", b"manifest")
-    old.open_version(table, "a-all", {"a", "b"})
+    old.open_version(table, "a", names={"a", "b"})
     old.put(table, "b-0", b"kept")
-    assert len(world.entries()) == 2
+    assert {each.name for each in world.entries()} == {"a-all", "a-version", "b-0"}
     new = Cache(world.root / "cache")
-    new.open_version(table, "c-all", {"c"})
-    assert not world.entries()
+    new.open_version(table, "c", names={"c"})
+    assert [each.name for each in world.entries()] == ["c-version"]
     old.put(table, "b-1", b"late")
-    assert not world.entries()
+    assert [each.name for each in world.entries()] == ["c-version"]
 
 
 def test_a_dropped_table_is_evicted(world: Cached) -> None:

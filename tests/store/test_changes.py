@@ -23,7 +23,8 @@ from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.cells import Cells
 from cleave.store.compacting import MOST_SMALL, compact, merge_due, merges
-from cleave.store.manifest import Manifest
+from cleave.store.manifest import Manifest, Segments
+from cleave.store.pages import pages_of
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave.table.schema import Kind
@@ -163,7 +164,10 @@ def test_new_values_are_duckdbs(world: World, values: dict[str, str], where: str
     assert changed.rows == touched
     plain = {each.plain.name for each in before.segments if each.plain}
     kept = before.objects() & done.manifest.objects()
-    assert kept == {before.secret.name, *(set() if "ward" in values else {*plain, before.cells.name})}
+    assert kept == {
+        before.secret.name,
+        *(set() if "ward" in values else {*plain, *(each.name for each in before.cells)}),
+    }
     assert changed.reveals.startswith("which rows change" if "ward" in values else "which segments have changed rows")
     agrees(world, unsplit, in_order=False)  # DuckDB's updates may change the order of rows
     names = ["age", "bill"] if "bill" in values else ["ward", "age"]
@@ -300,7 +304,8 @@ def test_a_record_is_signed_and_says_what_is_gone(
     assert (found["rows_deleted"], found["rows_left"]) == (changed.rows, done.manifest.rows)
     gone = {each["name"] for each in found["objects_gone"]}
     plain = {each.plain.name for each in before.segments if each.plain}
-    assert gone == before.objects() - done.manifest.objects() - plain - {before.cells.name}
+    lists = {*pages_of(before), *(each.name for each in before.cells)}
+    assert gone == before.objects() - done.manifest.objects() - plain - lists
     file.write_text(json.dumps({**found, "rows_deleted": 1}))
     with pytest.raises(InvalidSignature):
         exec(recipe)  # noqa: S102 - ours
@@ -340,7 +345,7 @@ def test_small_segments_are_merged_in_order(world: World) -> None:
 def merged(sizes: list[int], manifest: Manifest) -> list[int]:
     """Sizes after `merge_due`, of segments like the first of `manifest`."""
     first = manifest.segments[0]
-    segments = tuple(first.model_copy(update={"id": f"{i:032x}", "rows": n}) for i, n in enumerate(sizes))
+    segments = Segments.of(first.model_copy(update={"id": f"{i:032x}", "rows": n}) for i, n in enumerate(sizes))
     if together := merge_due(manifest.model_copy(update={"segments": segments})):
         start = int(together[0].id, 16)
         sizes = [*sizes[:start], sum(each.rows for each in together), *sizes[start + len(together) :]]

@@ -198,7 +198,7 @@ def test_a_bit_that_flips_on_the_way_is_read_once_more(attacked: Attacked, monke
         return bytes(content)
 
     monkeypatch.setattr(type(stores.sensitive), "read", flipped)
-    objects = [opened.manifest.cells, opened.manifest.segments[0].index, opened.manifest.segments[0].columns[0].object]
+    objects = [*opened.manifest.cells, opened.manifest.segments[0].columns[0].object]
     assert all(isinstance(each, Object) for each in objects)
     for read in (lambda: tables.open("trial"), *(lambda each=each: tables.read(each) for each in objects)):
         flips = iter([True])
@@ -210,10 +210,10 @@ def test_a_bit_that_flips_on_the_way_is_read_once_more(attacked: Attacked, monke
 
 def test_no_more_of_an_object_is_read_than_its_manifest_states(attacked: Attacked) -> None:
     tables, _ = attacked.world.tables()
-    index = tables.open("trial").manifest.segments[0].index
-    os.truncate(attacked.world.root / "s" / index.name, 6 << 30)
-    with pytest.raises(ForeignError, match=f"{index.name} has more than the {index.bytes} bytes"):
-        tables.read(index)
+    (cells,) = tables.open("trial").manifest.cells
+    os.truncate(attacked.world.root / "s" / cells.name, 6 << 30)
+    with pytest.raises(ForeignError, match=f"{cells.name} has more than the {cells.bytes} bytes"):
+        tables.read(cells)
 
 
 def test_a_store_that_hangs_ends_with_the_timeout(

@@ -11,7 +11,6 @@ from cleave.ask.question import Options
 from cleave.ask.ways.rows import cells_of
 from cleave.sql.parse import conditions_of_select
 from cleave.sql.read import read_statement
-from cleave.store.rows import whole
 from cleave.sums.stored import Stored
 from cleave_shared.errors import CheckFailed, QueryRefused
 from tests.store.asking import ask, planned, rows_of, site_of
@@ -98,7 +97,7 @@ def test_rows_that_are_not_those_of_the_cells_are_found(world: World, monkeypatc
 
     def moved(tables: object, vault: object, purpose: str, which: object) -> bytes:
         content: bytes = real(tables, vault, purpose, which)  # type: ignore[arg-type]
-        if which != cells:
+        if which not in cells:
             return content
         found = json.loads(content)
         found["rows"][0] += 1
@@ -177,7 +176,6 @@ def test_padded_questions_read_everything(world: World) -> None:
     rows, site = rows_of(plan), site_of(stored)
     every = stored.rows.reads(stored.rows.needed(rows.columns["trial"]))
     assert rows.work(site, pad=True).reads == every
-    index = whole(stored.manifest.segments[0].index)
-    assert rows.work(site, pad=False).reads == [index, *every]
+    assert rows.work(site, pad=False).reads == every
     nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")
-    assert rows_of(nowhere).work(site, pad=False).reads == [index]
+    assert not rows_of(nowhere).work(site, pad=False).reads

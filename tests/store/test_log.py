@@ -14,8 +14,8 @@ from cleave.ckks.public_key import read_public_key
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
+from cleave.store.heads import LogHead
 from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, pages_of, records_of
-from cleave.store.manifest import LogHead
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

@@ -339,20 +339,6 @@ def test_records_of_another_try_are_not_taken(place: Place) -> None:
     assert give(further[0], theirs.read(sorted(other.drafts(), key=len)[1])) is None, "a record of another draft"
 
 
-def test_a_damaged_index_is_not_gone_on_from(place: Place) -> None:
-    place.take(stopped)
-    draft = place.draft()
-    assert draft is not None
-    store = Folder(place.root / "s")
-    name = draft.segments[0].index.name
-    content = bytearray(store.read(name))
-    content[60] ^= 1
-    store.delete([name])
-    store.write(name, bytes(content))
-    place.put(*place.tables(), "ward")
-    assert not set(place.check(swept=False).segments) & set(draft.segments)
-
-
 def test_drop_deletes_what_a_stopped_put_left(place: Place) -> None:
     place.take(stored)
     stop(place, place.append, 28)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleave.store import put as putting
-from cleave.store.cells import Cells, load_cells
+from cleave.store.cells import Cells
 from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
@@ -35,7 +35,7 @@ def rows(*wards: str) -> str:
 
 def cells(world: World) -> int:
     opened, (tables, _) = world.open(), world.tables()
-    return len(load_cells(tables.unseal(opened.vault, "cells", opened.manifest.cells)))
+    return len(tables.cells(opened))
 
 
 def append(world: World, more: str) -> None:

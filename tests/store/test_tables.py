@@ -16,7 +16,7 @@ from cleave.files import read_at_most
 from cleave.formats import AnotherRelease
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
-from cleave.store.manifest import Manifest, new_id
+from cleave.store.manifest import Manifest, Segments, new_id
 from cleave.store.padding import padded
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -35,7 +35,14 @@ def put(tables: Tables, key: OwnerKey, name: str = "trial", **changes: object) -
     folder, vault = tables.folder(name), Vault(key, table_id)
     cells, secret = tables.seal(folder, vault, "cells", b"cells"), tables.seal(folder, vault, "ckks", b"secret")
     settled = {"table": name, "table_id": table_id, "version": 1, "profile": "p", "schema_toml": "", "by": ()}
-    settled |= {"measures": (), "sealed": (), "secret": secret, "cells": cells, "segments": (), "changed": ""}
+    settled |= {
+        "measures": (),
+        "sealed": (),
+        "secret": secret,
+        "cells": (cells,),
+        "segments": Segments(),
+        "changed": "",
+    }
     return Manifest.model_validate({**settled, **changes}).model_copy(update={"version": 0})  # none is committed yet
 
 
@@ -44,7 +51,7 @@ def test_what_is_committed_is_opened(tables: Tables, key: OwnerKey) -> None:
     manifest = tables.commit(put(tables, key), None, "put").manifest
     opened = tables.open("TRIAL")
     assert opened.manifest == manifest
-    assert tables.unseal(opened.vault, "cells", manifest.cells) == b"cells"
+    assert tables.unseal(opened.vault, "cells", manifest.cells[0]) == b"cells"
 
 
 def test_a_second_table_of_that_name_does_not_take_its_place(tables: Tables, key: OwnerKey) -> None:
@@ -119,8 +126,8 @@ def test_a_head_of_another_table_does_not_pass(tables: Tables, key: OwnerKey, st
 def test_a_damaged_object_is_told(tables: Tables, key: OwnerKey, storage: Storage, damage: str) -> None:
     manifest = put(tables, key)
     opened = tables.commit(manifest, None, "put")
-    content = bytearray(storage.read(manifest.cells.name))
-    storage.delete([manifest.cells.name])
+    content = bytearray(storage.read(manifest.cells[0].name))
+    storage.delete([manifest.cells[0].name])
     content[len(content) // 2] ^= 4
     put_back = {
         "flipped": bytes(content),
@@ -129,9 +136,9 @@ def test_a_damaged_object_is_told(tables: Tables, key: OwnerKey, storage: Storag
         "swapped": opened.vault.seal("cells", f"{tables.folder('trial')}/{new_id()}", b"cells"),
     }
     if damage != "lost":
-        storage.write(manifest.cells.name, put_back[damage])
+        storage.write(manifest.cells[0].name, put_back[damage])
     with pytest.raises(CheckFailed, match="lost" if damage == "lost" else "damaged"):
-        tables.unseal(opened.vault, "cells", manifest.cells)
+        tables.unseal(opened.vault, "cells", manifest.cells[0])
 
 
 def test_a_sealed_object_opens_in_its_own_place_and_for_its_purpose_only(key: OwnerKey) -> None:

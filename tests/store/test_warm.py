@@ -85,7 +85,7 @@ def test_the_list_of_cells_is_read_only_to_tell_cells_apart(key: OwnerKey, tmp_p
     world = World(Folder(tmp_path / "store"), key, tmp_path)
     world.put("ward", "admitted")
     stored = world.stored()
-    cells = tmp_path / "store" / stored.manifest.cells.name
+    cells = tmp_path / "store" / stored.manifest.cells[0].name
     content = cells.read_bytes()
     cells.unlink()
     for sql in ("SELECT COUNT(*) FROM trial", "SELECT COUNT(*), SUM(age), AVG(bill) FROM trial"):

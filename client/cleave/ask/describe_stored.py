@@ -27,7 +27,9 @@ def describe_stored(site: Site, plan: Plan, considered: Sequence[Considered] = (
     fetched = {each.object.name for each in work.reads}
     read = [(each.object, each.bytes) for each in work.reads]
     read += [(each, each.bytes) for each in work.linked if each.name not in fetched]
-    halves = {each.plain.name for table in tables for each in table.manifest.segments if each.plain}
+    halves = {each.object.name for each in work.reads if each.is_plain}
+    if work.linked:
+        halves |= {each.plain.name for table in tables for each in table.manifest.segments if each.plain}
     plain = [size for which, size in read if which.name in halves]
     sensitive = [size for which, size in read if which.name not in halves]
     disclosed = [each.disclosures(site, pad=pad) for each in plan.ways]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from cleave.ask.owners import Owner, tag_of
 from cleave.ckks.owner_key import OwnerKey
@@ -16,11 +17,12 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import read_twice, require_place
 from cleave.share.addressed import MOST_HEAD, place_of
 from cleave.share.bundle import Bundle, open_bundle
-from cleave.store.heads import Heads
-from cleave.store.manifest import TableHead
+from cleave.store.heads import Heads, TableHead
+from cleave.store.manifest import Object
 from cleave.store.newest import Newest
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
+from cleave.store.vault import key_of_object, open_record
 from cleave.store.views import MOST_PLACES, open_view, view_in
 from cleave.text.quantities import counted
 from cleave_shared import limits
@@ -154,4 +156,9 @@ class ReaderTables(Newest):
         if which.bytes > limits.MAX_MANIFEST_BYTES:
             raise CheckFailed("stored", f"{location}: a view is larger than {limits.MAX_MANIFEST_BYTES:,} bytes")
         view = open_view(rights.key, head, which, self.read(which))
-        return Opened(view.manifest, view.vault, head, stored, others=view.others)
+        manifest = self._with_pages(tag, view.manifest, partial(self._page, rights.key), head)
+        return Opened(manifest, view.vault, head, stored, others=view.others)
+
+    def _page(self, key: bytes, which: Object) -> bytes:
+        """The content of a page of a view."""
+        return open_record(key_of_object(key, which.name), which.name, self.read(which))

@@ -13,7 +13,7 @@ from cleave.store import measures as of_measures
 from cleave.store.by import bytes_of_totals
 from cleave.store.change import Change, Plan, make
 from cleave.store.filling import silent
-from cleave.store.manifest import Manifest, Measure, Segment
+from cleave.store.manifest import Manifest, Measure, Segment, Segments
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.products import Extents, arguments_of_products, measures_of_products, products_of
 from cleave.store.reader import Opened
@@ -234,7 +234,7 @@ def drop_scan(tables: Tables, name: str) -> Opened:
             raise tables.no_table(name)
         if not base.manifest.scanned:
             raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
-        segments = tuple(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
+        segments = Segments.of(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
         return Plan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
 
     return make(tables, name, Change("scan drop", [], plan), Silent()).opened

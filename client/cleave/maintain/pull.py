@@ -17,12 +17,13 @@ import duckdb
 from cleave.files import FORCE, atomically, require_target
 from cleave.share.collect import news
 from cleave.store.changed import ReplacedError, is_replaced
-from cleave.store.manifest import Object
+from cleave.store.manifest import Object, Segment, Segments
 from cleave.store.measures import columns_of
+from cleave.store.pages import objects_of_pages
 from cleave.store.reader import LostError
 from cleave.store.tables import Tables
 from cleave.store.vault import Purpose
-from cleave.store.views import views_in
+from cleave.store.views import read_views, views_in
 from cleave.sums.stored import Stored
 from cleave.table.duck import connect_reading, identifier
 from cleave.table.progress import Progress
@@ -197,6 +198,18 @@ def verify(stored: Stored, progress: Progress, checked: set[str] | None = None) 
     return damages
 
 
+def _readable(segments: Segments) -> Iterator[tuple[int, Segment]]:
+    """The segments of pages that can be read, with their numbers. The pages are objects of their own."""
+    before = 0
+    for page in segments.pages:
+        items: Sequence[Segment] = ()
+        with suppress(CheckFailed):
+            items = page.items
+        yield from enumerate(items, before + 1)
+        before += page.count
+    yield from enumerate(segments.last, before + 1)
+
+
 def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]]]:
     """All objects: what each contains, and the function that reads and checks it."""
 
@@ -210,20 +223,25 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
     if (views := stored.opened.head.views) is not None:
         yield "the list of readers' views", *digested(views)
         with suppress(CheckFailed):  # as its own check says
+            opened = read_views(stored.tables, stored.opened).views
             for reader, view in views_in(stored.tables.read(views)).items():
                 name = next((each.name for each in manifest.readers if each.id == reader), "?")
                 yield f"the view of reader {name!r}", *digested(view)
+                for which in objects_of_pages(opened[reader].manifest) if reader in opened else ():
+                    yield f"a page of the view of reader {name!r}", *digested(which)
     yield "the CKKS secret", *sealed("ckks", manifest.secret)
-    yield "the cells", *sealed("cells", manifest.cells)
+    for which in manifest.cells:
+        yield "the cells", *sealed("cells", which)
+    for which in objects_of_pages(manifest):
+        yield "a page of the manifest", *sealed("manifest", which)
     if (release := manifest.release) is not None:
         yield "the ledger of releases", *sealed("release", release.ledger)
         if release.digests is not None:
             yield "the digests of released rows that left", *sealed("release", release.digests)
         if release.totals is not None:
             yield "the newest release", *digested(release.totals)
-    for number, segment in enumerate(manifest.segments, 1):
+    for number, segment in _readable(manifest.segments):
         place = f"segment {number} ({counted(segment.rows, 'row')})"
-        yield f"{place}: index", *sealed("cells", segment.index)
         for at, each in enumerate(manifest.sealed):
             which = segment.columns[at].object
             yield f"{place}: column {each.name!r}", which, partial(stored.rows.open_all, segment, at)

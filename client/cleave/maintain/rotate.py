@@ -16,7 +16,7 @@ from cleave.share.collect import news
 from cleave.share.releases import reseal
 from cleave.store.change import Change, HeldError, Plan, digest_of, held, in_the_way, make
 from cleave.store.log import copied as copied_log
-from cleave.store.manifest import Manifest, Object, Release, Segment
+from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
@@ -109,10 +109,12 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
             "version": max(source.version, base.manifest.version if base else 0),
             "table_id": table_id,
             "release": _moved(old, new, opened, table_id),
-            "segments": tuple(present.get(each.id, each) for each in source.segments),
+            "segments": Segments.of(present.get(each.id, each) for each in source.segments),
+            "batches": Batches.of(source.batches),
             "copied": tuple(digests.items()),
             "contributors": tuple(
-                each.model_copy(update={"version": 0, "digest": "", "parts": ()}) for each in source.contributors
+                each.model_copy(update={"version": 0, "digest": "", "parts": HandledParts()})
+                for each in source.contributors
             ),
         }
         del fields["secret"]  # the new table has its own

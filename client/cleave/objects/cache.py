@@ -6,8 +6,10 @@ TABLE is a keyed tag of the store and the table. OBJECT is an object's random id
 blocks, or "all". Entries are sealed, here or already in the store. They are opened and checked like data from the
 store. So a damaged or planted entry counts as missing. A reader of the disk sees which objects were read, and when.
 
-Another process may evict what this process is writing. So the manifest of the version in use is an entry too: entries
-written after its eviction are deleted again.
+  $XDG_CACHE_HOME/cleave/objects/TABLE/MANIFEST-version
+
+An empty entry names the manifest of the version in use: all other entries are objects of that version. Another process
+may open a newer one, and evict what this process is writing. So what is written after that is deleted again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from cleave_shared.folder_store import ForeignEntry
 LIMIT = 5_000_000_000  # bytes, if the environment sets no other limit
 LIMIT_VARIABLE = "CLEAVE_CACHE_LIMIT"
 WHOLE = "all"
+_VERSION = "-version"
 _FOLDER = "cleave/objects"
 _TRIMMED = 20  # entries beyond the limit are deleted each time a 20th of the limit was written
 _FAULTS = (OSError, ForeignEntry)
@@ -53,7 +56,7 @@ class Cache:
         self._limit = limit
         self._used = used and limit > 0
         self._is_private: bool | None = None  # None: not checked yet
-        self._manifests: dict[str, str] = {}  # by table: the manifest entry of the version in use
+        self._versions: dict[str, str] = {}  # by table: the entry of the version in use
         self._lock = threading.Lock()
         self._written = 0  # bytes since the limit was last checked
 
@@ -82,26 +85,50 @@ class Cache:
         with contextlib.suppress(*_FAULTS):  # a full disk, no permission, or something else of that name
             folder_store.write(self._root, _name(table, entry), content, overwrite=True, flush=False)
         with self._lock:
-            manifest = self._manifests.get(table)
+            version = self._versions.get(table)
             self._written += len(content)
             due = self._written * _TRIMMED > self._limit
-        if manifest is not None and not self.has(table, manifest):
+        if version is not None and not self.has(table, version):
             self._delete([_name(table, entry)])  # another version was opened in between
         if due:
             self.trim()
 
-    def open_version(self, table: str, manifest: str, names: Collection[str]) -> None:
-        """Use the version whose manifest is the entry `manifest`. Deletes the table's other entries, except objects in
-        `names`.
-        """
+    def is_in_use(self, table: str, manifest: str) -> bool:
+        """True if the version with this manifest is in use: all other entries are its objects."""
+        version = f"{manifest}{_VERSION}"
+        if not self.has(table, version):
+            return False
         with self._lock:
-            self._manifests[table] = manifest
-        for _ in range(2):  # again for entries that another process wrote before the older manifest was deleted
-            self._delete([each for each in self._listed(table) if _object(each) not in names])
+            self._versions[table] = version
+        return True
+
+    def versions(self, table: str) -> list[str]:
+        """The manifests of the versions in use: one, unless several processes have just opened others."""
+        return [_object(each) for each in self._listed(table) if each.endswith(_VERSION)]
+
+    def open_version(
+        self, table: str, manifest: str, *, names: Collection[str] | None = None, gone: Collection[str] = ()
+    ) -> None:
+        """Use the version with this manifest. Deletes the table's entries of objects in `gone`, or those of all objects
+        but `names`.
+        """
+        version = f"{manifest}{_VERSION}"
+        if self._usable():
+            with contextlib.suppress(*_FAULTS):
+                folder_store.write(self._root, _name(table, version), b"", overwrite=True, flush=False)
+        with self._lock:
+            self._versions[table] = version
+        others = [each for each in self._listed(table) if each.endswith(_VERSION) and _object(each) != manifest]
+        self._delete(others)  # first: what another process of that version writes from now on, it deletes itself
+
+        def is_gone(name: str) -> bool:
+            return _object(name) in gone or (names is not None and _object(name) not in names)
+
+        self._delete([each for each in self._listed(table) if is_gone(each)])
 
     def evict(self, table: str) -> None:
         with self._lock:
-            self._manifests.pop(table, None)
+            self._versions.pop(table, None)
         for _ in range(2):
             self._delete(self._listed(table))
 
@@ -116,6 +143,8 @@ class Cache:
             for name, each in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
                 if size <= self._limit:
                     break
+                if name.endswith(_VERSION):
+                    continue
                 gone.append(name)
                 size -= each.st_size
             self._delete(gone)

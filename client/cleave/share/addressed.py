@@ -19,8 +19,9 @@ from pydantic import Field, ValidationError
 from cleave import formats
 from cleave.ckks.public_key import PublicKey, open_sealed, read_public_key
 from cleave.objects.storage import ConflictError, replaced
+from cleave.store.heads import Compatibility
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Analyst, Compatibility, Count, Hex, Reader
+from cleave.store.manifest import Analyst, Count, Hex, Reader
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
 
 if TYPE_CHECKING:

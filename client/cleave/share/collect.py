@@ -23,7 +23,7 @@ from cleave.share.contributed import ContributedRows
 from cleave.share.invitation import invite
 from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
-from cleave.store.cells import MOST_CELLS
+from cleave.store.cells import MOST_CELLS, index_of
 from cleave.store.change import Change, Plan, in_the_way, make
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.contribution import (
@@ -296,7 +296,8 @@ def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequenc
     who, head = pending.contributor, pending.head
     assert head is not None  # noqa: S101 - the caller looked
     remaining = [each for each in who.parts if each not in pending.gone]
-    parts = (*remaining, *(HandledPart(id=id_, segments=tuple(each)) for id_, each in handled.items()))
+    new = (HandledPart(id=id_, segments=tuple(each)) for id_, each in handled.items())
+    parts = who.parts.rearranged(remaining).extended(new)
     changed = who.model_copy(update={"version": head.version, "digest": head.digest, "parts": parts})
     contributors = tuple(changed if each == who else each for each in manifest.contributors)
     return manifest.model_copy(update={"contributors": contributors})
@@ -309,7 +310,7 @@ def _require_room(tables: Tables, opened: Opened, who: Contributor, keys: set[Te
     """
     left = tables.cells(opened)
     for segment in gone:
-        left.count(tables.index(opened.vault, segment), -1)
+        left.count(index_of(segment), -1)
     filled = {key for key, rows in zip(left.keys, left.rows, strict=True) if rows}
     _require_share(tables, opened, who, keys, gone, filled)
     left.add(opened.manifest.by, [*keys], [1] * len(keys))  # as the change will do
@@ -330,7 +331,7 @@ def _require_share(
     cells = tables.cells(opened)
 
     def keys_of(segments: Iterable[Segment]) -> set[Texts]:
-        return {cells.keys[cell] for each in segments for cell in tables.index(opened.vault, each).cells.tolist()}
+        return {cells.keys[cell] for each in segments for cell in index_of(each).cells.tolist()}
 
     names = {each.name for each in manifest.contributors}
     owned = keys_of(each for each in manifest.segments if each.contributor not in names)

@@ -89,7 +89,7 @@ def committed(
             raise in_the_way(tables)
         manifest = base.manifest
         made = release.model_copy(update={"drawn": manifest.version + 1}) if draws else release
-        update = {"release": made, "segments": tuple(news.get(each.id, each) for each in manifest.segments)}
+        update = {"release": made, "segments": manifest.segments.replaced(news)}
         names = ", ".join(each.name for each in release.analysts)
         return Plan(manifest.model_copy(update=update), details={"to": names, **details})
 

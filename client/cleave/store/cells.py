@@ -1,15 +1,16 @@
 """The cells of a table: combinations of values of the by columns. Each has a number and a row count.
 
-A segment's sealed index has its rows per cell, and its runs of rows with equal plain by columns. Rows are sorted by
-these. So a condition on plain by columns selects runs, and blocks without selected runs need not be read. Other by
-columns do not affect the order or the selection, because reads must not depend on their values.
+A segment's index has its rows per cell, and its runs of rows with equal plain by columns. Rows are sorted by these. So
+a condition on plain by columns selects runs, and blocks without selected runs need not be read. Other by columns do not
+affect the order or the selection, because reads must not depend on their values.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -27,6 +28,8 @@ from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 
 MOST_CELLS = 1 << 18  # of a table; it limits the memory for keys and totals
+PAGE = 1 << 12  # cells of a stored page
+MOST_CHOOSING = 512  # combinations of plain by values by which a page of segments is chosen
 _MOST_TEXT = limits.MAX_KEY_BYTES + 2  # with quotes
 
 
@@ -43,9 +46,11 @@ class Index:
     rows: NDArray[np.int64]
     runs: NDArray[np.int64]  # (runs, 2)
 
-    def dump(self) -> bytes:
-        fields = {"cells": self.cells.tolist(), "rows": self.rows.tolist(), "runs": self.runs.tolist()}
-        return json.dumps(fields, separators=(",", ":")).encode()
+    def dump(self) -> str:
+        """As base64 of numbers of 4 bytes: how many cells there are, each cell and its rows, then the runs."""
+        cells = np.stack([self.cells, self.rows], axis=1)
+        numbers = np.concatenate([[len(cells)], cells.reshape(-1), self.runs.reshape(-1)])
+        return base64.b64encode(numbers.astype("<u4").tobytes()).decode()
 
     def blocks_of(self, selected: NDArray[np.bool_]) -> list[Blocks]:
         """The blocks with rows of `selected` cells, in order; consecutive blocks are merged.
@@ -63,14 +68,40 @@ class Index:
         return list(zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True))
 
 
-def load_index(content: bytes, segment: Segment) -> Index:
-    """Read the result of `Index.dump`. Raises CheckFailed if it does not fit the segment."""
-    fields = json.loads(content)
-    cells, rows = (np.asarray(fields[name], np.int64) for name in ("cells", "rows"))
-    runs = np.asarray(fields["runs"], np.int64).reshape(-1, 2)
-    if int(rows.sum()) != segment.rows or len(cells) != len(rows) or (len(runs) and runs[:, 1].sum() != segment.rows):
+def index_of(segment: Segment) -> Index:
+    """Raises CheckFailed if it does not fit the segment."""
+    numbers = numbers_in(segment.index)
+    count = int(numbers[0]) if len(numbers) else 0
+    cells, runs = numbers[1 : 1 + 2 * count].reshape(-1, 2), numbers[1 + 2 * count :]
+    whole = len(numbers) > 0 and len(cells) == count and len(runs) % 2 == 0
+    index = Index(cells[:, 0], cells[:, 1], runs[: len(runs) // 2 * 2].reshape(-1, 2))
+    if not whole or any(each.sum() != segment.rows for each in (index.rows, index.runs[:, 1])[: 1 + bool(len(runs))]):
         raise CheckFailed("stored", "a segment's index does not have the rows that the table's manifest says")
-    return Index(cells, rows, runs)
+    return index
+
+
+def numbers_in(text: str) -> NDArray[np.int64]:
+    """Numbers of 4 bytes, in base64. Raises CheckFailed."""
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), "<u4").astype(np.int64)
+    except ValueError:
+        raise CheckFailed("stored", "numbers of a table's manifest are damaged") from None
+
+
+def choosing_cells(segments: Iterable[Segment], cells: Cells, plain: Sequence[int]) -> str | None:
+    """For each combination of plain by values in `segments` a cell with rows there, as SegmentPage has them; None if
+    there are more than MOST_CHOOSING.
+
+    `plain`: places of the plain by columns in the keys of `cells`. The number does not depend on other by columns.
+    """
+    found: dict[tuple[str | None, ...], int] = {}
+    for segment in segments:
+        index = index_of(segment)
+        for cell in (index.runs[:, 0] if len(index.runs) else index.cells[:1]).tolist():
+            found.setdefault(tuple(cells.keys[cell][place] for place in plain), cell)
+        if len(found) > MOST_CHOOSING:
+            return None
+    return base64.b64encode(np.asarray([*found.values()], "<u4").tobytes()).decode()
 
 
 @dataclass(slots=True)
@@ -166,9 +197,20 @@ class Cells:
             f"DROP TABLE {relation}; ALTER TABLE extended RENAME TO {relation}"
         )
 
-    def dump(self) -> bytes:
+    def pages(self) -> list[bytes]:
+        """Records of up to PAGE cells each, in order; at least one."""
         keys = [key if rows else () for key, rows in zip(self.keys, self.rows, strict=True)]
-        return json.dumps({"keys": keys, "rows": self.rows}, ensure_ascii=False, separators=(",", ":")).encode()
+        fields = [
+            {"keys": keys[start : start + PAGE], "rows": self.rows[start : start + PAGE]}
+            for start in range(0, max(1, len(self)), PAGE)
+        ]
+        return [json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode() for each in fields]
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest text of a key that is stored."""
+        texts = {text for key, rows in zip(self.keys, self.rows, strict=True) if rows for text in key}
+        return max(map(text_bytes, texts), default=0)
 
 
 def longest_texts(keys: Collection[Texts], columns: int) -> list[int]:
@@ -220,7 +262,11 @@ def too_many_cells(by: Sequence[str]) -> InputError:
     return InputError(f"by {', '.join(by)}: there are more than {MOST_CELLS:,} combinations of values", hint=BY)
 
 
-def load_cells(content: bytes) -> Cells:
-    """Read the result of `dump`. It was sealed, so nobody else wrote it."""
-    fields = json.loads(content)
-    return Cells([tuple(key) for key in fields["keys"]], fields["rows"])
+def load_cells(pages: Iterable[bytes]) -> Cells:
+    """Read the result of `Cells.pages`. They were sealed, so nobody else wrote them."""
+    cells = Cells()
+    for content in pages:
+        fields = json.loads(content)
+        cells.keys += map(tuple, fields["keys"])
+        cells.rows += fields["rows"]
+    return cells

@@ -13,7 +13,7 @@ import json
 import random
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -21,28 +21,28 @@ from pydantic import BaseModel, JsonValue
 
 from cleave.objects.storage import ConflictError, ForeignError, StoreError
 from cleave.processes.deadline import OutOfTime
-from cleave.store.cells import Cells
+from cleave.store.cells import Cells, index_of
 from cleave.store.changed import is_replaced
 from cleave.store.drafts import Draft, Drafts
+from cleave.store.heads import LogHead
 from cleave.store.log import Made, Record, newest_records, records_after
-from cleave.store.manifest import (
-    Contributor,
-    Count,
-    Hex,
-    LogHead,
-    Manifest,
-    Measure,
-    Object,
-    SealedColumn,
-    Segment,
-    new_id,
-    now,
-)
+from cleave.store.manifest import Contributor, Count, Hex, Manifest, Measure, Object, SealedColumn, Segment, new_id, now
 from cleave.store.newest import MovedError
+from cleave.store.pages import pages_of
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import LostError, Opened
 from cleave.store.segment import SegmentWriter
-from cleave.store.sweeping import Names, cleaning, doomed_of, is_due, names_of, not_all_stored, unnamed, unstored
+from cleave.store.sweeping import (
+    Names,
+    changed_names,
+    cleaning,
+    doomed_of,
+    is_due,
+    names_of,
+    not_all_stored,
+    unnamed,
+    unstored,
+)
 from cleave.store.tables import Tables
 from cleave.store.vault import Vault
 from cleave.table.progress import Progress
@@ -264,6 +264,7 @@ class _Making:
         self._count = -1  # records of the log when it began
         self._base: Opened | None = None  # what the last attempt was planned on
         self._first: int | None = None  # records of the log at the first attempt
+        self._older: Collection[str] = ()  # pages that were there before this call wrote anything
         self._own = Names()  # objects of attempts
         self._rounds = 0
         self._waits = 0
@@ -315,6 +316,7 @@ class _Making:
         self._base, self._is_planned = base, True
         if before is None and self._first is None:
             self._first = base.head.log.count if base else 0
+            self._older = frozenset(pages_of(base.manifest)) if base and not self._is_resumed else ()
         if self._count < 0:
             self._count = self._first or 0
         with ExitStack() as stack:
@@ -427,7 +429,8 @@ class _Making:
             self._drafts = _draft_at(tables, self._name, self._made.change)
         manifest = draft.begun(manifest)
         self._draft = draft
-        cells = plan.cells.copy() if plan.cells is not None else tables.cells(base).copy() if base else Cells()
+        old = tables.cells(base) if base is not None else None
+        cells = (plan.cells if plan.cells is not None else old or Cells()).copy()
         writing = _Writing(tables, base, manifest, plan.pieces, cells, draft)
         if writing.lost and writing.used != len(draft.steps):
             self._rounds += 1
@@ -443,9 +446,11 @@ class _Making:
         self._own |= writing.own
         manifest = next_manifest(manifest, plan.pieces, steps)
         if plan.cells is not None or base is None or not all(each.same_cells for each in plan.pieces):
-            manifest = manifest.model_copy(update={"cells": tables.seal_cells(manifest, cells)})
-            self._own |= Names(frozenset({manifest.cells.name}))
-        return manifest, steps
+            adds = plan.cells is None and not any(each.replaces for each in plan.pieces)
+            stay = adds and base is not None and manifest.__dict__.get("cells") == base.manifest.cells
+            written = tables.seal_cells(manifest, cells, old if stay else None)
+            manifest = manifest.model_copy(update={"cells": written})
+        return tables.with_pages(manifest, cells), steps
 
     def _forget_draft(self) -> None:
         """Begin anew, with another id. What the draft names is nobody's then."""
@@ -489,9 +494,8 @@ class _Making:
 
     def _commit(self, base: Opened | None, plan: Plan, manifest: Manifest, steps: Sequence[ChangeStep]) -> Done | None:
         tables, change = self._tables, self._change
-        old = names_of(base.manifest) if base else Names()
-        self._own |= names_of(manifest) - old
-        doomed = (old - names_of(manifest)) if base else Names()
+        doomed, new_names = changed_names(base.manifest, manifest) if base else (Names(), names_of(manifest))
+        self._own |= new_names
         if base is not None and not tables.delete_doomed(base):
             doomed |= doomed_of(base.manifest)
         manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps if base else 0})
@@ -518,10 +522,11 @@ class _Making:
                     raise self._taken() from None
                 self._forget_draft()
                 raise UnkeptError.of(not_all_stored(tables.stores)) from None
-        plain = names_of(manifest).plain
-        new = [each for each in manifest.parts() if each.name not in old.sensitive | old.plain]
+        common = pages_of(base.manifest).keys() & pages_of(manifest).keys() if base else ()
+        written = new_names.sensitive | new_names.plain
+        new = [each for each in manifest.parts(common) if each.name in written]
         swept = doomed_of(base.manifest) if base else Names()  # by a change that may not have deleted them yet
-        lost = {each.name for each in unstored(tables.stores, new, plain)} | {
+        lost = {each.name for each in unstored(tables.stores, new, new_names.plain)} | {
             each.name for each in new if each.name in swept.sensitive | swept.plain
         }
         if lost:
@@ -602,7 +607,7 @@ class _Making:
         kept = {newest.head.manifest.name, newest.head.log.page.name}
         if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
             kept = self._tables.named(newest)
-        left = own - names_of(newest.manifest) - Names(frozenset(kept)) - doomed_of(newest.manifest)
+        left = own - names_of(newest.manifest, self._older) - Names(frozenset(kept)) - doomed_of(newest.manifest)
         with cleaning():
             left.delete(self._tables.stores)
         self._own = Names()
@@ -664,7 +669,8 @@ class _Writing:
         self._manifest = manifest
         self._pieces = pieces
         self._cells = cells
-        self._sources = {each.id: each for each in base.manifest.segments} if base else {}
+        has_sources = base is not None and any(each.replaces for each in pieces)
+        self._sources = {each.id: each for each in base.manifest.segments} if base and has_sources else {}
         self.own = Names()
         self._done = [self._usable(piece, draft) for piece in pieces]
         self.used = sum(map(len, self._done))
@@ -714,19 +720,16 @@ class _Writing:
         """
         segment = step.segment
         assert segment is not None  # noqa: S101 - the caller looked
-        with _of_step():
-            index = self._tables.index(self._tables.vault(self._manifest.table_id), segment)
         if not self._cells.claim(self._manifest.by, step.keys):
             return False
-        self._cells.count(index)
+        self._cells.count(index_of(segment))
         return True
 
     def _renumbered(self, writer: SegmentWriter, step: ChangeStep) -> ChangeStep:
         assert self._base is not None and step.segment is not None  # noqa: S101, PT018 - else numbers cannot differ
         with _of_step():
             segment, keys = writer.renumbered(self._base, step.segment)
-        written = [segment.index, *(lane for each in segment.totals for lane in each.lanes)]
-        self.own |= Names(frozenset(each.name for each in written))
+        self.own |= Names(frozenset(lane.name for each in segment.totals for lane in each.lanes))
         return step.model_copy(update={"segment": segment, "keys": keys})
 
 
@@ -763,11 +766,12 @@ def next_manifest(manifest: Manifest, pieces: Sequence[Piece], steps: Sequence[C
         for piece in pieces
         for place, id_ in enumerate(piece.replaces)
     }
-    ids = {each.id for each in manifest.segments}
-    segments = [news.get(each.id, each) for each in manifest.segments]
-    segments += [step.segment for step in steps if ids.isdisjoint(step.replaces)]
+    ids = {each.id for each in manifest.segments} if news else set()
+    added = [step.segment for step in steps if ids.isdisjoint(step.replaces) and step.segment is not None]
+    if not news:
+        return manifest.model_copy(update={"segments": manifest.segments.extended(added)})
     update = {
-        "segments": tuple(each for each in segments if each is not None),
+        "segments": manifest.segments.replaced(news).extended(added),
         "contributors": tuple(_renamed(each, news) for each in manifest.contributors),
     }
     return manifest.model_copy(update=update)
@@ -780,8 +784,8 @@ def _renamed(contributor: Contributor, news: Mapping[str, Segment | None]) -> Co
         segments: list[Segment | str | None] = [news.get(each, each) for each in old]
         return tuple(each if isinstance(each, str) else each.id for each in segments if each is not None)
 
-    parts = tuple(each.model_copy(update={"segments": ids(each.segments)}) for each in contributor.parts)
-    return contributor.model_copy(update={"parts": parts})
+    parts = (each.model_copy(update={"segments": ids(each.segments)}) for each in contributor.parts)
+    return contributor.model_copy(update={"parts": contributor.parts.rearranged(parts)})
 
 
 def digest_of_request(what: str, request: Sequence[object]) -> str:

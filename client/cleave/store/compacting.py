@@ -15,9 +15,10 @@ from itertools import groupby
 from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.change import Change, Plan, always, make
 from cleave.store.filling import rows_together
-from cleave.store.manifest import Manifest, Segment, new_id
+from cleave.store.manifest import Manifest, Segment, SegmentPage, Segments, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.newest import MovedError
+from cleave.store.paged import Page
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
@@ -107,31 +108,68 @@ def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
 
 
 def merge_due(manifest: Manifest) -> tuple[Segment, ...]:
-    """The newest segments, and earlier ones that are not much larger, if there are too many; else none."""
+    """The newest segments, and earlier ones that are not much larger, if there are too many; else none.
+
+    Pages whose segments are large are not read.
+    """
     most = _most_rows(manifest)
-    if sum(2 * each.rows < most for each in manifest.segments) <= MOST_SMALL:
+    if len(manifest.segments) <= MOST_SMALL or (left := _small(manifest.segments, most)) <= MOST_SMALL:
         return ()
-    for run in reversed(list(_runs(manifest))):
-        for stop in range(len(run), _FEWEST - 1, -1):
-            start, rows = stop - 1, run[stop - 1].rows
-            while start and run[start - 1].rows <= 2 * rows and rows + run[start - 1].rows <= most:
-                start -= 1
-                rows += run[start].rows
-            if stop - start >= _FEWEST:
-                return tuple(run[start:stop])
+    part_of = _parts(manifest)
+    newest = reversed(manifest.segments)
+    seen: list[Segment] = []  # from the newest
+    start = 0
+    while left:
+        rows, stop = 0, start
+        while each := _at(seen, stop, newest):
+            if stop > start and (
+                part_of(each) != part_of(seen[start]) or each.rows > 2 * rows or rows + each.rows > most
+            ):
+                break
+            rows += each.rows
+            stop += 1
+        if stop - start >= _FEWEST:
+            return tuple(reversed(seen[start:stop]))
+        if stop == start:
+            return ()
+        left -= 2 * seen[start].rows < most
+        start += 1
     return ()
+
+
+def _at(seen: list[Segment], place: int, more: Iterator[Segment]) -> Segment | None:
+    """`seen[place]`, after it is taken from `more` if it is the next; None if there is none."""
+    if place == len(seen) and (each := next(more, None)) is not None:
+        seen.append(each)
+    return seen[place] if place < len(seen) else None
+
+
+def _small(segments: Segments, most: int) -> int:
+    """Number of segments with less than half of `most` rows. None is looked for in a page whose mean has more."""
+    small = [each for page in segments.pages if 2 * _mean(page) < most for each in page.items]
+    return sum(2 * each.rows < most for each in (*small, *segments.last))
+
+
+def _mean(page: Page[Segment, SegmentPage]) -> float:
+    """Mean rows of the segments of a page."""
+    rows = page.stored.rows if page.stored is not None else sum(each.rows for each in page.items)
+    return rows / page.count
+
+
+def _parts(manifest: Manifest) -> Callable[[Segment], tuple[str | None, str | None]]:
+    """Whose a segment is: the contributor, and its part."""
+    parts = {id_: part.id for each in manifest.contributors for part in each.parts for id_ in part.segments}
+    return lambda each: (each.contributor, parts.get(each.id))
 
 
 def _runs(manifest: Manifest) -> Iterator[Sequence[Segment]]:
     """Consecutive segments of the owner, or of one part of one contributor."""
-    parts = {id_: part.id for each in manifest.contributors for part in each.parts for id_ in part.segments}
-    for _, run in groupby(manifest.segments, lambda each: (each.contributor, parts.get(each.id))):
+    for _, run in groupby(manifest.segments, _parts(manifest)):
         yield list(run)
 
 
 def _most_rows(manifest: Manifest) -> int:
     """Rows of a segment that fit in memory."""
-    size = sum(each.object.bytes for segment in manifest.segments for each in segment.columns)
-    size += sum(segment.plain.bytes for segment in manifest.segments if segment.plain)
+    size = manifest.segments.columns + manifest.segments.plain
     full = Survey(SEGMENT_ROWS, size * SEGMENT_ROWS // max(1, manifest.rows), {})
     return rows_together(full, manifest.scanned, sorts=True)

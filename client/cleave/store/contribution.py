@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave import formats
+from cleave.store.heads import Compatibility
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Compatibility, Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
+from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
 

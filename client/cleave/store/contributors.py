@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleave.store.cells import Cells
-from cleave.store.manifest import Contributor, Manifest, Segment
+from cleave.store.cells import Cells, index_of
+from cleave.store.manifest import Contributor, Manifest, Segment, Segments
 from cleave.store.reader import Objects, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.table.privacy import CONTRIBUTOR
@@ -33,7 +33,7 @@ def min_group_of(manifest: Manifest) -> int:
 
 
 def is_shared(manifest: Manifest) -> bool:
-    return bool(manifest.contributors) or any(each.contributor for each in manifest.segments)
+    return bool(manifest.contributors) or any(manifest.segments.contributors)
 
 
 def with_contributor(manifest: Manifest, schema: Schema) -> Schema:
@@ -62,7 +62,7 @@ def party_of(manifest: Manifest) -> str:
 
 def contributors_in(manifest: Manifest) -> list[str]:
     """Names of the contributors with rows, in order."""
-    return list(dict.fromkeys(map(contributor_in, manifest.segments))) or [OWNER]
+    return [each or OWNER for each in manifest.segments.contributors] or [OWNER]
 
 
 def contributor_in(segment: Segment) -> str:
@@ -89,12 +89,12 @@ def only(tables: Objects, opened: Opened, name: str) -> tuple[Opened, Cells]:
     A removed contributor may still have rows. Raises InputError for an unknown name without rows.
     """
     manifest = opened.manifest
-    names = {each.contributor.lower() for each in manifest.segments if each.contributor is not None}
+    names = {each.lower() for each in manifest.segments.contributors if each is not None}
     if name.lower() not in {*names, OWNER}:
         contributor_of(manifest, name)
-    chosen = tuple(each for each in manifest.segments if contributor_in(each).lower() == name.lower())
+    chosen = Segments.of(each for each in manifest.segments if contributor_in(each).lower() == name.lower())
     cells = tables.cells(opened)
     cells.rows = [0] * len(cells)
     for segment in chosen:
-        cells.count(tables.index(opened.vault, segment))
+        cells.count(index_of(segment))
     return replace(opened, manifest=manifest.model_copy(update={"segments": chosen})), cells

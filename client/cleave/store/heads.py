@@ -6,19 +6,72 @@ The signature is Ed25519's (RFC 8032): the public key can verify a head but not 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from cleave import formats
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import TableHead
+from cleave.store.manifest import Count, Hex, Object, StoredModel
 from cleave_shared.errors import DAMAGED, CheckFailed
+from cleave_shared.version import VERSION as RELEASE
 
 _KIND = "cleave_table"
 _MOST_BYTES = 4096
+
+
+class Compatibility(StoredModel):
+    """A head's members that say which releases may read and write it (cleave.formats)."""
+
+    written_by: str = RELEASE
+    lowest_reader: str = formats.LOWEST_READER
+    lowest_writer: str = formats.LOWEST_WRITER
+
+    def require_writable(self, what: str) -> None:
+        """Raise AnotherRelease if this release may not change the object `what`."""
+        formats.require_writable(self.written_by, self.lowest_writer, what)
+
+    @property
+    def extra(self) -> Literal["ignore", "forbid"]:
+        """How to read members that this release does not know, of this head and of what its writer sealed with it."""
+        return "ignore" if formats.is_later(self.written_by) else "forbid"
+
+
+class LogHead(StoredModel):
+    """The audit log of a table (cleave.store.log): the number of records, the digest of the last one, and the newest
+    page.
+    """
+
+    count: Annotated[int, Field(ge=1)]
+    last: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    page: Object
+
+
+class MovedFrom(StoredModel):
+    """The head of a table under the key that it leaves. `public`: of that key (Ed25519, hex); it verifies the head."""
+
+    place: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}$")]
+    public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TableHead(Compatibility):
+    """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
+    `spent`: epsilon of its noisy releases, in millionths.
+
+    `moving_from`: while a rotation copies a table here, the head that it had: this is no table until that one says that
+    it moved here. `moving_to`: the key to which a table is moved, if others change it faster than it can be copied.
+    """
+
+    table_id: Hex
+    version: Annotated[int, Field(ge=1)]
+    manifest: Object
+    log: LogHead
+    views: Object | None = None
+    spent: Count = 0
+    moving_from: MovedFrom | None = None
+    moving_to: str = ""
 
 
 class Heads:

@@ -17,8 +17,9 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue, ValidationError
 
 from cleave.ckks.owner_key import OwnerKey, key_id_of
+from cleave.store.heads import LogHead
 from cleave.store.identity import is_signed
-from cleave.store.manifest import LogHead, Object, StoredModel, now
+from cleave.store.manifest import Object, StoredModel, now
 from cleave.store.reader import Objects
 from cleave.store.vault import Vault
 from cleave_shared.errors import DAMAGED, CheckFailed

@@ -1,16 +1,16 @@
 """The parts of a stored table, as listed in its sealed manifest.
 
   head        in the clear, the only object that changes: names the manifest; signed by the owner
-  manifest    sealed: schema, by columns, measures, segments and the objects of each
+  manifest    sealed: schema, by columns, measures, the newest segments and the objects of each
+  pages       sealed: older segments and what else grows with the table (cleave.store.paged)
   secret      sealed: the CKKS secret key of the table's totals and rows for scans
-  cells       sealed: the by columns' values of every cell, and its rows
+  cells       sealed: pages of the by columns' values of every cell, and its rows
   release     ledger sealed: the numbers that were released to analysts; digests sealed: of published rows that left
               the table. The totals that analysts read are below releases/, sealed under the key of the release
   log         sealed: pages of the audit log (cleave.store.log), which the head names
   views       in the clear: for each reader of some columns, the object of its view, which is sealed: what it may know
               of the manifest, and the keys of its columns (cleave.store.views)
-  segment     index   sealed: the rows of each cell, and where rows of equal plain by columns are
-              columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
+  segment     columns sealed: one object for each encrypted or sealed column, in blocks of rows (cleave.store.sealed)
               marks   sealed likewise: which rows were published in a release
               plain   Parquet of the plain columns, in the plain store; its rows have the same order
               totals  CKKS: every measure's totals of every cell
@@ -26,14 +26,16 @@ from __future__ import annotations
 import datetime
 import hashlib
 import secrets
-from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cleave import formats
-from cleave_shared.version import VERSION as RELEASE
+from cleave.store.paged import Content, Form, Paged
 
+N = TypeVar("N")
+
+_OBJECT_BYTES = 320  # of an object in a page, about: numbers are padded
 WINDOW = 64  # segments whose totals may be added up, position by position
 
 # Columns that DuckDB's tables have here besides the stored table's. No schema may use these names: a row number, for
@@ -49,23 +51,6 @@ Count = Annotated[int, Field(ge=0)]
 
 class StoredModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Compatibility(StoredModel):
-    """A head's members that say which releases may read and write it (cleave.formats)."""
-
-    written_by: str = RELEASE
-    lowest_reader: str = formats.LOWEST_READER
-    lowest_writer: str = formats.LOWEST_WRITER
-
-    def require_writable(self, what: str) -> None:
-        """Raise AnotherRelease if this release may not change the object `what`."""
-        formats.require_writable(self.written_by, self.lowest_writer, what)
-
-    @property
-    def extra(self) -> Literal["ignore", "forbid"]:
-        """How to read members that this release does not know, of this head and of what its writer sealed with it."""
-        return "ignore" if formats.is_later(self.written_by) else "forbid"
 
 
 class Object(StoredModel):
@@ -136,13 +121,15 @@ class ScanObjects(StoredModel):
 
 
 class Segment(StoredModel):
-    """Rows that were stored together."""
+    """Rows that were stored together. `index`: the rows of each cell, and where rows of equal plain by columns are
+    (cleave.store.cells.Index); "" for readers.
+    """
 
     id: Hex
     added: str  # ISO 8601, UTC
     rows: Count
     cells: Count  # of the table when it was written: its totals have one entry per cell
-    index: Object
+    index: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
     columns: tuple[Sealed, ...]  # one per sealed column of the manifest
     totals: tuple[TotalsObjects, ...]  # of all measures at that time, then of each later derived one
     plain: Object | None
@@ -153,7 +140,6 @@ class Segment(StoredModel):
 
     def parts(self) -> Iterator[Object]:
         """All its objects, in either store."""
-        yield self.index
         yield from (each.object for each in self.columns)
         if self.marks is not None:
             yield self.marks.object
@@ -164,12 +150,115 @@ class Segment(StoredModel):
             yield self.scan.order
             yield from (part for lane in self.scan.lanes for part in lane)
 
+    def bytes_of_parts(self) -> int:
+        return sum(each.bytes for each in self.parts())
+
+    def bytes_of_columns(self) -> int:
+        return sum(each.object.bytes for each in self.columns)
+
+
+class StoredPage(StoredModel):
+    """A page of a list. `count`: of its items."""
+
+    object: Object
+    count: Annotated[int, Field(ge=1)]
+
+    @property
+    def name(self) -> str:
+        return self.object.name
+
+
+class SegmentPage(StoredPage):
+    """A page of segments, and what is known of them without it.
+
+    `rows`, `bytes`: of all of them, and of their objects in either store. `columns`, `plain`: bytes of their sealed
+    columns, and of their plain halves. `halves`: number of these. `most_cells`: of a segment. `contributors`: of them,
+    each once; None: the owner. `cells`: for each combination of plain by values in them a cell with rows there, as 4
+    bytes in base64; None: there are too many.
+    """
+
+    rows: Count
+    bytes: Count
+    columns: Count
+    plain: Count
+    halves: Count
+    most_cells: Count
+    contributors: tuple[str | None, ...]
+    cells: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None
+
+
+class Segments(Paged[Segment, SegmentPage]):
+    FORM = Form[Segment, SegmentPage]
+    CONTENT = Content[Segment]
+    MOST = 64
+
+    @staticmethod
+    def size(item: Segment) -> int:
+        return _OBJECT_BYTES * sum(1 for _ in item.parts()) + len(item.index)
+
+    @property
+    def rows(self) -> int:
+        return sum(self._of_pages(lambda page: page.rows, lambda each: each.rows))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all objects, in either store."""
+        return sum(self._of_pages(lambda page: page.bytes + page.object.bytes, Segment.bytes_of_parts))
+
+    @property
+    def columns(self) -> int:
+        """Bytes of all sealed columns."""
+        return sum(self._of_pages(lambda page: page.columns, Segment.bytes_of_columns))
+
+    @property
+    def plain(self) -> int:
+        """Bytes of all plain halves."""
+        return sum(self._of_pages(lambda page: page.plain, lambda each: each.plain.bytes if each.plain else 0))
+
+    @property
+    def halves(self) -> int:
+        """Number of plain halves."""
+        return sum(self._of_pages(lambda page: page.halves, lambda each: int(each.plain is not None)))
+
+    @property
+    def most_cells(self) -> int:
+        """The largest number of cells of a segment; 0 without segments."""
+        return max(self._of_pages(lambda page: page.most_cells, lambda each: each.cells), default=0)
+
+    @property
+    def contributors(self) -> list[str | None]:
+        """Whose rows there are, in order; None: the owner's."""
+        found = self._of_pages(lambda page: page.contributors, lambda each: (each.contributor,))
+        return list(dict.fromkeys(each for of in found for each in of))
+
+    def replaced(self, news: Mapping[str, Segment | None]) -> Segments:
+        """With other segments for those of these ids; None: without it. Reads all pages if there are any."""
+        if not news:
+            return self
+        found = [news.get(each.id, each) for each in self]
+        return self.rearranged(each for each in found if each is not None)
+
+    def _of_pages(self, page_of: Callable[[SegmentPage], N], item_of: Callable[[Segment], N]) -> Iterator[N]:
+        """What `page_of` says of each stored page, and `item_of` of every other segment."""
+        for page in self.pages:
+            if page.stored is not None:
+                yield page_of(page.stored)
+            else:
+                yield from map(item_of, page.items)
+        yield from map(item_of, self.last)
+
 
 class HandledPart(StoredModel):
     """A part of a contribution that the owner has handled: its segments in the table; () if it was refused."""
 
     id: Hex
     segments: tuple[Hex, ...]
+
+
+class HandledParts(Paged[HandledPart, StoredPage]):
+    FORM = Form[HandledPart, StoredPage]
+    CONTENT = Content[HandledPart]
+    MOST = 1024
 
 
 class Contributor(StoredModel):
@@ -184,7 +273,7 @@ class Contributor(StoredModel):
     added: str
     version: Count = 0
     digest: str = ""
-    parts: tuple[HandledPart, ...] = ()
+    parts: HandledParts = HandledParts()
 
 
 class Analyst(StoredModel):
@@ -266,6 +355,12 @@ class Batch(StoredModel):
     digest: str
 
 
+class Batches(Paged[Batch, StoredPage]):
+    FORM = Form[Batch, StoredPage]
+    CONTENT = Content[Batch]
+    MOST = 1024
+
+
 class Manifest(StoredModel):
     """A version of a table.
 
@@ -290,10 +385,10 @@ class Manifest(StoredModel):
     sealed: tuple[SealedColumn, ...]
     scanned: Count = 0  # number of measures, counted from the first, with rows for scans
     secret: Object  # sealed: the table's CKKS secret key
-    cells: Object
-    segments: tuple[Segment, ...]
+    cells: tuple[Object, ...]  # pages, in order
+    segments: Segments
     contributors: tuple[Contributor, ...] = ()
-    batches: tuple[Batch, ...] = ()
+    batches: Batches = Batches()
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
     release: Release | None = None
     readers: tuple[Reader, ...] = ()
@@ -306,12 +401,12 @@ class Manifest(StoredModel):
 
     @property
     def rows(self) -> int:
-        return sum(segment.rows for segment in self.segments)
+        return self.segments.rows
 
     @property
     def bytes(self) -> int:
         """Bytes of all its objects, in either store."""
-        return sum(each.bytes for each in self.parts())
+        return self.segments.bytes + sum(each.bytes for each in self._own_parts())
 
     @property
     def next_release(self) -> int:
@@ -326,49 +421,25 @@ class Manifest(StoredModel):
         """Names of all its objects, in either store."""
         return {each.name for each in self.parts()}
 
-    def parts(self) -> Iterator[Object]:
-        """All its objects, in either store."""
+    def parts(self, without: Collection[str] = ()) -> Iterator[Object]:
+        """All its objects, in either store. Reads the pages of segments, except those with names in `without`, whose
+        objects it leaves out.
+        """
+        yield from self._own_parts()
+        for page in self.segments.pages:
+            if page.stored is None or page.stored.name not in without:
+                yield from (page.stored.object,) if page.stored is not None else ()
+                yield from (part for each in page.items for part in each.parts())
+        yield from (part for each in self.segments.last for part in each.parts())
+
+    def _own_parts(self) -> Iterator[Object]:
+        """All objects but those of segments and their pages."""
         yield self.secret
-        yield self.cells
+        yield from self.cells
+        lists: list[Paged[Any, StoredPage]] = [self.batches, *(each.parts for each in self.contributors)]
+        yield from (page.stored.object for each in lists for page in each.pages if page.stored is not None)
         if self.release is not None:
             yield from self.release.parts()
-        for segment in self.segments:
-            yield from segment.parts()
-
-
-class LogHead(StoredModel):
-    """The audit log of a table (cleave.store.log): the number of records, the digest of the last one, and the newest
-    page.
-    """
-
-    count: Annotated[int, Field(ge=1)]
-    last: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    page: Object
-
-
-class MovedFrom(StoredModel):
-    """The head of a table under the key that it leaves. `public`: of that key (Ed25519, hex); it verifies the head."""
-
-    place: Annotated[str, Field(pattern=r"^tables/[0-9a-f]{32}$")]
-    public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class TableHead(Compatibility):
-    """The head of a table, without its signature. `log.count` grows with every head. `views`: None without readers.
-    `spent`: epsilon of its noisy releases, in millionths.
-
-    `moving_from`: while a rotation copies a table here, the head that it had: this is no table until that one says that
-    it moved here. `moving_to`: the key to which a table is moved, if others change it faster than it can be copied.
-    """
-
-    table_id: Hex
-    version: Annotated[int, Field(ge=1)]
-    manifest: Object
-    log: LogHead
-    views: Object | None = None
-    spent: Count = 0
-    moving_from: MovedFrom | None = None
-    moving_to: str = ""
 
 
 def now() -> str:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import contextlib
 import shlex
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.cache import WHOLE, Cache
+from cleave.objects.cache import Cache
 from cleave.objects.locate import Stores
-from cleave.objects.storage import read_twice, require_place
+from cleave.objects.storage import StoreError, read_twice, require_place
+from cleave.store import pages
 from cleave.store.changed import on_newest
-from cleave.store.heads import Heads, key_moved_to
-from cleave.store.manifest import Manifest, MovedFrom, TableHead
+from cleave.store.heads import Heads, MovedFrom, TableHead, key_moved_to
+from cleave.store.manifest import Manifest, Object
 from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.seen_tables import SeenTables
 from cleave.store.seen_versions import SeenVersions
-from cleave.store.sweeping import listed
+from cleave.store.sweeping import changed_names, listed
 from cleave.text.nearest import did_you_mean
 from cleave.text.quantities import counted
 from cleave_shared.errors import DAMAGED, CheckFailed, CleaveError, InputError
@@ -68,6 +69,7 @@ class Newest(Objects):
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
         self._tags: set[str] = set()  # of tables that were opened or committed here
         self._names: dict[str, tuple[Opened, frozenset[str]]] = {}  # by tag: a version, and what it leads to
+        self._pages: dict[str, pages.Pages] = {}  # by tag: those of the version that was opened last
         self._receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
         self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
@@ -86,6 +88,12 @@ class Newest(Objects):
     @abstractmethod
     def _accepting(self, table: str, version: int) -> str:
         """Return the command that accepts a refused version. `table`: its name, as a shell reads it."""
+
+    def _with_pages(self, tag: str, manifest: Manifest, read: Callable[[Object], bytes], head: TableHead) -> Manifest:
+        """`manifest` whose pages are read when they are first used, except those that were read here before."""
+        manifest = pages.opened(manifest, read, head.extra, self._pages.get(tag, {}))
+        self._pages[tag] = pages.pages_of(manifest)
+        return manifest
 
     def find(self, name: str, held: Opened | None = None) -> Opened | None:
         """Open a table; return None if there is none of that name. Raises CheckFailed, StoreError.
@@ -160,7 +168,11 @@ class Newest(Objects):
     def _named_by(self, opened: Opened | None) -> frozenset[str]:
         if opened is None:
             return frozenset()
-        names = opened.manifest.objects() | {opened.head.manifest.name}
+        failures = pages.unreadable(opened.manifest)
+        for failure in failures.values():
+            if isinstance(failure, LostError) and self.replaced(opened):
+                raise failure
+        names = {opened.head.manifest.name, *failures, *(each.name for each in opened.manifest.parts(failures))}
         if opened.head.views is not None:
             from cleave.store.views import views_in  # noqa: PLC0415 - DuckDB: a list of tables does not need it
 
@@ -210,12 +222,8 @@ class Newest(Objects):
                 f"{counted(head.log.count, 'record')}, and {seen[1]:,} were here before",
                 hint=f"restore the newest copy; if this is the newest, {accepting} goes on with it",
             )
-        if held is not None and held.head.manifest == head.manifest:
-            opened, is_cached = held, True
-        else:
-            cached = self.cached(head.manifest)
-            is_cached = cached is not None and cached.is_there
-            opened = self._open(tag, head, stored)
+        is_newest = held is not None and held.head.manifest == head.manifest
+        opened = held if held is not None and is_newest else self._open(tag, head, stored)
         table = shlex.quote(opened.manifest.table)
         accepting = self._accepting(table, head.version)
         if seen and seen[0] != head.table_id and not self._seen.is_dropped(seen[0]):
@@ -232,7 +240,7 @@ class Newest(Objects):
                 "accepts what is there",
             )
         self._seen.remember(tag, head.table_id, head.log.count)
-        if not is_cached:
+        if opened is not held:
             self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
 
@@ -302,11 +310,31 @@ class Newest(Objects):
             hint=near or "`cleave ls --store ...` lists the tables there are",
         )
 
-    def _evict_older(self, tag: str, manifest: Manifest, name: str) -> None:
-        """Delete from the cache what a version does not name."""
-        if self.cache is not None and self.is_elsewhere:
-            names = {each.rpartition("/")[2] for each in (*manifest.objects(), name)}
-            self.cache.open_version(self.seen(tag), f"{name.rpartition('/')[2]}-{WHOLE}", names)
+    def _evict_older(self, tag: str, manifest: Manifest, name: str, before: Opened | None = None) -> None:
+        """Delete from the cache what a version does not name. `name`: of its manifest. `before`: the version before it,
+        if that was open here.
+        """
+        if self.cache is None or not self.is_elsewhere:
+            return
+        table, id_ = self.seen(tag), _id_of(name)
+        if self.cache.is_in_use(table, id_):
+            return
+        in_use = self.cache.versions(table)
+        if len(in_use) == 1:
+            is_open = before is not None and in_use == [_id_of(before.head.manifest.name)]
+            old = before.manifest if before and is_open else self._cached_version(manifest, tag, in_use[0])
+            with contextlib.suppress(CheckFailed, StoreError):  # of pages of the older version
+                if old is not None:
+                    gone = changed_names(old, manifest)[0]
+                    ids = {_id_of(each) for each in (*gone.sensitive, *gone.plain)}
+                    self.cache.open_version(table, id_, gone=ids.union(in_use))
+                    return
+        names = {_id_of(each) for each in (*manifest.objects(), name)}
+        self.cache.open_version(table, id_, names=names)
+
+    def _cached_version(self, newest: Manifest, tag: str, id_: str) -> Manifest | None:  # noqa: ARG002 - no cache
+        """An older version than `newest`, if the cache has its manifest, whose id is `id_`."""
+        return None
 
     def _evict(self, name: str) -> None:
         """Delete everything of a table from the cache."""
@@ -319,10 +347,15 @@ class Newest(Objects):
 
     def missing(self, opened: Opened) -> set[str]:
         """Return the names of a version's objects that are no longer in the stores."""
-        there = listed(self.stores, self.folders(opened.manifest))
-        return opened.manifest.objects().difference(*(sizes for _, sizes in there))
+        there = {name for _, sizes in listed(self.stores, self.folders(opened.manifest)) for name in sizes}
+        lost = pages.pages_of(opened.manifest).keys() - there
+        return lost | {each.name for each in opened.manifest.parts(lost)} - there
 
     def has_deleted(self, opened: Opened) -> bool:
         """True if objects of a version are deleted because the newest version does not name them."""
         missing = self.missing(opened)
         return bool(missing) and bool(missing - self._names_now(self.tag(opened.manifest.table)))
+
+
+def _id_of(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -24,8 +24,10 @@ def padded(size: int) -> int:
     return -(-size >> loose) << loose
 
 
-def room(record: bytes, number: int) -> int:
-    """The size that a record gets for any numbers and keys. A number takes at least `number` bytes."""
+def room(record: bytes, number: int, longest: int = 0) -> int:
+    """The size that a record gets for any numbers and keys. A number takes at least `number` bytes. `longest`:
+    `text_bytes` of the longest text of a key, if other records count too.
+    """
     numbers: list[int] = []
     texts: list[int] = []
 
@@ -35,7 +37,7 @@ def room(record: bytes, number: int) -> int:
 
     _walk(json.loads(record, parse_int=note, parse_float=note), numbers, texts, is_key=False)
     rest = len(record) - sum(numbers) - sum(texts)
-    return rest + len(numbers) * _longest(numbers, number) + room_of_keys(len(texts), max(texts, default=0))
+    return rest + len(numbers) * _longest(numbers, number) + room_of_keys(len(texts), max([longest, *texts]))
 
 
 def room_of_keys(texts: int, longest: int) -> int:

@@ -33,6 +33,7 @@ from cleave.store.manifest import (
     Release,
     SealedColumn,
     Segment,
+    Segments,
     new_id,
 )
 from cleave.store.pieces import SegmentRows, StreamRows
@@ -218,7 +219,7 @@ def plan_put(
         measures=measures,
         sealed=sealed_columns(schema, chosen),
         scanned=len(measures) if scan else 0,
-        segments=(),
+        segments=Segments(),
         local=tuple(each.name for each in stream.schema.columns if each.kind is Kind.LOCAL),
         readers=_readers(existing.manifest, schema) if existing else (),
     )
@@ -358,7 +359,7 @@ class _Adding:
         new = StreamRows(_rows_of(self._stream, self.survey, manifest, segment_rows, self._say))
         details: dict[str, JsonValue] = {}
         if batch is not None:
-            manifest = manifest.model_copy(update={"batches": (*manifest.batches, batch)})
+            manifest = manifest.model_copy(update={"batches": manifest.batches.extended([batch])})
             details["batch"] = batch.id
         keys, touched = self._keys, self._rows_with_keys(base)
         if keys is None or not touched:

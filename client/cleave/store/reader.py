@@ -18,13 +18,14 @@ from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, read_twice
-from cleave.store.manifest import Manifest, Object, Segment, TableHead, described, is_content, new_id
+from cleave.store.heads import TableHead
+from cleave.store.manifest import Manifest, Object, described, is_content, new_id
 from cleave.store.vault import Purpose, Vault
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.params import PROFILES, Profile
 
 if TYPE_CHECKING:
-    from cleave.store.cells import Cells, Index
+    from cleave.store.cells import Cells
 
 _SEALED_BYTES = 1024  # added to small objects by sealing and padding, at most
 
@@ -52,10 +53,6 @@ class _Cached:
     table: str
     name: str
     vault: Vault | None
-
-    @property
-    def is_there(self) -> bool:
-        return self.cache.has(self.table, f"{self.name}-{WHOLE}")
 
     def get(self, block: int | str, size: int) -> bytes | None:
         """The cached bytes of an object part with `size` bytes in the store, or None.
@@ -139,14 +136,12 @@ class Objects:
         return Vault(self.key, table_id)
 
     def cells(self, opened: Opened) -> Cells:
+        return self.cells_in(opened.vault, opened.manifest)
+
+    def cells_in(self, vault: Vault, manifest: Manifest) -> Cells:
         from cleave.store.cells import load_cells  # noqa: PLC0415 - DuckDB, numpy: a list of tables does not need it
 
-        return load_cells(self.unseal(opened.vault, "cells", opened.manifest.cells))
-
-    def index(self, vault: Vault, segment: Segment) -> Index:
-        from cleave.store.cells import load_index  # noqa: PLC0415 - as above
-
-        return load_index(self.unseal(vault, "cells", segment.index), segment)
+        return load_cells(self.unseal(vault, "cells", each) for each in manifest.cells)
 
     def write(self, folder: str, content: bytes, *, plain: bool = False) -> Object:
         """Write a new object to either store, unsealed."""
@@ -154,16 +149,29 @@ class Objects:
         self._place(plain=plain).write(name, content)
         return described(name, content)
 
-    def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes) -> Object:
-        """Write a new sealed object to the sensitive store."""
+    def seal(self, folder: str, vault: Vault, purpose: Purpose, content: bytes, longest: int = 0) -> Object:
+        """Write a new sealed object to the sensitive store. `longest`: as for `cleave.store.padding.room`."""
         name = f"{folder}/{new_id()}"
-        sealed = vault.seal(purpose, name, content)
+        sealed = vault.seal(purpose, name, content, longest)
         self.stores.sensitive.write(name, sealed)
         return described(name, sealed)
 
-    def seal_cells(self, manifest: Manifest, cells: Cells) -> Object:
-        """Write the sealed object of a table's cells."""
-        return self.seal(self.folder(manifest.table), self.vault(manifest.table_id), "cells", cells.dump())
+    def seal_cells(self, manifest: Manifest, cells: Cells, before: Cells | None = None) -> tuple[Object, ...]:
+        """Write the sealed pages of a table's cells.
+
+        `before`: those of `manifest`, if rows were only added to them. Then unchanged pages are kept, unless a by
+        column is not plain: which pages change must not depend on values that are not plain.
+        """
+        from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - as above
+
+        old = [] if before is None else before.pages()
+        if old and not {*manifest.by} <= {*load_stored_schema(manifest).plain}:
+            old = []
+        folder, vault, longest = self.folder(manifest.table), self.vault(manifest.table_id), cells.longest
+        return tuple(
+            manifest.cells[at] if old[at : at + 1] == [each] else self.seal(folder, vault, "cells", each, longest)
+            for at, each in enumerate(cells.pages())
+        )
 
     def drafts(self, name: str) -> str:
         """The folder of the drafts of changes of a table."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from cleave.store.cells import Cells
+from cleave.store.cells import Cells, index_of
 from cleave.store.change import Change, Plan, make
 from cleave.store.consent import require_no_reader
 from cleave.store.contributors import OWNER, contributor_of, is_shared
@@ -71,8 +71,8 @@ def without(tables: Tables, opened: Opened, gone: Sequence[Segment]) -> tuple[Ma
     """The manifest of `opened` without the segments `gone`, and its cells without their rows."""
     manifest, cells = opened.manifest, tables.cells(opened)
     for segment in gone:
-        cells.count(tables.index(opened.vault, segment), -1)
+        cells.count(index_of(segment), -1)
     ids = {each.id for each in gone}
-    segments = tuple(each for each in manifest.segments if each.id not in ids)
+    segments = manifest.segments.rearranged(each for each in manifest.segments if each.id not in ids)
     release = leaving(tables, opened, dict.fromkeys(ids, all_rows))
     return manifest.model_copy(update={"segments": segments, "release": release}), cells

@@ -7,6 +7,8 @@ a session reads completely a second time stay in memory.
 from __future__ import annotations
 
 import errno
+import itertools
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.processes.deadline import Deadline
-from cleave.store.cells import Blocks, Index
+from cleave.store.cells import Blocks, Index, index_of, numbers_in
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import contributor_in, with_contributor
-from cleave.store.manifest import MARK, ROW, Object, Segment
+from cleave.store.manifest import MARK, ROW, Object, Segment, SegmentPage
+from cleave.store.paged import read_pages
 from cleave.store.reader import Objects, Opened
 from cleave.store.reading import Needed, Reading, Run, place_of, ranges_of, stored_of
 from cleave.store.schemas import load_stored_schema
@@ -48,13 +51,21 @@ class SelectedCells:
         start = self.contributors.index(contributor_in(segment)) * cells
         return self.flags[start : start + cells]
 
+    def in_page(self, page: SegmentPage | None) -> bool:
+        """True if segments of a page may have rows of these cells. None: it is not stored yet."""
+        if page is None or page.cells is None:
+            return True
+        flags = self.flags.reshape(max(1, len(self.contributors)), -1)
+        return bool(flags[:, numbers_in(page.cells)].any())
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A request for `bytes` of an object: all of it, or a part."""
+    """A request for `bytes` of an object: all of it, or a part. `is_plain`: it is in the plain store."""
 
     object: Object
     bytes: int
+    is_plain: bool = False
 
 
 def with_mark(schema: Schema) -> Schema:
@@ -131,6 +142,7 @@ class Rows:
         self.schema = load_stored_schema(opened.manifest)
         self._whole_schema = with_contributor(opened.manifest, self.schema)
         self._indexes: dict[str, Index] = {}
+        self._chosen: tuple[SelectedCells, dict[str, list[Blocks]]] | None = None  # the newest cells, blocks by segment
         self._engine: Engine | None = None  # for tables without a session
         self._session = session
         self._read_before: set[str] = set()  # columns that were read completely
@@ -157,17 +169,15 @@ class Rows:
         )
 
     def reads(self, needed: Needed, cells: SelectedCells | None = None) -> list[Read]:
-        """List the requests for `needed`. Reads the segments' indexes if `cells` are given."""
+        """List the requests for `needed`."""
         requests = []
-        for segment in self._manifest.segments:
-            if cells is not None:
-                requests.append(Read(segment.index, segment.index.bytes))
+        for segment, _ in self._with_rows(cells):
             blocks = self._blocks(segment, cells)
             for column in needed.sealed if blocks else ():
                 which = segment.columns[column].object
                 requests += [Read(which, each.bytes) for each in ranges_of(self._manifest, segment, column, blocks)]
             if needed.plain and blocks and segment.plain is not None:
-                requests.append(Read(segment.plain, segment.plain.bytes))
+                requests.append(Read(segment.plain, segment.plain.bytes, is_plain=True))
         return requests
 
     def reading(
@@ -184,7 +194,7 @@ class Rows:
         """A reading of the columns `names` of the rows of `segments` (None: all), in the order they were put if
         `ordered`.
         """
-        runs = list(self._runs(self._manifest.segments if segments is None else segments, cells))
+        runs = list(self._runs(segments, cells))
         needed, limit = self.needed(names, ordered=ordered), deadline or Deadline(PULL_SECONDS)
         schema = self._whole_schema.only(names)
         if MARK in names:
@@ -274,11 +284,12 @@ class Rows:
         columns = [each for each in self._whole_schema.columns if each.name in names]
         places = {each.name: place for place, each in enumerate(self._manifest.sealed)}
         sealed = [places[each.name] for each in columns if each.name in places and is_text(each.type)]
-        size = sum(each.columns[place].object.bytes for each in self._manifest.segments for place in sealed)
+        segments = self._manifest.segments if sealed else ()
+        size = sum(each.columns[place].object.bytes for each in segments for place in sealed)
         plain = [each for each in columns if each.name not in places]
         wide = [each for each in columns if each.name in places]
         if any(is_text(each.type) for each in plain):  # widths say nothing of them
-            size += _UNPACKED * sum(each.plain.bytes for each in self._manifest.segments if each.plain)
+            size += _UNPACKED * self._manifest.segments.plain
         else:
             wide += plain
         return size + sum(opened_width(each.type) for each in wide if not is_text(each.type)) * self._manifest.rows
@@ -309,7 +320,7 @@ class Rows:
 
     def index(self, segment: Segment) -> Index:
         if segment.id not in self._indexes:
-            self._indexes[segment.id] = self._tables.index(self._version.vault, segment)
+            self._indexes[segment.id] = index_of(segment)
         return self._indexes[segment.id]
 
     def open_all(self, segment: Segment, column: int) -> list[ColumnBlock]:
@@ -323,15 +334,38 @@ class Rows:
         sizes = place.sizes(stored.lengths)
         return open_blocks(self._vault.key_in_column(place.column, which.name), place, 0, cut(content, sizes))
 
-    def _runs(self, segments: Sequence[Segment], cells: SelectedCells | None) -> Iterator[Run]:
-        before = 0
-        for segment in segments:
+    def _runs(self, segments: Sequence[Segment] | None, cells: SelectedCells | None) -> Iterator[Run]:
+        if segments is None:
+            chosen = self._with_rows(cells)
+        else:
+            chosen = zip(segments, itertools.accumulate((each.rows for each in segments), initial=0), strict=False)
+        for segment, before in chosen:
             for blocks in self._blocks(segment, cells):
                 yield Run(segment, before, blocks)
+
+    def _with_rows(self, cells: SelectedCells | None) -> Iterator[tuple[Segment, int]]:
+        """The segments that may have rows of `cells`, each with the number of rows before it."""
+        before, segments = 0, self._manifest.segments
+        skipped = [cells is not None and not cells.in_page(each.stored) for each in segments.pages]
+        read_pages(itertools.compress(segments.pages, map(operator.not_, skipped)))
+        for page, is_skipped in zip(segments.pages, skipped, strict=True):
+            if is_skipped and page.stored is not None:
+                before += page.stored.rows
+                continue
+            for segment in page.items:
+                yield segment, before
+                before += segment.rows
+        for segment in segments.last:
+            yield segment, before
             before += segment.rows
 
     def _blocks(self, segment: Segment, cells: SelectedCells | None) -> list[Blocks]:
         """The ranges of blocks to read from a segment."""
-        if cells is not None:
-            return self.index(segment).blocks_of(cells.in_segment(segment))
-        return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []
+        if cells is None:
+            return [(0, -(-segment.rows // BLOCK_ROWS))] if segment.rows else []
+        if self._chosen is None or self._chosen[0] is not cells:
+            self._chosen = cells, {}
+        chosen = self._chosen[1]
+        if segment.id not in chosen:
+            chosen[segment.id] = self.index(segment).blocks_of(cells.in_segment(segment))
+        return chosen[segment.id]

@@ -34,6 +34,7 @@ from cleave.store.manifest import (
     Sealed,
     SealedColumn,
     Segment,
+    Segments,
     TotalsObjects,
     described,
     new_id,
@@ -190,7 +191,7 @@ class SegmentWriter:
                 added=now(),
                 rows=table.rows,
                 cells=len(cells),
-                index=self._seal("cells", index.dump()),
+                index=index.dump(),
                 columns=tuple(each for group in columns for each in group.result()),
                 totals=(totals,),
                 plain=half.result() if half else plain,
@@ -206,7 +207,7 @@ class SegmentWriter:
 
         `opened`: a version of the table. Raises InputError as `Cells.add`, CheckFailed, StoreError.
         """
-        manifest = self.manifest.model_copy(update={"segments": (segment,)})
+        manifest = self.manifest.model_copy(update={"segments": Segments.of([segment])})
         read = set(self.schema.names)
         with (
             closing(Rows(self._tables, replace(opened, manifest=manifest))) as rows,
@@ -217,7 +218,7 @@ class SegmentWriter:
             totals = self.write_totals(manifest.measures, 0, summed.columns, numbers, len(self.cells))
             runs = _runs(table, manifest, plain_by(manifest, table.schema.columns), summed.keys, numbers)
         index = Index(np.asarray(numbers, np.int64), summed.counts, np.asarray(runs, np.int64).reshape(-1, 2))
-        update = {"index": self._seal("cells", index.dump()), "totals": (totals,), "cells": len(self.cells)}
+        update = {"index": index.dump(), "totals": (totals,), "cells": len(self.cells)}
         return segment.model_copy(update=update), tuple(zip(numbers, summed.keys, strict=True))
 
     def _marks(self, table: Table, contributor: str | None) -> NDArray[np.bool_] | None:

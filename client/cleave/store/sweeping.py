@@ -18,6 +18,8 @@ from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.processes.deadline import OutOfTime
 from cleave.store.manifest import Manifest, Object
+from cleave.store.paged import read_pages
+from cleave.store.pages import pages_of
 from cleave_shared.errors import CleaveWarning
 
 Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
@@ -57,10 +59,20 @@ class Names:
                 store.delete(sorted(names))
 
 
-def names_of(manifest: Manifest) -> Names:
-    """All objects that a version names."""
-    plain = frozenset(each.plain.name for each in manifest.segments if each.plain is not None)
-    return Names(frozenset(manifest.objects()) - plain, plain)
+def changed_names(old: Manifest, new: Manifest) -> tuple[Names, Names]:
+    """What only the `old` of two versions names, and what only the `new` one. Pages that both name are not read."""
+    common = pages_of(old).keys() & pages_of(new).keys()
+    before, after = names_of(old, common), names_of(new, common)
+    return before - after, after - before
+
+
+def names_of(manifest: Manifest, without: Collection[str] = ()) -> Names:
+    """All objects that a version names, except pages of segments in `without` and the objects of these."""
+    pages = [each for each in manifest.segments.pages if each.stored is None or each.stored.name not in without]
+    read_pages(pages)
+    segments = [*(segment for each in pages for segment in each.items), *manifest.segments.last]
+    plain = frozenset(each.plain.name for each in segments if each.plain is not None)
+    return Names(frozenset(each.name for each in manifest.parts(without)) - plain, plain)
 
 
 def doomed_of(manifest: Manifest) -> Names:

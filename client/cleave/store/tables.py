@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue, ValidationError
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.objects.cache import Cache
+from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
 from cleave.objects.storage import (
     ConflictError,
@@ -25,11 +25,12 @@ from cleave.objects.storage import (
     replaced,
     require_place,
 )
+from cleave.store import pages
 from cleave.store.changed import on_newest
 from cleave.store.contribution import folder_of
-from cleave.store.heads import Heads, key_moved_to, parsed
+from cleave.store.heads import Heads, LogHead, MovedFrom, TableHead, key_moved_to, parsed
 from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
-from cleave.store.manifest import LogHead, Manifest, MovedFrom, Object, TableHead
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.newest import DISCARDED, HEAD, MovedError, Newest, Seen, discarded_by
 from cleave.store.parties import Parties, parties_of
 from cleave.store.reader import LostError, Opened
@@ -41,6 +42,8 @@ from cleave_shared import limits
 from cleave_shared.errors import DAMAGED, CheckFailed, InputError
 
 if TYPE_CHECKING:
+    from cleave.store.cells import Cells
+    from cleave.store.views import Views
     from cleave.table.progress import Progress
 
 _NOTE = "rotation."
@@ -100,43 +103,62 @@ class Tables(Newest):
         tag, vault, folder = self.tag(manifest.table), self.vault(manifest.table_id), self.folder(manifest.table)
         if rows is None:
             rows = manifest.rows - (previous.manifest.rows if previous else 0)
+        manifest = self.with_pages(manifest)
         written = self.seal(folder, vault, "manifest", manifest.model_dump_json().encode())
         made.wrote.add(written.name)
         if written.bytes > limits.MAX_MANIFEST_BYTES:
             raise InputError(f"table {manifest.table!r} consists of too many objects", hint="put it as several tables")
-        views, viewed = self._write_views(manifest, vault)
+        views = self._write_views(manifest, vault, previous)
+        viewed = views.written if views is not None else ()
         made.wrote.update(each.name for each in viewed)
         if unstored(self.stores, [written, *viewed]):
             raise not_all_stored(self.stores)
-        shown = manifest, written, views
+        replaced_views = self._viewed(previous) if previous is not None else frozenset[str]()
+        shown = manifest, written, views.places if views is not None else None
         self._tags.add(tag)
         self.has_committed = True
         done = self._show(shown, previous, log, what, rows, details, made, _drawn_epsilon(manifest))
         opened = Opened(manifest, vault, *done)
-        self._evict_older(tag, manifest, written.name)
+        self._pages[tag] = pages.pages_of(manifest)
+        self._evict_older(tag, manifest, written.name, previous)
         made.wrote.difference_update((written.name, *(each.name for each in viewed)))
         if previous is not None and previous.head.manifest != written:
+            left = replaced_views - (views.names if views is not None else frozenset())
             with cleaning():
-                self.stores.sensitive.delete([previous.head.manifest.name, *self._viewed(previous.head)])
+                self.stores.sensitive.delete([previous.head.manifest.name, *sorted(left)])
         return opened
 
-    def _viewed(self, head: TableHead) -> list[str]:
-        """The names of the views of a version, and of the list of them."""
-        if head.views is None:
-            return []
-        from cleave.store.views import views_in  # noqa: PLC0415 - as above
+    def with_pages(self, manifest: Manifest, cells: Cells | None = None) -> Manifest:
+        """`manifest` with all pages of its lists stored. `cells`: its cells, if they were read."""
+        folder, vault = self.folder(manifest.table), self.vault(manifest.table_id)
 
-        with contextlib.suppress(LostError):
-            return [head.views.name, *(each.name for each in views_in(self.read(head.views, cached=False)).values())]
-        return [head.views.name]
+        def choosing(segments: Sequence[Segment]) -> str | None:
+            nonlocal cells
+            from cleave.store.cells import choosing_cells  # noqa: PLC0415 - DuckDB: a list of tables does not need it
+            from cleave.store.schemas import load_stored_schema  # noqa: PLC0415 - as above
+
+            if cells is None:
+                cells = self.cells_in(vault, manifest)
+            plain = load_stored_schema(manifest).plain
+            return choosing_cells(segments, cells, [at for at, name in enumerate(manifest.by) if name in plain])
+
+        return pages.stored(manifest, partial(self.seal, folder, vault, "manifest"), choosing)
+
+    def _viewed(self, opened: Opened) -> frozenset[str]:
+        """The names of the views of a version and of their pages, and of the list of them."""
+        if opened.head.views is None:
+            return frozenset()
+        from cleave.store.views import read_views  # noqa: PLC0415 - as above
+
+        return read_views(self, opened).names
 
     def named(self, opened: Opened) -> set[str]:
         """Return the names of all objects that a table's head leads to, and of the head. Reads the whole log."""
         head = opened.head
-        pages = pages_of(self, opened.vault, head.log)
-        own = {f"{self.folder(opened.manifest.table)}/{HEAD}", head.manifest.name, *(each.name for each in pages)}
+        logged = pages_of(self, opened.vault, head.log)
+        own = {f"{self.folder(opened.manifest.table)}/{HEAD}", head.manifest.name, *(each.name for each in logged)}
         notes = [each for each in self.stores.sensitive.names(self.folder(opened.manifest.table)) if _is_note(each)]
-        return own | opened.manifest.objects() | {*self._viewed(head), *notes}
+        return own | opened.manifest.objects() | self._viewed(opened) | {*notes}
 
     def delete_doomed(self, opened: Opened, *, strict: bool = False) -> bool:
         """Delete the objects that a version says are to be deleted. True if the stores have confirmed it.
@@ -155,12 +177,12 @@ class Tables(Newest):
             return False
         return True
 
-    def _write_views(self, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
+    def _write_views(self, manifest: Manifest, vault: Vault, before: Opened | None) -> Views | None:
         if not manifest.readers:
-            return None, []
+            return None
         from cleave.store.views import write_views  # noqa: PLC0415 - DuckDB: a list of tables does not need it
 
-        return write_views(self, self.folder(manifest.table), manifest, vault)
+        return write_views(self, self.folder(manifest.table), manifest, vault, before)
 
     def spent(self, opened: Opened) -> int:
         """Return the epsilon that noisy releases of tables with this name have spent, in millionths.
@@ -665,7 +687,18 @@ class Tables(Newest):
                     yield folder_left.replace("tables/", "drafts/", 1)
                     yield folder_left
 
-    def _open(self, tag: str, head: TableHead, stored: str) -> Opened:  # noqa: ARG002 - the head has its id
+    def _cached_version(self, newest: Manifest, tag: str, id_: str) -> Manifest | None:
+        table, vault, name = self.seen(tag), self.vault(newest.table_id), f"tables/{tag}/{id_}"
+        entry = self.cache.get(table, f"{id_}-{WHOLE}", limits.MAX_MANIFEST_BYTES) if self.cache else None
+        if entry is None:
+            return None
+        with contextlib.suppress(CheckFailed, ValidationError):
+            manifest = Manifest.model_validate_json(vault.open("manifest", name, entry), extra="ignore")
+            read = partial(self.unseal, vault, "manifest")
+            return pages.opened(manifest, read, "ignore", self._pages.get(tag, {}))
+        return None
+
+    def _open(self, tag: str, head: TableHead, stored: str) -> Opened:
         vault = self.vault(head.table_id)
         content = self.unseal(vault, "manifest", head.manifest)
         try:
@@ -674,6 +707,7 @@ class Tables(Newest):
             raise CheckFailed("stored", "a table's manifest is not of its head's format", hint=DAMAGED) from None
         if (manifest.table_id, manifest.version) != (head.table_id, head.version):
             raise CheckFailed("stored", "a table's manifest is not its head's", hint=DAMAGED)
+        manifest = self._with_pages(tag, manifest, partial(self.unseal, vault, "manifest"), head)
         return Opened(manifest, vault, head, stored)
 
 
@@ -684,12 +718,14 @@ def _drawn_epsilon(manifest: Manifest) -> int:
 
 
 def _named(opened: Opened | None) -> set[str]:
-    """Return the names of all objects that a table's head leads to."""
+    """Return the names of all objects that a table's head leads to, as far as its pages can be read."""
     if opened is None:
         return set()
     head = opened.head
     views = {head.views.name} if head.views else set()
-    return {*opened.manifest.objects(), head.manifest.name, head.log.page.name, *views}
+    failures = pages.unreadable(opened.manifest)
+    there = {each.name for each in opened.manifest.parts(failures)}
+    return {*failures, *there, head.manifest.name, head.log.page.name, *views}
 
 
 def _table_id(head: dict[str, Any]) -> str | None:

@@ -54,12 +54,13 @@ def key_of_object(secret: bytes, name: str) -> bytes:
     return HKDFExpand(SHA256(), 32, name.encode()).derive(secret)
 
 
-def seal_record(key: bytes, name: str, content: bytes, digits: int | None) -> bytes:
-    """Seal `content`, padded, as the object `name`. `digits`: bytes of a number in it, if it is JSON.
+def seal_record(key: bytes, name: str, content: bytes, digits: int | None, longest: int = 0) -> bytes:
+    """Seal `content`, padded, as the object `name`. `digits`: bytes of a number in it, if it is JSON. `longest`: as for
+    `room`.
 
     Raises InputError if it would take more bytes than an object may have.
     """
-    size = room(content, digits) if content[:1] == b"{" and digits is not None else len(content)
+    size = room(content, digits, longest) if content[:1] == b"{" and digits is not None else len(content)
     if size > limits.MAX_OBJECT_BYTES:
         raise InputError(
             f"a record of the table would take more than {limits.MAX_OBJECT_BYTES:,} bytes",
@@ -99,9 +100,9 @@ class Vault:
         """Key of the object `name` of a sealed column, 32 bytes."""
         return key_of_object(self.column_key(column.id), name)
 
-    def seal(self, purpose: Purpose, name: str, content: bytes) -> bytes:
-        """Seal `content`, padded, as the object `name`."""
-        return seal_record(self.key_of(purpose, name), name, content, _NUMBERS.get(purpose))
+    def seal(self, purpose: Purpose, name: str, content: bytes, longest: int = 0) -> bytes:
+        """Seal `content`, padded, as the object `name`. `longest`: as for `room`."""
+        return seal_record(self.key_of(purpose, name), name, content, _NUMBERS.get(purpose), longest)
 
     def open(self, purpose: Purpose, name: str, sealed: bytes) -> bytes:
         """Open the result of `seal`. Raises CheckFailed for anything that this key did not seal as `name`."""

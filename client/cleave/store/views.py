@@ -9,13 +9,17 @@ If rows are stored in another order than they were put, a reader also gets the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cleave.ckks.owner_key import bytes_of, encoded
+from cleave.store import pages
+from cleave.store.heads import TableHead
 from cleave.store.manifest import (
     ROW,
     Hex,
@@ -23,12 +27,14 @@ from cleave.store.manifest import (
     Object,
     Reader,
     Segment,
+    SegmentPage,
+    Segments,
     StoredModel,
-    TableHead,
     described,
     new_id,
 )
-from cleave.store.reader import Objects
+from cleave.store.paged import Page
+from cleave.store.reader import LostError, Objects, Opened
 from cleave.store.schemas import load_stored_schema
 from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal_record
 from cleave.table.schema import Schema, dump_schema
@@ -79,13 +85,25 @@ def places_of(manifest: Manifest, reader: Reader) -> list[int]:
     return [place for place, each in enumerate(manifest.sealed) if each.name in names]
 
 
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The views of one version. `places`: the object that lists them; None without readers. `views`: by reader id.
+    `written`: objects that were written for them. `names`: of all their objects.
+    """
+
+    places: Object | None = None
+    views: Mapping[str, View] = field(default_factory=dict)
+    written: tuple[Object, ...] = ()
+    names: frozenset[str] = frozenset()
+
+
 def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
-    """Return the view that `reader` gets of a version. `vault` has the owner's keys."""
+    """Return the view that `reader` gets of a version. `vault` has the owner's keys. Its pages are not stored yet."""
     schema = load_stored_schema(manifest)
     mine = schema.only(reader.columns)
     if {*schema.privacy.entity} <= {*mine.names}:
         mine = replace(mine, privacy=schema.privacy)
-    places = places_of(manifest, reader)
+    places, plain = places_of(manifest, reader), bool(mine.plain)
     sealed = tuple(manifest.sealed[place] for place in places)
     shown = Manifest(  # names all that a reader sees: whatever else a manifest has is left at its default
         table=manifest.table,
@@ -99,8 +117,11 @@ def view_of(manifest: Manifest, reader: Reader, vault: Vault) -> View:
         measures=(),
         sealed=sealed,
         secret=manifest.secret,
-        cells=manifest.cells,
-        segments=tuple(_segment(each, places, plain=bool(mine.plain)) for each in manifest.segments),
+        cells=(),
+        segments=Segments(
+            (Page(None, partial(_segments_in, page, places, plain=plain)) for page in manifest.segments.pages),
+            _segments(manifest.segments.last, places, plain=plain),
+        ),
     )
     return View(
         manifest=shown,
@@ -115,35 +136,90 @@ def _shown(schema: Schema) -> Schema:
     return replace(schema, columns=columns, derived=tuple(replace(each, reason="") for each in schema.derived))
 
 
+def _segments_in(page: Page[Segment, SegmentPage], places: Sequence[int], *, plain: bool) -> tuple[Segment, ...]:
+    return _segments(page.items, places, plain=plain)
+
+
+def _segments(every: Iterable[Segment], places: Sequence[int], *, plain: bool) -> tuple[Segment, ...]:
+    return tuple(_segment(each, places, plain=plain) for each in every)
+
+
 def _segment(segment: Segment, places: Sequence[int], *, plain: bool) -> Segment:
     return Segment(  # as above
         id=segment.id,
         added=segment.added,
         rows=segment.rows,
         cells=1,
-        index=segment.index,
+        index="",
         columns=tuple(segment.columns[place] for place in places),
         totals=(),
         plain=segment.plain if plain else None,
     )
 
 
-def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault) -> tuple[Object | None, list[Object]]:
-    """Seal and write a view for each reader.
+def write_views(objects: Objects, folder: str, manifest: Manifest, vault: Vault, before: Opened | None = None) -> Views:
+    """Seal and write a view for each reader. Pages of the version `before` that did not change are named again.
 
-    Returns the object that lists the views (None without readers), and all objects written. Raises StoreError.
+    Raises StoreError.
     """
-    written: dict[str, Object] = {}
-    for reader in manifest.readers:
+    if not manifest.readers:
+        return Views()
+    old = read_views(objects, before).views if before is not None else {}
+    written: list[Object] = []
+    views, places = dict[str, View](), dict[str, Object]()
+
+    def seal(reader: str, content: bytes) -> Object:
         name = f"{folder}/{new_id()}"
-        content = view_of(manifest, reader, vault).model_dump_json().encode()
-        sealed = seal_record(key_of_object(vault.view_key(reader.id), name), name, content, _DIGITS)
+        sealed = seal_record(key_of_object(vault.view_key(reader), name), name, content, _DIGITS)
         objects.stores.sensitive.write(name, sealed)
-        written[reader.id] = described(name, sealed)
-    if not written:
-        return None, []
-    places = objects.write(folder, _PLACES.dump_json(written))
-    return places, [places, *written.values()]
+        written.append(described(name, sealed))
+        return written[-1]
+
+    for reader in manifest.readers:
+        view = view_of(manifest, reader, vault)
+        if before is not None and reader.id in old:
+            view = _with_old_pages(view, manifest, old[reader.id].manifest, before.manifest)
+        shown = pages.stored(view.manifest, partial(seal, reader.id), lambda _: None)
+        views[reader.id] = view.model_copy(update={"manifest": shown})
+        places[reader.id] = seal(reader.id, views[reader.id].model_dump_json().encode())
+    listed = objects.write(folder, _PLACES.dump_json(places))
+    names = {each.name for each in (listed, *places.values())}.union(
+        *(pages.pages_of(each.manifest) for each in views.values())
+    )
+    return Views(listed, views, (listed, *written), frozenset(names))
+
+
+def _with_old_pages(view: View, manifest: Manifest, old: Manifest, before: Manifest) -> View:
+    """`view` of `manifest` with the pages of a reader's earlier view of the version `before`, where they are equal."""
+    shown = view.manifest
+    if (shown.schema_toml, shown.sealed) != (old.schema_toml, old.sealed):
+        return view
+    theirs = {
+        mine.stored.name: page
+        for mine, page in zip(before.segments.pages, old.segments.pages, strict=True)
+        if mine.stored
+    }
+    every = (
+        theirs.get(mine.stored.name, page) if mine.stored is not None else page
+        for mine, page in zip(manifest.segments.pages, shown.segments.pages, strict=True)
+    )
+    segments = Segments(every, shown.segments.last)
+    return view.model_copy(update={"manifest": shown.model_copy(update={"segments": segments})})
+
+
+def read_views(objects: Objects, opened: Opened) -> Views:
+    """The views of a version that its owner opened. Lost or damaged ones are left out."""
+    head = opened.head
+    if head.views is None:
+        return Views()
+    names, views = {head.views.name}, dict[str, View]()
+    with suppress(LostError):
+        for reader, which in views_in(objects.read(head.views, cached=False)).items():
+            names.add(which.name)
+            with suppress(CheckFailed):
+                views[reader] = open_view(opened.vault.view_key(reader), head, which, objects.read(which, cached=False))
+                names |= pages.pages_of(views[reader].manifest).keys()
+    return Views(head.views, views, (), frozenset(names))
 
 
 def views_in(content: bytes) -> dict[str, Object]:

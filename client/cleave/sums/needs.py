@@ -268,10 +268,10 @@ class NoSums(Available):
 
 def unreadable(manifest: Manifest) -> str:
     """Why the plain service cannot read the plain half; "" if it can."""
-    held = [each.plain for each in manifest.segments if each.plain is not None]
-    if not held or len(held) != len(manifest.segments):
+    segments = manifest.segments
+    if not segments or segments.halves != len(segments):
         return "the table has no plain half"
-    if len(held) > limits.MAX_PLAIN_OBJECTS or sum(each.bytes for each in held) > limits.MAX_LINKED_BYTES:
+    if segments.halves > limits.MAX_PLAIN_OBJECTS or segments.plain > limits.MAX_LINKED_BYTES:
         return "the plain half is larger than the plain service reads for one query"
     return ""
 

@@ -77,12 +77,13 @@ class CellTotals:
         self.contributors = contributors
         self._stored = stored
         self._cells = cells
-        self._most_cells = max((each.cells for each in manifest.segments), default=0)
+        self._most_cells = manifest.segments.most_cells
         self._decrypted: dict[TotalOf, Integers] = {}
         # the newest conditions and their cells
         self._selected: tuple[tuple[str, ...], SelectedCells | None] | None = None
         self._cell_table = CellTable(manifest.table, stored.whole_schema, by)
-        segments = [segments_of(manifest, each) for each in contributors] or [manifest.segments]
+        segments: list[Sequence[Segment]] = [segments_of(manifest, each) for each in contributors]
+        segments = segments or [manifest.segments]
         self._readers = [TotalsReader(stored.tables, stored.opened, each, lambda: stored.cipher) for each in segments]
 
     @cached_property

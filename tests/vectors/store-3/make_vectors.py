@@ -3,11 +3,12 @@
     python tests/vectors/store-3/make_vectors.py
 
 Secrets, ids and nonces are new each time; the rows are the same. `trial` has a segment of 5 rows and one of 1,200, so
-its texts are padded both ways. `blocks` has more rows than one block.
+its texts are padded both ways; both are in a page. `blocks` has more rows than one block, and no page.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-CLEAVE = Path(sys.executable).with_name("cleave")
+PAGED = "from cleave.store.manifest import Segments; Segments.MOST = 2"
+CLEAVE = [sys.executable, "-c", f"{PAGED}; from cleave.local.main import main; main()"]
 
 TRIAL = """
 [columns.ward]
@@ -110,7 +112,8 @@ def main() -> None:
         folder = Path(temporary)
 
         def cleave(*words: str) -> None:
-            subprocess.run([CLEAVE, *words], cwd=folder, check=True, env={"HOME": temporary})
+            env = {"HOME": temporary, "PYTHONPATH": os.pathsep.join(sys.path)}
+            subprocess.run([*CLEAVE, *words], cwd=folder, check=True, env=env)
 
         def write(name: str, lines: list[str], schema: str) -> None:
             (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", "utf-8")

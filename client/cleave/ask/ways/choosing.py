@@ -98,8 +98,7 @@ class Choosing:
             return NO_PLAIN
         if site.names_contributor(stored):
             return CONTRIBUTOR_UNKNOWN
-        size = sum(each.plain.bytes for each in stored.manifest.segments if each.plain)
-        if not (site.remote or self.cloud_only) and size <= site.fetch_limit:
+        if not (site.remote or self.cloud_only) and stored.manifest.segments.plain <= site.fetch_limit:
             return READ_HERE_ANYWAY
         return unreadable(stored.manifest)
 

@@ -86,12 +86,9 @@ class Rows(StoredWay):
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:
-        """Yield lower limits, if totals answer too: the indexes, which are read for any cells, then the columns that
-        are added up.
-        """
+        """Yield a lower limit, if totals answer too: the columns that are added up."""
         base, site = choosing.base, choosing.site
         if isinstance(base, Plan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
-            yield sum(each.index.bytes for each in site.stored.manifest.segments)
             names = [*base.cut.selecting, *(name for each in base.cut.arguments for name in each.columns)]
             fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, base.cut.conditions))
             yield sum(each.bytes for each in fetch.reads())
@@ -132,8 +129,7 @@ class Rows(StoredWay):
 
     def disclosures(self, site: Site, *, pad: bool) -> Disclosures:
         fetched = self.fetches(site, pad=pad)
-        plain = {each.plain.name for fetch in fetched for each in fetch.stored.manifest.segments if each.plain}
-        reads_plain = any(read.object.name in plain for fetch in fetched for read in fetch.reads())
+        reads_plain = any(read.is_plain for fetch in fetched for read in fetch.reads())
         text, of_plain = "which of the stored columns are fetched", "that its plain columns are fetched"
         if all(each.cells is None for each in fetched):
             text += ", all of their rows"

@@ -110,5 +110,5 @@ def groups_of(stored: Stored, needs: CutSums) -> int | None:
     if not needs.cut.keys:
         return 1
     by = {identifier(each).lower() for each in stored.by}
-    cells = max((each.cells for each in stored.manifest.segments), default=1)  # without reading their list
+    cells = stored.manifest.segments.most_cells or 1  # without reading their list
     return max(1, cells) if {each.lower() for each in needs.cut.keys} <= by else None

@@ -73,20 +73,17 @@ class Totals(StoredWay):
     def effort(self, site: Site) -> int:
         if self.is_idle and not self.needs.tells_cells_apart:
             return 0
-        segments = site.table(self.needs.cut.table).manifest.segments
-        return CELL_BYTES * max((each.cells for each in segments), default=0)
+        return CELL_BYTES * site.table(self.needs.cut.table).manifest.segments.most_cells
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all totals are read in any case
         stored = site.table(self.needs.cut.table)
-        indexes = stored.manifest.segments if self.needs.cut.counting else ()
-        counted = Work([whole(each.index) for each in indexes])
         if self.is_idle:
-            return counted
+            return Work()
         cells, secret = self._cells(site), stored.secret_to_read
         objects, sums = cells.objects(self.needs.totals), self._sums(site)
         if not sums:
-            return counted + Work([whole(each) for each in (*secret, *objects)])
-        return counted + Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
+            return Work([whole(each) for each in (*secret, *objects)])
+        return Work([whole(each) for each in secret], 1, objects, sums * limits.RESULT_BYTES)
 
     def _sums(self, site: Site) -> int:
         """Return how many ciphertexts the sensitive service is asked for."""
