@@ -263,6 +263,9 @@ def test_the_same_update_is_made_once(world: World) -> None:
     agrees(world, unsplit, in_order=False)
     assert update(world.tables, "trial", values, where, Silent(), again=True).version == version + 1
     assert update(world.tables, "trial", values, "bill < 999", Silent()).version == version + 2
+    assert update(world.tables, "trial", values, where, Silent()).version == version + 3, "another was made since"
+    world.put(append=True)
+    assert update(world.tables, "trial", values, where, Silent()).repeated, "only an append was made since"
 
 
 @pytest.mark.parametrize("by", [("insured", "ward"), ("ward",), ()])

@@ -488,7 +488,7 @@ class Adding(Place, total=False):
     sheet: Annotated[str | None, _SHEET]
     flatten: Annotated[bool, _FLATTEN]
     again: Annotated[
-        bool, Flag(False, "--again", "Add the rows even if the last change added the same ones.", bool, advanced=True)
+        bool, Flag(False, "--again", "Add the rows even if a recent change added the same ones.", bool, advanced=True)
     ]
     batch: Annotated[str | None, Flag(None, "--batch ID", "With --append: add nothing if the table has this batch.")]
 

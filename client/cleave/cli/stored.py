@@ -302,8 +302,8 @@ def update(
 ) -> None:
     """Change values in a stored table.
 
-    If only sensitive columns change, the plain place learns only which segments have changed rows. The last change is
-    not repeated without --again.
+    If only sensitive columns change, the plain place learns only which segments have changed rows. The last change but
+    appends is not repeated without --again.
 
     Examples:
       cleave update visits --set "bill = bill * 1.19" --where "ward = 'A'" --store s3://bucket/prefix

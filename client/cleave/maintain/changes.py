@@ -242,7 +242,8 @@ def update(
         return Plan(manifest, pieces, facts={"changed": planned.facts()})
 
     request = [where, sorted(new.values.items())]
-    done = make(tables, name, Change("update", request, plan, always, once=0 if again else PAGE), progress)
+    change = Change("update", request, plan, always, once=0 if again else PAGE, past=("append", "compact"))
+    done = make(tables, name, change, progress)
     if done.record is not None:
         facts: dict[str, Any] = dict(done.facts)
         if not facts:

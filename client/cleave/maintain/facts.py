@@ -67,7 +67,7 @@ class Changed:
 
     `segments`: those with such rows, as (number from 1, changed rows, all rows). `reveals`: what the plain place
     learns, "" for nothing. `version`: the table's newest version. `repeated`: nothing was changed, because this was
-    already the last change. `ends_releases`: the change ends, or would end, the table's releases.
+    already the last change but for appends. `ends_releases`: the change ends, or would end, the table's releases.
     """
 
     name: str

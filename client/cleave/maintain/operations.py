@@ -105,7 +105,7 @@ def append(task: Task, data: Data, name: str, **options: Unpack[Appending]) -> O
 
     Without a schema file beside the data they have the table's schema. `batch`: names the rows; where the table has a
     batch of that name, a warning says so and nothing is added. The files of a folder are one batch each, by file name.
-    Other rows are recognised only if the table's last change added just them: then nothing is added unless `again`.
+    If one of the table's newest changes added just these rows, nothing is added unless `again`.
     `upsert`: they replace rows with the same key, if the table has key columns; `yes`: required where the plain place
     learns which ones, by a key that is not plain.
 
@@ -324,7 +324,7 @@ def update(task: Task, name: str, values: Mapping[str, str], where: str, **optio
     """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
 
     `values`: column -> SQL over the row as it was. `where`: "TRUE" means all rows, and requires `yes`. A call that
-    repeats the last change changes nothing, unless `again`. Otherwise as `delete`.
+    repeats the last change that was no append changes nothing, unless `again`. Otherwise as `delete`.
 
     >>> import cleave
     >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])

@@ -111,10 +111,10 @@ class Change:
     which is None if there is no table; the stack closes what the plan opens. It raises InputError. `follows`: whether
     it may be made on the newest version, if it was planned on another. `are_rows`: whether a draft has the new rows of
     this change. `rows`: digests of these rows, as of their segments. `once`: number of the newest changes; if an equal
-    one is among them, nothing is done. `basis`: what new segments depend on, besides `request`; None: see `basis_of`.
-    `publish`, `finish`: work after the commit, before and after what it replaced is deleted; a repeated call does it
-    again. `stage`: name for `progress`, default `what`. `again`: it continues no stopped call, nor one of
-    another process.
+    one is among them, nothing is done. `past`: changes that may have come after that one; None: any. `basis`: what new
+    segments depend on, besides `request`; None: see `basis_of`. `publish`, `finish`: work after the commit, before and
+    after what it replaced is deleted; a repeated call does it again. `stage`: name for `progress`, default `what`.
+    `again`: it continues no stopped call, nor one of another process.
 
     `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names.
     `erases`: deletes all drafts and objects that nobody names, whatever their age. `strict`: raises StoreError if what
@@ -128,6 +128,7 @@ class Change:
     are_rows: Callable[[Sequence[ChangeStep]], bool] | None = None
     rows: Callable[[], Sequence[str]] | None = None
     once: int = 0
+    past: Collection[str] | None = None
     publish: Callable[[Done], None] | None = None
     basis: Callable[[Manifest | None], object] | None = None
     finish: Callable[[Done], None] | None = None
@@ -378,6 +379,9 @@ class _Making:
         records = newest_records(self._tables, base.vault, base.head.log)
         newest = [each for each in records if each.change and each.what != "merge"][-self._change.once :]
         alike = [each for each in newest if each.what == self._change.what]
+        if self._change.past is not None:
+            last = next((each for each in reversed(newest) if each.what not in self._change.past), None)
+            alike = [each for each in alike if each == last]
         if not alike:
             return None
         if self._rows is None:
