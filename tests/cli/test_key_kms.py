@@ -91,7 +91,7 @@ def test_a_key_that_a_kms_key_opens_asks_for_no_passphrase(
     assert cleave.query("t", SQL, store=tmp_path / "store", key=key).rows == [(3,)]
     # a reader without Cleave's code finds the rows
     read = Table(tmp_path / "store", key, "t", master_of(key, decrypt=decrypt))
-    values = read.column(read.manifest["segments"][0], 0)
+    values = read.column(read.segments[0], 0)
     assert sorted(int.from_bytes(each or b"", "little") for each in values) == [1, 2]
 
 
