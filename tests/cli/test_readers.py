@@ -14,7 +14,7 @@ from cleave.ckks.key_file import open_key
 from cleave.maintain.readers import Resealed
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import StoreError
-from cleave.store import change as changing
+from cleave.store import attempts
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -174,7 +174,7 @@ def test_ls_and_show_tell_of_a_revocation_that_was_stopped(parties: Parties, mon
     assert line.endswith("  cleave reader revoke stays carol")
     assert json.loads(west.run("ls", *OWNER, "--json").stdout)[0]["unfinished"] == "cleave reader revoke stays carol"
     assert "unfinished: cleave reader revoke stays carol\n" in west.run("show", "stays", *OWNER).stdout
-    monkeypatch.setattr(changing, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(attempts, "HELD_SECONDS", 0.0)
     refusal = west.fails(6, "compact", "stays", *OWNER)
     assert (
         "a revocation of carol of table 'stays' is not finished\nhint: run: cleave reader revoke stays carol" in refusal

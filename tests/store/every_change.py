@@ -30,7 +30,7 @@ from cleave.share.contribute import contribution_drafts
 from cleave.share.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
-from cleave.store.change import drafts_of
+from cleave.store.change_drafts import drafts_of
 from cleave.store.compacting import compact
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft

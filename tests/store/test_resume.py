@@ -21,7 +21,7 @@ from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
-from cleave.store.change import ChangeDraft, drafts_of
+from cleave.store.change_drafts import ChangeDraft, drafts_of
 from cleave.store.manifest import Manifest
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions

@@ -30,7 +30,7 @@ from cleave.objects import s3
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.retention import Retention
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, replaced
-from cleave.store import change
+from cleave.store import attempts
 from cleave.store import put as putting
 from cleave.store.newest import DiscardedError
 from cleave.store.seen_versions import SeenVersions
@@ -151,7 +151,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = Config(connect_timeout=5, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
     monkeypatch.setattr(s3, "_CONFIG", s3._CONFIG.merge(quick))
     monkeypatch.setattr(s3, "_tried", set())
-    monkeypatch.setattr(change, "SECONDS", 0.1)
+    monkeypatch.setattr(attempts, "SECONDS", 0.1)
     monkeypatch.setattr(limits, "MAX_LISTED_NAMES", 1000)
 
 
@@ -551,7 +551,7 @@ def test_an_attempt_without_an_answer_keeps_what_its_head_names(
     key: OwnerKey, other_key: OwnerKey, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change finds itself in the log, and sweeps what its attempts wrote: not the views of readers."""
-    monkeypatch.setattr(change, "SECONDS", 60.0)
+    monkeypatch.setattr(attempts, "SECONDS", 60.0)
     silent: list[str] = []  # what is not answered next
 
     class Silenced(Folder):

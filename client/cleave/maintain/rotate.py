@@ -14,8 +14,10 @@ from cleave.objects.storage import ConflictError
 from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
-from cleave.store.change import Change, HeldError, Plan, digest_of, held, in_the_way, make
+from cleave.store.basis import digest_of
+from cleave.store.change import Change, HeldError, Plan, held, in_the_way
 from cleave.store.log import copied as copied_log
+from cleave.store.making import make
 from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import LostError, Opened

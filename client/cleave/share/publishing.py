@@ -16,7 +16,8 @@ from cleave.share import addressed
 from cleave.share.addressed import SUITE
 from cleave.share.ledger import key_of
 from cleave.share.release import ReleaseHead, open_content, seal_content
-from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.change import Change, Plan, in_the_way
+from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
