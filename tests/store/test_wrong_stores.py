@@ -32,6 +32,8 @@ from cleave.objects.retention import Retention
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, replaced
 from cleave.store import attempts
 from cleave.store import put as putting
+from cleave.store.dropping import drop
+from cleave.store.moving import close_as_moved
 from cleave.store.newest import DiscardedError
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -181,7 +183,7 @@ class InStub:
             done = update(tables, "trial", {"name": "upper(name)"}, "age > 0", Silent())
             return done and done
         if command == "drop":
-            return tables.drop("trial")
+            return drop(tables, "trial")
         return self.ask(SQL), self.ask(SUMS)
 
     def ask(self, sql: str) -> list[list[object]]:
@@ -543,7 +545,7 @@ def test_a_rotated_table_is_closed_only_where_its_objects_are_listed(world: InSt
     objects = dict(world.stub.objects)
     world.stub.arm(Wrong("list", "misses a key"))
     with pytest.raises(StoreError, match="does not list"):
-        tables.close_as_moved(opened, "0" * 32)
+        close_as_moved(tables, opened, "0" * 32)
     assert world.stub.objects == objects
 
 

@@ -35,6 +35,7 @@ from cleave.store.change_drafts import ChangeDraft, OwnDraft, drafts_of
 from cleave.store.changed import is_replaced
 from cleave.store.log import Made, Record, newest_records, records_after
 from cleave.store.manifest import Manifest, new_id, now
+from cleave.store.moving import moved_with
 from cleave.store.newest import MovedError
 from cleave.store.pages import pages_of
 from cleave.store.pieces import ChangeStep
@@ -44,6 +45,7 @@ from cleave.store.sweeping import (
     Names,
     changed_names,
     cleaning,
+    delete_doomed,
     doomed_of,
     is_due,
     names_of,
@@ -109,7 +111,7 @@ class _Making:
             except InTheWayError:
                 raise
             except MovedError:
-                if self._base is None or self._made.ids.isdisjoint(self._tables.moved_with(self._name)):
+                if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
                     self._leave()
                     raise
                 return Done(self._base)  # it was committed, and is under the other key now
@@ -280,7 +282,7 @@ class _Making:
         tables, change = self._tables, self._change
         doomed, new_names = changed_names(base.manifest, manifest) if base else (Names(), names_of(manifest))
         self._own |= new_names
-        if base is not None and not tables.delete_doomed(base):
+        if base is not None and not delete_doomed(tables.stores, base.manifest):
             doomed |= doomed_of(base.manifest)
         manifest = manifest.model_copy(update={"sweeps": base.manifest.sweeps if base else 0})
         if change.what != "rotate":
@@ -353,7 +355,7 @@ class _Making:
             return done
         if self._change.publish is not None:
             self._change.publish(done)
-        self._tables.delete_doomed(opened, strict=self._change.strict)
+        delete_doomed(self._tables.stores, opened.manifest, strict=self._change.strict)
         self._clean(opened, made=True)
         if self._change.finish is not None:
             self._change.finish(done)
