@@ -16,13 +16,14 @@ _LONGEST_WAIT = 2.0
 
 class Attempts:
     """The attempts of one run of a change. `waits`: how often it waited, except for a change that takes several
-    versions.
+    versions. `rounds`: attempts in which others changed what was read.
     """
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._idle = 0  # attempts since the head that the last one saw
         self.waits = 0
+        self.rounds = 0
 
     def see_another_head(self) -> None:
         self._idle = 0

@@ -12,7 +12,7 @@ from cleave.store.drafts import Draft, Drafts
 from cleave.store.log import Made
 from cleave.store.manifest import Count, Hex, Manifest, Measure, Object, SealedColumn, new_id
 from cleave.store.pieces import ChangeStep
-from cleave.store.sweeping import Names, cleaning, not_all_stored
+from cleave.store.sweeping import Names, cleaning, not_all_stored, unstored
 from cleave.store.tables import Tables
 
 _GIVEN = ("table_id", "measures", "sealed", "secret")
@@ -50,6 +50,17 @@ def drafts_of(tables: Tables, name: str) -> list[tuple[str, Drafts[ChangeDraft, 
 
 def _draft_at(tables: Tables, name: str, id_: str) -> Drafts[ChangeDraft, ChangeStep]:
     return Drafts(tables.stores, f"{tables.drafts(name)}/{id_}", tables.draft_vault(name), ChangeDraft, ChangeStep)
+
+
+def without_new_drafts(tables: Tables, name: str, found: Names) -> Names:
+    """`found` without the drafts of a table that have a record which is not in it, and without what these need."""
+    for _, drafts in drafts_of(tables, name):
+        draft = drafts.find_any()
+        records = frozenset(drafts.names(draft)) if draft is not None else frozenset()
+        if draft is not None and not records <= found.sensitive:  # it has a record of the last day
+            kept = records | draft.objects()
+            found -= Names(kept, kept)
+    return found
 
 
 class OwnDraft:
@@ -146,6 +157,12 @@ class OwnDraft:
             return Names()
         plain = frozenset(each.plain.name for each in self.written.segments if each.plain is not None)
         return Names(frozenset(self.written.objects()) - plain, plain)
+
+    def is_whole(self) -> bool:
+        """True if the stores have its objects. Raises StoreError."""
+        segments = self.written.segments if self.written is not None else ()
+        plain = {each.plain.name for each in segments if each.plain is not None}
+        return not unstored(self._tables.stores, [part for each in segments for part in each.parts()], plain)
 
     def _taken(self) -> InTheWayError:
         location = self._tables.stores.sensitive.location

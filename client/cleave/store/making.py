@@ -19,19 +19,8 @@ from cleave.processes.deadline import OutOfTime
 from cleave.store.attempts import Attempts
 from cleave.store.basis import basis_of, digest_of, digest_of_request
 from cleave.store.cells import Cells
-from cleave.store.change import (
-    FREE,
-    Change,
-    Done,
-    HeldError,
-    InTheWayError,
-    Plan,
-    UnkeptError,
-    held,
-    in_the_way,
-    never,
-)
-from cleave.store.change_drafts import ChangeDraft, OwnDraft, drafts_of
+from cleave.store.change import FREE, Change, Done, HeldError, InTheWayError, Plan, UnkeptError, held, in_the_way, never
+from cleave.store.change_drafts import ChangeDraft, OwnDraft, without_new_drafts
 from cleave.store.changed import is_replaced
 from cleave.store.log import Made, Record, newest_records, records_after
 from cleave.store.manifest import Manifest, new_id, now
@@ -94,7 +83,6 @@ class _Making:
         self._first: int | None = None  # records of the log at the first attempt
         self._older: Collection[str] = ()  # pages that were there before this call wrote anything
         self._own = Names()  # objects of attempts
-        self._rounds = 0
         self._attempts = Attempts()
         self._rows: Sequence[str] | None = None  # digests of the new rows, if they were asked for
 
@@ -237,8 +225,8 @@ class _Making:
         cells = (plan.cells if plan.cells is not None else old or Cells()).copy()
         writing = Writing(tables, base, manifest, plan.pieces, cells, draft)
         if writing.lost and writing.used != len(draft.steps):
-            self._rounds += 1
-            if self._rounds >= self._change.rounds:
+            self._attempts.rounds += 1
+            if self._attempts.rounds >= self._change.rounds:
                 raise self._in_the_way(base)
         stage = self._change.stage or self._change.what
         advance = self._progress.stage(stage, sum(each.rows for each in plan.pieces), "rows")
@@ -268,8 +256,7 @@ class _Making:
             return False
         if self._attempts.waits or not draft.steps:  # written by this call, and asked for at each commit
             return True
-        plain = {each.plain.name for each in draft.segments if each.plain is not None}
-        return not unstored(self._tables.stores, [part for each in draft.segments for part in each.parts()], plain)
+        return self._draft.is_whole()
 
     def _with_secret(self, manifest: Manifest) -> Manifest:
         if "secret" in manifest.__dict__:
@@ -328,12 +315,8 @@ class _Making:
         folders = [*tables.folders(manifest), tables.drafts(manifest.table)]
         names = {probe for _, probe in probes}
         found = unnamed(tables.stores, folders, keep | names, names, everything=self._change.erases)
-        for _, drafts in () if self._change.erases else drafts_of(tables, self._name):
-            draft = drafts.find_any()
-            records = frozenset(drafts.names(draft)) if draft is not None else frozenset()
-            if draft is not None and not records <= found.sensitive:  # it has a record of the last day
-                kept = records | draft.objects()
-                found -= Names(kept, kept)
+        if not self._change.erases:
+            found = without_new_drafts(tables, self._name, found)
         if not found:
             with cleaning():
                 for store, probe in probes:
