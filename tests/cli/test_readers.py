@@ -14,9 +14,10 @@ from cleave.ckks.key_file import open_key
 from cleave.maintain.readers import Resealed
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import StoreError
-from cleave.store import change as changing
-from cleave.store.reader import Opened
+from cleave.store import attempts, making
+from cleave.store.manifest import Manifest
 from cleave.store.seen_versions import SeenVersions
+from cleave.store.sweeping import delete_doomed
 from cleave.store.tables import Tables
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
@@ -141,15 +142,13 @@ def test_a_stopped_revoke_deletes_what_the_readers_keys_open(parties: Parties, m
     names = [each.object.name for each in segment.columns]
     revoke = ("reader", "revoke", "stays", "carol", *OWNER)
 
-    deletes = Tables.delete_doomed
-
-    def stops(self: Tables, opened: Opened, *, strict: bool = False) -> None:
-        if not {*names}.isdisjoint(opened.manifest.doomed):
+    def stops(stores: Stores, manifest: Manifest, *, strict: bool = False) -> bool:
+        if not {*names}.isdisjoint(manifest.doomed):
             raise StoreError("the process was killed after its commit")
-        deletes(self, opened, strict=strict)
+        return delete_doomed(stores, manifest, strict=strict)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "delete_doomed", stops)
+        patch.setattr(making, "delete_doomed", stops)
         assert west.run(*revoke).exit_code == 6
     assert west.run("reader", "ls", "stays", *OWNER).stdout.strip() == "no readers"
     assert all((Path("../store") / each).is_file() for each in names)
@@ -174,7 +173,7 @@ def test_ls_and_show_tell_of_a_revocation_that_was_stopped(parties: Parties, mon
     assert line.endswith("  cleave reader revoke stays carol")
     assert json.loads(west.run("ls", *OWNER, "--json").stdout)[0]["unfinished"] == "cleave reader revoke stays carol"
     assert "unfinished: cleave reader revoke stays carol\n" in west.run("show", "stays", *OWNER).stdout
-    monkeypatch.setattr(changing, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(attempts, "HELD_SECONDS", 0.0)
     refusal = west.fails(6, "compact", "stays", *OWNER)
     assert (
         "a revocation of carol of table 'stays' is not finished\nhint: run: cleave reader revoke stays carol" in refusal

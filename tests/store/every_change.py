@@ -30,10 +30,11 @@ from cleave.share.contribute import contribution_drafts
 from cleave.share.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
-from cleave.store.change import drafts_of
+from cleave.store.change_drafts import drafts_of
 from cleave.store.compacting import compact
 from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
+from cleave.store.dropping import drop
 from cleave.store.heads import parsed
 from cleave.store.reader import Opened
 from cleave.store.removing import remove
@@ -221,7 +222,7 @@ class Place(Readers):
         current = self.current()
         if current is None:
             with suppress(InputError):
-                self.tables()[0].drop(self.name)
+                drop(self.tables()[0], self.name)
             return
         tables, _ = current
         if contributes:
@@ -529,7 +530,7 @@ CHANGES = [
         start=opened_to("dan", "eve"),
         also=lambda place: place.require_reads("dan"),
     ),
-    Change("drop", lambda place, stores: place.tables(stores)[0].drop("trial"), None),
+    Change("drop", lambda place, stores: drop(place.tables(stores)[0], "trial"), None),
 ]
 # Quick: every third change, in `few` places; slow: each, in more.
 EVERY_CHANGE = pytest.mark.parametrize(

@@ -31,6 +31,8 @@ from cleave.share.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.store.compacting import compact
+from cleave.store.dropping import drop
+from cleave.store.moving import clear
 from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
 from cleave.store.removing import remove
@@ -114,7 +116,7 @@ COMMANDS = [
     Command(
         "rotate", lambda place, stores: rotate(place.tables(stores)[0], place.new_tables(stores), "trial", Silent())
     ),
-    Command("drop", lambda place, stores: place.tables(stores)[0].drop("trial"), lambda _: None),
+    Command("drop", lambda place, stores: drop(place.tables(stores)[0], "trial"), lambda _: None),
 ]
 NAMED = {each.name: each for each in COMMANDS}
 BESIDE = [
@@ -275,10 +277,10 @@ def tried(command: Command, change: Command, at: int, way: str, place: Place) ->
             place.collect()
     place.settle(contributes=False)
     if place.tables()[0].moved_to("trial"):  # nobody looks for what others had written there
-        place.tables()[0].clear("trial")
+        clear(place.tables()[0], "trial")
     elif {command.name, change.name} == {"rotate", "drop"}:  # nor for what is copied, if there is no table any more
         with suppress(InputError):
-            place.new_tables(place.stores()).drop("trial")
+            drop(place.new_tables(place.stores()), "trial")
     assert [each for each in place.left_over() if not each.startswith(f"{of_north}/")] == []
     assert other in "DCMR", other
     return again if end == "K" else end

@@ -23,6 +23,7 @@ from cleave.objects.cache import Cache, open_cache
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.store import cells as of_cells
 from cleave.store import reading, rows, sealed
+from cleave.store.dropping import drop
 from cleave.store.pages import pages_of
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -282,7 +283,7 @@ def test_what_an_older_version_writes_late_is_deleted(world: Cached) -> None:
 def test_a_dropped_table_is_evicted(world: Cached) -> None:
     world.asked()
     assert world.entries()
-    world.tables.drop("t")
+    drop(world.tables, "t")
     assert not world.entries()
 
 

@@ -17,6 +17,7 @@ from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of
 from cleave.store import put as putting
 from cleave.store import removing
+from cleave.store.dropping import drop
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
 from cleave.sums.stored import Stored
@@ -244,7 +245,7 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
 )
 def test_however_the_table_was_put(world: World, by: tuple[str, ...], *, scan: bool) -> None:
     tables, _ = world.tables()
-    tables.drop("trial")
+    drop(tables, "trial")
     world.put("", by, scan=scan)  # a table of no rows, to which others contribute
     world.register("north")
     rows = "".join(f"W,{'fm'[i % 2]},{i % 100},{i % 7}.5,{i / 7},N{i}\n" for i in range(200))
@@ -368,7 +369,7 @@ def test_dropping_a_table_deletes_what_was_contributed(joined: World) -> None:
     tables, stores = joined.tables()
     answer = f"results/{tables.folder('trial').removeprefix('tables/')}/{new_id()}"
     stores.sensitive.write(answer, b"of somebody who died before it was read")
-    tables.drop("trial")
+    drop(tables, "trial")
     assert [*stores.sensitive.names(""), *stores.plain.names("")] == []
 
 

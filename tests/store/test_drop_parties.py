@@ -10,6 +10,7 @@ import pytest
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.store.contribution import folder_of
+from cleave.store.dropping import drop
 from cleave.store.manifest import new_id
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
@@ -51,7 +52,7 @@ def names(world: Place) -> set[str]:
 def others(world: Place) -> set[str]:
     """The objects of the other table: what a drop of the whole one leaves."""
     copy = world.copy(world.root.parent / f"whole {new_id()}")
-    copy.tables()[0].drop("trial")
+    drop(copy.tables()[0], "trial")
     return names(copy)
 
 
@@ -85,7 +86,7 @@ def damaged_head(world: Place) -> None:
 def was_dropped(world: Place) -> None:
     """And is put back."""
     tables = world.tables()[0]
-    tables._seen.remember_dropped(world.open().manifest.table_id, 1)
+    tables.memory.remember_dropped(world.open().manifest.table_id, 1)
 
 
 BREAKS = [lost_manifest, damaged_manifest, lost_head, damaged_head, was_dropped]
@@ -101,7 +102,7 @@ def test_the_tables_have_parties(world: Place) -> None:
 def test_it_deletes_those_of_the_table_alone(world: Place, broken: Callable[[Place], None]) -> None:
     left = others(world)
     broken(world)
-    world.tables()[0].drop("trial")
+    drop(world.tables()[0], "trial")
     assert names(world) == left
     other = Other(world.root, world.key_file)
     assert other.shown("carol")
@@ -118,10 +119,10 @@ def test_a_drop_that_was_killed_is_finished(world: Place, tmp_path: Path, step: 
         failing = Stores(*(Failing(each, at, made=True) for each in (stores.sensitive, stores.plain)))  # type: ignore[arg-type]
         died = False
         try:
-            copy.tables(failing)[0].drop("trial")
+            drop(copy.tables(failing)[0], "trial")
         except KilledError:
             died = True
-            copy.tables()[0].drop("trial")
+            drop(copy.tables()[0], "trial")
         assert names(copy) == left, at
         at += step
     assert at > 20
@@ -136,15 +137,15 @@ def test_it_says_which_folders_may_be_left(world: Place) -> None:
     left = others(world)
     lost_manifest(world)
     with pytest.raises(StoreError, match=f"the table is dropped, but its manifest could not .* left below {folder}$"):
-        world.tables()[0].drop("trial")
+        drop(world.tables()[0], "trial")
     assert names(world) == {*left, *(each for each in names(world) if each.startswith(folder))}
     with pytest.raises(InputError, match="no table 'trial'"):
-        world.tables()[0].drop("trial")
+        drop(world.tables()[0], "trial")
 
 
 def test_a_machine_that_never_saw_the_table_says_that_none_was_found(world: Place) -> None:
     damaged_head(world)
     (world.root / "owner.json").unlink()
     with pytest.raises(StoreError, match="may be left below tables/ and releases/"):
-        world.tables()[0].drop("trial")
+        drop(world.tables()[0], "trial")
     assert not [each for each in names(world) if each.startswith(world.tables()[0].folder("trial"))]

@@ -10,6 +10,7 @@ import pytest
 
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
+from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError
@@ -55,7 +56,7 @@ def life(tmp_path: Path, key: OwnerKey) -> Life:
 
 @pytest.mark.parametrize("version", ["older", "newest"])
 def test_a_dropped_table_that_is_put_back_is_refused(life: Life, version: str) -> None:
-    life.here.drop("trial")
+    drop(life.here, "trial")
     assert life.here.find("trial") is None
     life.put_back(version)
     looks: list[Callable[[], object]] = [lambda: life.here.open("trial"), lambda: [*life.here.all()]]
@@ -63,7 +64,7 @@ def test_a_dropped_table_that_is_put_back_is_refused(life: Life, version: str) -
         with pytest.raises(CheckFailed, match=BACK) as refused:
             look()
         assert "--forget" in str(refused.value.hint)
-    life.here.drop("trial")  # again
+    drop(life.here, "trial")  # again
     assert life.here.find("trial") is None
     life.put_back(version)
     life.here.forget("trial")
@@ -73,7 +74,7 @@ def test_a_dropped_table_that_is_put_back_is_refused(life: Life, version: str) -
 @pytest.mark.parametrize("version", ["older", "newest"])
 def test_a_copy_of_the_key_file_knows_what_was_dropped(life: Life, version: str) -> None:
     """Also one that was copied from a copy, where the table was never seen."""
-    life.here.drop("trial")
+    drop(life.here, "trial")
     copy = life.copied(life.here)
     for name in ("second", "third"):
         machine = life.machine(name, copy)
@@ -93,7 +94,7 @@ def test_a_copy_from_before_does_not_bring_the_table_back(life: Life) -> None:
     """The floor of the key file says that the table should be there, on the machine that dropped it."""
     copy = life.copied(life.here)
     here = life.machine("here", copy)
-    here.drop("trial")
+    drop(here, "trial")
     assert here.find("trial") is None
     life.put_back("newest")
     with pytest.raises(CheckFailed, match=BACK):
@@ -101,7 +102,7 @@ def test_a_copy_from_before_does_not_bring_the_table_back(life: Life) -> None:
 
 
 def test_another_table_may_take_the_name(life: Life, key: OwnerKey) -> None:
-    life.here.drop("trial")
+    drop(life.here, "trial")
     elsewhere = life.machine("elsewhere")
     new = elsewhere.commit(put(elsewhere, key), None, "put")
     assert life.here.open("trial").manifest.table_id == new.manifest.table_id
@@ -121,5 +122,5 @@ def test_a_memory_that_cannot_be_written_is_told(life: Life, tmp_path: Path) -> 
     (tmp_path / "here.lock").unlink()
     (tmp_path / "here.lock").mkdir()
     with pytest.warns(CleaveWarning, match="this machine will not notice"), pytest.raises(InputError, match="written"):
-        life.here.drop("trial")
+        drop(life.here, "trial")
     assert not [*life.store.rglob("head")]

@@ -12,6 +12,7 @@ from cleave.share.collect import collect
 from cleave.share.lost import clear
 from cleave.store import removing
 from cleave.store.contribution import folder_of
+from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -84,7 +85,7 @@ def test_of_a_dropped_table(world: World) -> None:
     dropped = world.open().manifest.table_id
     world.register("east")
     invited = world.public()
-    world.tables()[0].drop("trial")
+    drop(world.tables()[0], "trial")
     world.put(OWN)
     world.contribute("east", NORTH, public=invited)
     (said,) = told(world.tables()[0])

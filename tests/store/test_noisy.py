@@ -24,6 +24,7 @@ from cleave.share.noisy_page import noisy_page_of
 from cleave.share.page import is_signed_from
 from cleave.share.releases import release, revoke
 from cleave.store import put as putting
+from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -201,7 +202,7 @@ def test_the_budget_holds_over_drop_and_put(world: NoisyReleases) -> None:
         noisy_page_of(world.draft("carol", epsilon=1.5))
     world.put(made(), replace=True)
     assert world.spent() == 2_000_000
-    world.tables()[0].drop(world.name)
+    drop(world.tables()[0], world.name)
     world.put(made())
     assert world.spent() == 2_000_000
     head = json.loads((world.root / "s" / world.tables()[0].folder(world.name) / "head").read_bytes())
@@ -246,7 +247,7 @@ def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> No
 
 def test_a_table_put_again_after_a_drop_keeps_its_noisy_releases_in_mind(world: NoisyReleases) -> None:
     world.draw("carol")
-    world.tables()[0].drop(world.name)
+    drop(world.tables()[0], world.name)
     world.put(made())
     with pytest.raises(InputError, match="has noisy releases"):
         world.release("carol")

@@ -13,6 +13,7 @@ from cleave.share import noising
 from cleave.share.noisy import NoisyTotals
 from cleave.share.noisy_draft import drafted
 from cleave.share.releases import release, revoke
+from cleave.store.dropping import drop
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
 from tests.store.contributing import kept_as
@@ -130,8 +131,8 @@ def test_a_drop_that_is_killed_forgets_nothing_that_was_spent(world: NoisyReleas
     for at in range(20):
         copy = world.copy(tmp_path / f"killed {at}")
         (copy.root / "owner.json").unlink()  # of a machine that has only opened it
-        was_stopped = stopped(copy, lambda tables: tables.drop(world.name), at, made=True)
-        copy.tables()[0].drop(copy.name) if was_stopped else None
+        was_stopped = stopped(copy, lambda tables: drop(tables, world.name), at, made=True)
+        drop(copy.tables()[0], copy.name) if was_stopped else None
         copy.put(made())
         assert copy.spent() == 1_000_000
         if not was_stopped:

@@ -18,6 +18,7 @@ from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Folder
 from cleave.store import cells as of_cells
 from cleave.store import put as putting
+from cleave.store.dropping import drop
 from cleave.store.manifest import Batch, Manifest, Segment, Segments, new_id
 from cleave.store.paged import Content, Form, Page, Paged
 from cleave.store.pages import objects_of_pages, pages_of
@@ -287,7 +288,7 @@ def test_a_harmed_page_is_reported_and_the_table_dropped(tmp_path: Path, key: Ow
     damages = verify(place.stored(), Silent())
     reason = "an object of the table is lost" if lost else "an object of the table is damaged"
     assert [(each.what, reason in each.reason) for each in damages] == [("a page of the manifest", True)]
-    place.fresh().drop("t")
+    drop(place.fresh(), "t")
     assert not [*place.stores.sensitive.names("tables"), *place.stores.plain.names("tables")]
 
 
@@ -310,8 +311,8 @@ def test_a_page_that_is_replaced_while_its_name_is_looked_for_is_no_damage(
     tables = place.fresh()
     older = tables.open("t")
     delete(place.tables, "t", "day = DATE '2024-01-01' AND ward = 'B'", Silent(), yes=True)
-    real, stale = tables._latest, [older]
-    monkeypatch.setattr(tables, "_latest", lambda *given: stale.pop() if stale else real(*given))
+    real, stale = tables.latest, [older]
+    monkeypatch.setattr(tables, "latest", lambda *given: stale.pop() if stale else real(*given))
     assert not tables.is_named(pages(older.manifest)[0])
     assert not stale
 

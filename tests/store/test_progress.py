@@ -8,6 +8,7 @@ from pathlib import Path
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.share.collect import collect
+from cleave.store.dropping import drop
 from cleave.sums.stored import Stored
 from tests.store.contributing import World
 from tests.store.test_contributors import NORTH, OWN
@@ -37,7 +38,7 @@ def test_stages_have_units_and_end(tmp_path: Path, key_file: Path) -> None:
     assert verify(Stored(tables, opened), shown) == []
     held = sum(1 for store in stores.distinct() for _ in store.names(tables.folder("trial")))
     assert held
-    tables.drop("trial", shown)
+    drop(tables, "trial", shown)
     assert {name: unit for name, (unit, _, _) in shown.stages.items()} == {
         "collect north": "rows",
         "derive": "rows",

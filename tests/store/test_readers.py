@@ -33,6 +33,7 @@ from cleave.store import pages
 from cleave.store import put as putting
 from cleave.store.accepting import accept
 from cleave.store.compacting import compact
+from cleave.store.dropping import drop
 from cleave.store.heads import Heads
 from cleave.store.manifest import ROW, Batch, Batches, Manifest, Object, ScanObjects, Sealed, Segment, Segments
 from cleave.store.paged import Content
@@ -478,7 +479,7 @@ def test_a_bundle_of_an_earlier_state_does_not_replace_a_newer_one(world: Place)
 
 def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> None:
     assert world.ask_as("dan", "SELECT COUNT(*) FROM trial").result.rows == [[4]]
-    world.tables()[0].drop("trial")
+    drop(world.tables()[0], "trial")
     world.put(MORE)
     world.add_reader("dan")
     with pytest.raises(CheckFailed, match="not the one seen here before") as caught:
@@ -809,7 +810,7 @@ def test_a_first_fingerprint_is_shown_and_remembered(world: Place) -> None:
 
 
 def test_a_drop_deletes_bundles(world: Place) -> None:
-    world.tables()[0].drop("trial")
+    drop(world.tables()[0], "trial")
     assert state(world) == {}
 
 

@@ -15,6 +15,7 @@ import pytest
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
+from cleave.store.dropping import drop
 from cleave.table.progress import Silent
 from tests.store.asking import ask
 from tests.store.contributing import World, kept
@@ -104,7 +105,7 @@ def test_a_draft_goes_with_its_change(world: World) -> None:
     assert append(world, NORTH) != [], "one of the newest changes added these rows"
     assert world.open().manifest.rows == (OWN + NORTH + SOUTH).count("\n")
     folder = tables.folder("trial")
-    tables.drop("trial")
+    drop(tables, "trial")
     assert not [*world.stores().sensitive.names(folder), *world.stores().plain.names(folder)]
 
 

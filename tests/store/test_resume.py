@@ -21,7 +21,8 @@ from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
-from cleave.store.change import ChangeDraft, drafts_of
+from cleave.store.change_drafts import ChangeDraft, drafts_of
+from cleave.store.dropping import drop
 from cleave.store.manifest import Manifest
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
@@ -261,7 +262,7 @@ def test_a_draft_that_is_damaged_or_lost_objects_is_not_believed(place: Place) -
             stores.sensitive.delete([draft.segments[0].columns[0].object.name])
         place.put(*place.tables(), "ward")
         assert not set(place.check(swept=False).segments) & set(draft.segments)
-        tables.drop("trial")
+        drop(tables, "trial")
 
 
 class Counting:
@@ -344,7 +345,7 @@ def test_drop_deletes_what_a_stopped_put_left(place: Place) -> None:
     stop(place, place.append, 28)
     assert len(place.drafts()) > 1
     tables, stores = place.tables()
-    tables.drop("trial")
+    drop(tables, "trial")
     assert not [*stores.sensitive.names(""), *stores.plain.names("")]
 
 

@@ -10,12 +10,15 @@ import pytest
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.maintain import rotate as rotating
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting
+from cleave.store.dropping import drop
+from cleave.store.moving import close_as_moved
 from cleave.store.reader import Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -142,7 +145,7 @@ def test_the_old_key_opens_nothing_of_it(world: World, new_key: OwnerKey) -> Non
                     vault.open(purpose, name, content)
     noise = Cipher(secret).decrypt(split(stores.sensitive.read(lane.name)))
     assert abs(noise).mean() > 2**56
-    tables.drop("trial")
+    drop(tables, "trial")
     assert tables.find("trial") is None
 
 
@@ -168,15 +171,14 @@ class Meanwhile:
 
     def __init__(self, world: World, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = times
-        close = Tables.close_as_moved
 
         def appended(tables: Tables, opened: Opened, key_id: str) -> None:
             if self.left:
                 self.left -= 1
                 append(world)
-            close(tables, opened, key_id)
+            close_as_moved(tables, opened, key_id)
 
-        monkeypatch.setattr(Tables, "close_as_moved", appended)
+        monkeypatch.setattr(rotating, "close_as_moved", appended)
 
 
 @pytest.mark.parametrize("times", sampled(1, 2, 2))

@@ -14,6 +14,7 @@ from cleave.maintain.rotate import rotate, undo
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
+from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -75,12 +76,12 @@ def test_nothing_is_left_that_no_key_lists(
         world = each.copy(tmp_path / f"{at}")
         moved = keyed(world, keys[0]).folder("trial")  # a head that says so, and ids of changes
         with contextlib.suppress(InputError):  # there is none under this key
-            keyed(world, keys[first]).drop("trial")
+            drop(keyed(world, keys[first]), "trial")
         if not is_listed(world, keys[other]):
             assert left_beside(world, moved) == set(), at
             cleared += 1
         with contextlib.suppress(InputError):
-            keyed(world, keys[other]).drop("trial")
+            drop(keyed(world, keys[other]), "trial")
         assert left_beside(world, moved) == set(), at
         shutil.rmtree(world.root)
     assert cleared > 12 // step
@@ -118,9 +119,9 @@ def test_a_table_is_under_one_key_and_dropped_by_that(
     for at, each in enumerate(copied):
         world = each.copy(tmp_path / f"{at}")
         with pytest.raises(InputError, match="still under the key that it is being moved from"):
-            keyed(world, new).drop("trial")
+            drop(keyed(world, new), "trial")
         assert keyed(world, old).open("trial").manifest.objects() <= names(world)
-        keyed(world, old).drop("trial")
+        drop(keyed(world, old), "trial")
         assert names(world) == set()
 
 

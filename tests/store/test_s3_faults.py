@@ -29,6 +29,7 @@ from cleave.objects.storage import StoreError
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
 from cleave.store.compacting import compact
+from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -118,7 +119,7 @@ class World:
         return compact(tables, "trial", Silent())
 
     def drop(self, stores: Stores) -> object:
-        return self.tables(stores).drop("trial")
+        return drop(self.tables(stores), "trial")
 
     def ask(self, stores: Stores, sql: str, seconds: float = 60.0) -> list[list[object]]:
         memory = SeenVersions(self.root / "tables.json")

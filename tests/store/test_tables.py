@@ -16,6 +16,7 @@ from cleave.files import read_at_most
 from cleave.formats import AnotherRelease
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError, Storage, StoreError
+from cleave.store.dropping import drop
 from cleave.store.manifest import Manifest, Segments, new_id
 from cleave.store.padding import padded
 from cleave.store.seen_versions import SeenVersions
@@ -188,7 +189,7 @@ def test_tables_are_listed_by_name(tables: Tables, key: OwnerKey) -> None:
     for name in ("b", "A", "c"):
         tables.commit(put(tables, key, name), None, "put")
     assert [each.manifest.table for each in tables.all()] == ["A", "b", "c"]
-    tables.drop("b")
+    drop(tables, "b")
     assert [each.manifest.table for each in tables.all()] == ["A", "c"]
     assert tables.find("b") is None
 
@@ -282,7 +283,7 @@ def test_a_table_that_was_dropped_does_not_come_back(tables: Tables, key: OwnerK
     tables.commit(put(tables, key), None, "put")
     folder = tables.folder("trial")
     kept = {name: storage.read(name) for name in storage.names(folder)}
-    tables.drop("trial")
+    drop(tables, "trial")
     tables.commit(put(tables, key), None, "put")
     storage.delete([f"{folder}/head"])
     for name, content in kept.items():
@@ -316,10 +317,10 @@ def test_two_stores_have_tables_of_one_name(key: OwnerKey, tmp_path: Path) -> No
 def test_what_is_not_there_is_not_dropped(tables: Tables, key: OwnerKey, other_key: OwnerKey, tmp_path: Path) -> None:
     tables.commit(put(tables, key), None, "put")
     with pytest.raises(InputError, match="no table 'other'"):
-        tables.drop("other")
+        drop(tables, "other")
     others = Tables(tables.stores, other_key, SeenVersions(tmp_path / "other.json"))
     with pytest.raises(InputError, match="no table 'trial'"):
-        others.drop("trial")
+        drop(others, "trial")
 
 
 def test_a_memory_that_cannot_be_read_is_told(tmp_path: Path) -> None:

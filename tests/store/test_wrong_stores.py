@@ -30,8 +30,10 @@ from cleave.objects import s3
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.retention import Retention
 from cleave.objects.storage import ConflictError, NotStoredError, StoreError, replaced
-from cleave.store import change
+from cleave.store import attempts
 from cleave.store import put as putting
+from cleave.store.dropping import drop
+from cleave.store.moving import close_as_moved
 from cleave.store.newest import DiscardedError
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -151,7 +153,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = Config(connect_timeout=5, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
     monkeypatch.setattr(s3, "_CONFIG", s3._CONFIG.merge(quick))
     monkeypatch.setattr(s3, "_tried", set())
-    monkeypatch.setattr(change, "SECONDS", 0.1)
+    monkeypatch.setattr(attempts, "SECONDS", 0.1)
     monkeypatch.setattr(limits, "MAX_LISTED_NAMES", 1000)
 
 
@@ -181,7 +183,7 @@ class InStub:
             done = update(tables, "trial", {"name": "upper(name)"}, "age > 0", Silent())
             return done and done
         if command == "drop":
-            return tables.drop("trial")
+            return drop(tables, "trial")
         return self.ask(SQL), self.ask(SUMS)
 
     def ask(self, sql: str) -> list[list[object]]:
@@ -543,7 +545,7 @@ def test_a_rotated_table_is_closed_only_where_its_objects_are_listed(world: InSt
     objects = dict(world.stub.objects)
     world.stub.arm(Wrong("list", "misses a key"))
     with pytest.raises(StoreError, match="does not list"):
-        tables.close_as_moved(opened, "0" * 32)
+        close_as_moved(tables, opened, "0" * 32)
     assert world.stub.objects == objects
 
 
@@ -551,7 +553,7 @@ def test_an_attempt_without_an_answer_keeps_what_its_head_names(
     key: OwnerKey, other_key: OwnerKey, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The change finds itself in the log, and sweeps what its attempts wrote: not the views of readers."""
-    monkeypatch.setattr(change, "SECONDS", 60.0)
+    monkeypatch.setattr(attempts, "SECONDS", 60.0)
     silent: list[str] = []  # what is not answered next
 
     class Silenced(Folder):

@@ -27,7 +27,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.share.releases import release
 from cleave.store import put as putting
-from cleave.store.change import drafts_of
+from cleave.store.change_drafts import drafts_of
 from cleave.store.compacting import compact
 from cleave.store.log import Record
 from cleave.store.manifest import Batch

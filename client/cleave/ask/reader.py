@@ -89,7 +89,7 @@ class ReaderTables(Newest):
                 f"{self.stores.sensitive.location}: {there}",
                 hint="accept only the version that the table's owner names",
             )
-        self._seen.accept(self.tag(name))
+        self.memory.accept(self.tag(name))
 
     def _accepting(self, table: str, version: int) -> str:
         return f"`cleave reader accept {table} --version {version} --reader FILE`"

@@ -17,9 +17,10 @@ from cleave.share.drafting import paused
 from cleave.share.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan, make
+from cleave.store.change import Change, Plan
 from cleave.store.consent import require_no_reader
 from cleave.store.filling import Say, silent
+from cleave.store.making import make
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
 from cleave.store.pieces import SegmentRows
 from cleave.store.products import Product, measures_of_products, products_in

@@ -11,8 +11,9 @@ from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
 from cleave.store.by import bytes_of_totals
-from cleave.store.change import Change, Plan, make
+from cleave.store.change import Change, Plan
 from cleave.store.filling import silent
+from cleave.store.making import make
 from cleave.store.manifest import Manifest, Measure, Segment, Segments
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.products import Extents, arguments_of_products, measures_of_products, products_of

@@ -408,7 +408,9 @@ def drop(task: Task, name: str, **options: Unpack[Dropping]) -> None:
     if options["forget"]:
         task.tables.forget(name)
     else:
-        task.tables.drop(name, task.progress, options["confirm"])
+        from cleave.store.dropping import drop as delete  # noqa: PLC0415 - as above
+
+        delete(task.tables, name, task.progress, options["confirm"])
 
 
 @operation(Place, seconds=LONGEST_TIMEOUT)

@@ -13,8 +13,9 @@ from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import PublicKey
 from cleave.share.addressed import place_of, public_of
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.change import Change, Done, Plan, always, finished, make
+from cleave.store.change import Change, Done, Plan, always
 from cleave.store.contributors import min_group_of
+from cleave.store.making import finished, make
 from cleave.store.manifest import Manifest, Reader, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
 from cleave.store.reader import Opened

@@ -14,9 +14,13 @@ from cleave.objects.storage import ConflictError
 from cleave.share.bundle import publish_bundle
 from cleave.share.collect import news
 from cleave.share.releases import reseal
-from cleave.store.change import Change, HeldError, Plan, digest_of, held, in_the_way, make
+from cleave.store.basis import digest_of
+from cleave.store.change import Change, HeldError, Plan, held, in_the_way
 from cleave.store.log import copied as copied_log
+from cleave.store.making import make
 from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
+from cleave.store.moving import clear, clear_discarded, close_as_moved, discard, receiving, take_spent
+from cleave.store.notes import drop_note, note
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
@@ -53,9 +57,9 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
             if attempt >= _HOLDS and not opened.head.moving_to:
                 old.hold(opened, key_id)
                 opened = old.open(table)
-            with new.receiving(table, old):
+            with receiving(new, table, old):
                 _rotate_version(old, new, opened, progress)
-            old.close_as_moved(opened, key_id)
+            close_as_moved(old, opened, key_id)
         except ConflictError:
             continue
         except LostError:  # of what was copied
@@ -66,8 +70,8 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
     done = new.open(table)
     if done.head.moving_from is not None:
         new.record(done, "rotate ends", 0)  # its head does not need the old one any more
-    old.clear(table)
-    new.drop_note(table, old)
+    clear(old, table)
+    drop_note(new, table, old)
     reseal(new, table)
     done = new.open(table)
     for reader in done.manifest.readers:
@@ -78,15 +82,15 @@ def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
 def undo(old: Tables, new: Tables, table: str) -> Opened:
     """Leave `table` under the key of `old`, and delete what a rotation has copied. Raises InputError if it moved."""
     opened = old.open(table)
-    restore = new.discard(table, old)
+    restore = discard(new, table, old)
     try:
         old.hold(opened, "")  # a rotation that is under way cannot close this version any more
     except ConflictError:
         if old.moved_to(table) is not None:
             restore()
         raise
-    new.clear_discarded(table)
-    old.drop_note(table, new)
+    clear_discarded(new, table)
+    drop_note(old, table, new)
     return old.open(table)
 
 
@@ -126,9 +130,9 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
         return Plan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
 
-    old.note(table, new)
-    new.note(table, old)
-    new.take_spent(table, old.spent(opened))
+    note(old, table, new)
+    note(new, table, old)
+    take_spent(new, table, old.spent(opened))
     request = [source.table_id, source.version]
     make(new, table, Change("rotate", request, plan, basis=lambda _: [table_id], stage="encrypt again"), progress)
 

@@ -24,7 +24,7 @@ from cleave.share.invitation import invite
 from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS, index_of
-from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.change import Change, Plan, in_the_way
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.contribution import (
     ContributionHead,
@@ -38,6 +38,7 @@ from cleave.store.contribution import (
 from cleave.store.contributors import contributor_of
 from cleave.store.filling import Say, silent
 from cleave.store.keys import keys_of
+from cleave.store.making import make
 from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.published import ENDS, has_ended

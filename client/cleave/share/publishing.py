@@ -16,9 +16,11 @@ from cleave.share import addressed
 from cleave.share.addressed import SUITE
 from cleave.share.ledger import key_of
 from cleave.share.release import ReleaseHead, open_content, seal_content
-from cleave.store.change import Change, Plan, in_the_way, make
+from cleave.store.change import Change, Plan, in_the_way
+from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.reader import Opened
+from cleave.store.sweeping import delete_doomed
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 
@@ -109,7 +111,7 @@ def only_added(before: Manifest, newest: Manifest) -> bool:
 def finish(tables: Tables, opened: Opened) -> None:
     """Publish the committed release, and delete what it replaced. A command that was stopped may have left both."""
     publish(tables, opened)
-    tables.delete_doomed(opened)
+    delete_doomed(tables.stores, opened.manifest)
 
 
 def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:

@@ -71,10 +71,21 @@ def accept(tables: Tables, name: str, version: int) -> Accepted:
         raise CheckFailed(
             "stored", f"{where}: {counted(len(missing), 'object')} of table {name!r} are missing", hint=_INCOMPLETE
         )
-    was, lost = tables.refusal(name, opened)
+    was, lost = _refusal(tables, name, opened)
     if was:
         tables.record(opened, "accept", 0, reason=was, lost_records=lost)
         tables.forget(name)
         tables.open(name)
     readers = tuple(each.name for each in opened.manifest.readers)
     return Accepted(opened.manifest.table, version, at, lost, was, readers)
+
+
+def _refusal(tables: Tables, name: str, shown: Opened) -> tuple[str, int]:
+    """Return why this machine refuses a table ("" if it does not), and how many records its log lacks."""
+    seen, head = tables.memory.newest(tables.tag(name)), shown.head
+    if tables.memory.is_dropped(head.table_id):
+        return "dropped", 0
+    if seen is not None and seen[0] != head.table_id:
+        return ("", 0) if tables.memory.is_dropped(seen[0]) else ("another table", 0)
+    lost = seen[1] - head.log.count if seen is not None else 0
+    return ("older", lost) if lost > 0 else ("", 0)

@@ -13,8 +13,9 @@ from functools import partial
 from itertools import groupby
 
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.store.change import Change, Plan, always, make
+from cleave.store.change import Change, Plan, always
 from cleave.store.filling import rows_together
+from cleave.store.making import make
 from cleave.store.manifest import Manifest, Segment, SegmentPage, Segments, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.newest import MovedError

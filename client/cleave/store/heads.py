@@ -135,6 +135,18 @@ def key_moved_to(head: dict[str, Any]) -> str | None:
     return key_id if isinstance(key_id, str) else None
 
 
+def table_id_of(head: dict[str, Any]) -> str | None:
+    table_id = head.get("table_id")
+    return table_id if isinstance(table_id, str) else None
+
+
+def place_before(head: dict[str, Any]) -> str | None:
+    """The folder of a table before it moves where this head is; None if no rotation is under way."""
+    moving_from = head.get("moving_from")
+    place = moving_from.get("place") if isinstance(moving_from, dict) else None
+    return place if isinstance(place, str) else None
+
+
 def parsed(content: bytes) -> dict[str, Any]:
     """The fields of a head by any writer; {} for anything else."""
     try:

@@ -65,12 +65,12 @@ class Newest(Objects):
     def __init__(self, stores: Stores, key: OwnerKey, memory: SeenVersions, cache: Cache | None = None) -> None:
         """`cache`: see Objects."""
         super().__init__(stores, key, cache)
-        self._seen = SeenTables(memory, key, self.seen)
+        self.memory = SeenTables(memory, key, self.seen)
         self._heads_read: dict[str, tuple[bytes, str]] = {}  # by tag, as they were read last
         self._tags: set[str] = set()  # of tables that were opened or committed here
         self._names: dict[str, tuple[Opened, frozenset[str]]] = {}  # by tag: a version, and what it leads to
         self._pages: dict[str, pages.Pages] = {}  # by tag: those of the version that was opened last
-        self._receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
+        self.receiving: dict[str, MovedFrom] = {}  # by tag: tables that a rotation copies here
         self.writes = False  # True: tables that this release may not change are refused when their heads are read
 
     @abstractmethod
@@ -101,8 +101,8 @@ class Newest(Objects):
         `held`: a version of it, which is returned if it is still the newest.
         """
         tag = self.tag(name)
-        opened = self._latest(tag, held)
-        if opened is None and (seen := self._seen.newest(tag)) and not self._seen.is_dropped(seen[0]):
+        opened = self.latest(tag, held)
+        if opened is None and (seen := self.memory.newest(tag)) and not self.memory.is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {name!r} was there and is gone",
@@ -112,7 +112,7 @@ class Newest(Objects):
             raise CheckFailed("stored", "a table's manifest is another table's", hint=DAMAGED)
         return opened
 
-    def _latest(self, tag: str, held: Opened | None = None, first: Seen | None = None) -> Opened | None:
+    def latest(self, tag: str, held: Opened | None = None, first: Seen | None = None) -> Opened | None:
         """`first`: what was seen here before, and the head as it was read."""
         given = [first] if first else []
         shown: dict[str, Any] = {}
@@ -120,8 +120,8 @@ class Newest(Objects):
         def opened() -> Opened | None:
             nonlocal shown
             # read what was seen before the head: other processes here may commit in between
-            seen, stored = given.pop() if given else (self._seen.newest(tag), None)
-            loaded = self._read_head(tag, stored)
+            seen, stored = given.pop() if given else (self.memory.newest(tag), None)
+            loaded = self.read_head(tag, stored)
             if loaded is None:
                 return None
             shown = loaded[0]
@@ -137,7 +137,7 @@ class Newest(Objects):
 
     def _shows_other(self, tag: str, manifest: object) -> bool:
         """True if the head does not show this manifest, or if there is no head now."""
-        current = self._read_head(tag)
+        current = self.read_head(tag)
         return current is None or current[0].get("manifest") != manifest
 
     def is_named(self, name: str) -> bool:
@@ -152,7 +152,7 @@ class Newest(Objects):
 
         def named() -> frozenset[str]:
             nonlocal newest
-            newest = self._latest(tag, before)
+            newest = self.latest(tag, before)
             return known if newest is before else self._named_by(newest)
 
         def begins_again(error: Exception) -> bool:
@@ -160,7 +160,7 @@ class Newest(Objects):
             return isinstance(error, LostError) and is_older
 
         names = on_newest(named, begins_again)
-        if newest is None or (current := self._read_head(tag)) is None:
+        if newest is None or (current := self.read_head(tag)) is None:
             return frozenset()
         self._names[tag] = newest, names
         return names | {self._head_of(tag, current[0]).log.page.name}  # every record has a new page
@@ -180,7 +180,7 @@ class Newest(Objects):
             names |= {opened.head.views.name, *(each.name for each in views)}
         return frozenset(names)
 
-    def _read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
+    def read_head(self, tag: str, stored: tuple[bytes, str] | None = None) -> tuple[dict[str, Any], str] | None:
         """Return the head, after a check of the owner's signature, and its version in the store. Raises CheckFailed.
 
         If it did not change since the last read, the store does not send it again. `stored`: a head that was just read.
@@ -226,20 +226,20 @@ class Newest(Objects):
         opened = held if held is not None and is_newest else self._open(tag, head, stored)
         table = shlex.quote(opened.manifest.table)
         accepting = self._accepting(table, head.version)
-        if seen and seen[0] != head.table_id and not self._seen.is_dropped(seen[0]):
+        if seen and seen[0] != head.table_id and not self.memory.is_dropped(seen[0]):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} is not the one seen here before",
                 hint=f"if it was dropped and put again elsewhere, {accepting} goes on with it here",
             )
-        if self._seen.is_dropped(head.table_id):
+        if self.memory.is_dropped(head.table_id):
             raise CheckFailed(
                 "stored",
                 f"{self.stores.sensitive.location}: table {opened.manifest.table!r} was dropped, and is back",
                 hint=f"`cleave drop {table}` deletes it again; {accepting}, or `cleave drop {table} --forget`, "
                 "accepts what is there",
             )
-        self._seen.remember(tag, head.table_id, head.log.count)
+        self.memory.remember(tag, head.table_id, head.log.count)
         if opened is not held:
             self._evict_older(tag, opened.manifest, head.manifest.name)
         return opened
@@ -254,14 +254,14 @@ class Newest(Objects):
         if (by := discarded_by(fields)) is not None:
             raise DiscardedError(f"{self.stores.sensitive.location}: the table is being deleted", hint=DISCARDS[by])
         head = self._heads(tag).shown(fields)
-        if head.moving_from is not None and tag not in self._receiving and not self._has_come(head, fields["key_id"]):
+        if head.moving_from is not None and tag not in self.receiving and not self.has_come(head, fields["key_id"]):
             raise MovedError(
                 f"{self.stores.sensitive.location}: the table is being moved to this key, and is not here yet",
                 hint="run the same `cleave key rotate` again",
             )
         return head
 
-    def _has_come(self, head: TableHead, key_id: str) -> bool:
+    def has_come(self, head: TableHead, key_id: str) -> bool:
         """True if the head under the key that a table leaves says that it moved to the key `key_id`."""
         source = head.moving_from
         stored = self.stores.sensitive.read_versioned(f"{source.place}/{HEAD}") if source else None
@@ -279,7 +279,7 @@ class Newest(Objects):
 
         def opened() -> Opened:
             nonlocal shown
-            loaded = self._read_head(tag)
+            loaded = self.read_head(tag)
             if loaded is None:
                 raise self.no_table(name)
             shown, stored = loaded
@@ -336,7 +336,7 @@ class Newest(Objects):
         """An older version than `newest`, if the cache has its manifest, whose id is `id_`."""
         return None
 
-    def _evict(self, name: str) -> None:
+    def evict(self, name: str) -> None:
         """Delete everything of a table from the cache."""
         if self.cache is not None and self.is_elsewhere:
             self.cache.evict(self.seen(self.tag(name)))

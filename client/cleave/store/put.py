@@ -14,9 +14,10 @@ from pydantic import JsonValue
 from cleave.formats import FORMAT
 from cleave.sql.plan import Argument
 from cleave.store import measures as of_measures
+from cleave.store.basis import basis_of, marking_of
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan, always, basis_of, committed_after, make, marking_of
+from cleave.store.change import Change, Plan, always, committed_after
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merged
 from cleave.store.consent import require_no_reader, require_word
@@ -24,6 +25,7 @@ from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
 from cleave.store.log import PAGE
+from cleave.store.making import make
 from cleave.store.manifest import (
     ROW,
     Batch,

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from cleave.store.cells import Cells, index_of
-from cleave.store.change import Change, Plan, make
+from cleave.store.change import Change, Plan
 from cleave.store.consent import require_no_reader
 from cleave.store.contributors import OWNER, contributor_of, is_shared
 from cleave.store.filling import Say, silent
+from cleave.store.making import make
 from cleave.store.manifest import Contributor, Manifest, Segment, new_id, now
 from cleave.store.published import ENDS, all_rows, has_ended, leaving
 from cleave.store.reader import Opened

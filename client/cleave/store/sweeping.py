@@ -19,7 +19,8 @@ from cleave.objects.storage import NotStoredError, Storage, StoreError
 from cleave.processes.deadline import OutOfTime
 from cleave.store.manifest import Manifest, Object
 from cleave.store.paged import read_pages
-from cleave.store.pages import pages_of
+from cleave.store.pages import pages_of, unreadable
+from cleave.store.reader import Opened
 from cleave_shared.errors import CleaveWarning
 
 Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
@@ -73,6 +74,17 @@ def names_of(manifest: Manifest, without: Collection[str] = ()) -> Names:
     segments = [*(segment for each in pages for segment in each.items), *manifest.segments.last]
     plain = frozenset(each.plain.name for each in segments if each.plain is not None)
     return Names(frozenset(each.name for each in manifest.parts(without)) - plain, plain)
+
+
+def readable_names(opened: Opened | None) -> set[str]:
+    """Return the names of all objects that a table's head leads to, as far as its pages can be read."""
+    if opened is None:
+        return set()
+    head = opened.head
+    views = {head.views.name} if head.views else set()
+    failures = unreadable(opened.manifest)
+    there = {each.name for each in opened.manifest.parts(failures)}
+    return {*failures, *there, head.manifest.name, head.log.page.name, *views}
 
 
 def doomed_of(manifest: Manifest) -> Names:
@@ -171,6 +183,24 @@ def is_due(manifest: Manifest) -> bool:
     except ValueError:
         return True
     return datetime.datetime.now(datetime.UTC) - last > datetime.timedelta(days=1)
+
+
+def delete_doomed(stores: Stores, manifest: Manifest, *, strict: bool = False) -> bool:
+    """Delete the objects that a version says are to be deleted. True if the stores have confirmed it.
+
+    `strict`: raise StoreError on an error; else it causes a warning.
+    """
+    doomed = doomed_of(manifest)
+    try:
+        doomed.delete(stores)
+    except StoreError as error:
+        if strict:
+            text = f"version {manifest.version} is made, but older objects are still there: {error.message}"
+            raise StoreError(text, hint=error.hint, status=error.status) from None
+        with cleaning():
+            raise
+        return False
+    return True
 
 
 @contextlib.contextmanager
