@@ -138,7 +138,7 @@ class Database:
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         described = self._connection.execute(f"DESCRIBE {TABLE}").fetchall()
         if len(described) > limits.MAX_PLAIN_COLUMNS:
-            raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", status=413)
+            raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", code="too_large")
         self.columns = frozenset(row[0].lower() for row in described)
 
 
@@ -217,7 +217,7 @@ def _translated(error: duckdb.Error, place: str) -> WireError:
     kind = type(error).__name__
     if isinstance(error, duckdb.OutOfMemoryException):
         return WireError(
-            "needs more memory than the service has", hint="send fewer rows or columns per request", status=413
+            "needs more memory than the service has", hint="send fewer rows or columns per request", code="too_large"
         )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         # happens with damaged Parquet files; this process answers nothing else
