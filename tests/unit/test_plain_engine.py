@@ -232,7 +232,7 @@ def test_values_cast_back_exactly(sql: str) -> None:
 
 
 def test_a_type_without_an_exact_text_is_refused() -> None:
-    with pytest.raises(WireError, match=r"ConversionException|no exact text"):
+    with pytest.raises(WireError, match=r"does not fit its type|no exact text"):
         ask(None, 1, keys=["union_value(k := 1)"])
 
 
@@ -377,7 +377,7 @@ def test_variables_of_python_are_no_tables() -> None:
     secret = duckdb.connect().execute("SELECT 1 AS x")
     with Database() as database:
         database.load_nothing(1)
-        with pytest.raises(WireError, match="CatalogException"):
+        with pytest.raises(WireError, match="no such function, type or table"):
             database.fetch("FROM secret", "test")
     secret.close()
 
@@ -459,7 +459,7 @@ def test_damaged_tables_are_refused(patients: bytes, damage: str) -> None:
 def test_what_duckdb_itself_fails_at_is_a_refusal(kind: type[duckdb.Error]) -> None:
     """Met by `make fuzz` with a damaged Parquet file."""
     told = _translated(kind("secret value"), "table")
-    assert (told.code, told.message) == ("wire", f"table: DuckDB fails on it ({kind.__name__})")
+    assert (told.code, told.message) == ("wire", "table: DuckDB fails at it")
 
 
 def test_the_row_count_must_hold(patients: bytes) -> None:
